@@ -56,7 +56,7 @@ def from_environment(text: str | None) -> None:
             install(_nothing)
             import threading
 
-            # To this very thread: another one might take a stop while this one still goes on for a while.
+            # To this very thread: if another one took a stop, this one would still run for a while.
             signal.pthread_kill(threading.get_ident(), sent)
 
     install(strike)

@@ -1,10 +1,10 @@
-"""What the machine's users are called."""
+"""The names of the machine's users."""
 
 import pwd
 
 
 def name_of(uid: int) -> str:
-    """What the user of this number is called: the number itself where nobody says."""
+    """The name of the user with this number: the number itself if there is none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

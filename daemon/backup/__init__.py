@@ -1,1 +1,1 @@
-"""Copies of the store: taken, examined, put back."""
+"""Copies of the store: made, examined, restored."""

@@ -1,4 +1,4 @@
-"""Backups: a consistent, examined copy of the store in one file, taken beside a daemon that goes on writing."""
+"""Backups: a consistent, examined copy of the store in one file, taken while a daemon goes on writing."""
 
 import os
 from contextlib import closing
@@ -11,14 +11,14 @@ from runward.daemon.store.reading import open_to_read
 
 
 class BackupExists(Exception):
-    """There is something under the backup's name."""
+    """Something already has the backup's name."""
 
 
 def back_up(store: Path, target: Path, *, replace: bool = False, tell: Tell = tell_nobody) -> Examined:
-    """Have a sound copy of `store` stand at `target`, for this user alone; returns what is in it.
+    """Make a sound copy of `store` at `target`, for this user only; returns what is in it.
 
-    It is there whole or not at all: written under a temporary name beside it, examined, synced, renamed.
-    Raises `BackupExists` (only without `replace`), `Damaged` where the copy isn't sound, `StoreUnreadable`,
+    The copy appears whole or not at all: it is written under a temporary name next to it, examined, synced, renamed.
+    Raises `BackupExists` (only without `replace`), `Damaged` if the copy isn't sound, `StoreUnreadable`,
     `sqlite3.Error` and `OSError`.
     """
     if not replace and os.path.lexists(target):
@@ -34,7 +34,7 @@ def back_up(store: Path, target: Path, *, replace: bool = False, tell: Tell = te
 
 
 def _rename_anew(copy: Path, target: Path) -> None:
-    """Rename where nothing stands, also where somebody put something there meanwhile. Raises `BackupExists`."""
+    """Rename to an unused name, even if somebody creates it meanwhile. Raises `BackupExists`."""
     try:
         os.link(copy, target)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Whether a file is a sound store: every page of it, what refers to what, and the chain of its events."""
+"""Whether a file is a sound store: all its pages, its references, and the chain of its events."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Damaged(Exception):
 class Examined(NamedTuple):
     """A sound store: its schema's version, its daemon's epoch, the end of its chain, and how much is in it.
 
-    `last_at` is when its last event was recorded (Unix seconds; None where there is none), `size` its bytes.
+    `last_at` is when its last event was recorded (Unix seconds; None if there is none), `size` its bytes.
     """
 
     version: int
@@ -39,7 +39,7 @@ class Examined(NamedTuple):
 
 
 def examine(path: Path) -> Examined:
-    """Read all of the store at `path`, which nobody writes to; nothing is written, not even beside it.
+    """Read all of the store at `path`, which nobody writes to; nothing is written, not even next to it.
 
     Raises `Damaged`, `StoreTooNew` and `OSError`.
     """
@@ -55,7 +55,7 @@ def examine(path: Path) -> Examined:
 
 
 def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises `Damaged` where somebody else's triggers, views or tables are in a store of a version that is known."""
+    """Raises `Damaged` if a store of a known version has foreign triggers, views or tables."""
     (version,) = connection.execute("pragma user_version").fetchone()
     if 0 < version <= migrations()[-1].number:
         different = difference(connection, version)
@@ -72,7 +72,7 @@ def _has_log(path: Path) -> bool:
 
 @contextmanager
 def unchanging(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to a store that nobody writes to; nothing is written beside it either. Raises `sqlite3.Error`."""
+    """A connection to a store that nobody writes to; nothing is written next to it either. Raises `sqlite3.Error`."""
     connection = sqlite3.connect(f"{uri_of(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None)
     try:
         yield connection
@@ -81,7 +81,7 @@ def unchanging(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
-    """What the store of `connection` is like, which lies at `path` and has `size` bytes. Raises as `examine` does."""
+    """The state of the store of `connection`, which is at `path` and has `size` bytes. Raises as `examine` does."""
     (version,) = connection.execute("pragma user_version").fetchone()
     known = migrations()[-1].number
     if version > known:

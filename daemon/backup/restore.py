@@ -1,8 +1,8 @@
-"""Restoring: a backup in the store's place, in which what happened since the backup was taken is found again.
+"""Restoring: a backup replaces the store, and what happened since the backup is found again.
 
-The run directories still have all that the restored store forgot. So runs are judged again, and their journals
-already have the lines that are then owed: `daemon/rundir/adopting.py`. What can't be found again is whether a run
-began that the backup still had to start: where nobody can tell any more it is not started, and a person is told.
+The run directories still have everything that the restored store forgot. So runs are judged again, and their journals
+already have the lines that are written then: `daemon/rundir/adopting.py`. What can't be found again is whether a run
+began that the backup still had to start. If nobody can tell any more, it is not started, and a person is told.
 """
 
 import os
@@ -42,7 +42,7 @@ _UNDECIDED: Final = (
 
 
 class Current(NamedTuple):
-    """The store that stands there now; without numbers where it can't be read. `newer` are events behind the backup's."""
+    """The current store; without numbers if it can't be read. `newer` are events after the backup's."""
 
     path: Path
     epoch: int | None
@@ -51,10 +51,10 @@ class Current(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a restore of `backup` would do, found out without doing it.
+    """What a restore of `backup` would do, worked out without doing it.
 
-    `epoch` is the one that it begins. `kept` is where the current store will lie (None: there is none). `starts` are
-    the run names, and `jobs` the numbers, of what the backup still had to start and may have begun since.
+    `epoch` is the one that it begins. `kept` is where the current store will be (None: there is none). `starts` are the
+    run names, and `jobs` the numbers, of what the backup still had to start and may have begun since.
     """
 
     backup: Path
@@ -67,9 +67,9 @@ class Plan(NamedTuple):
 
 
 def plan_restore(state: Path, backup: Path, now: float) -> Plan:
-    """What restoring `backup` into `state` comes to; the caller holds the state directory's lock.
+    """The plan for restoring `backup` into `state`; the caller holds the state directory's lock.
 
-    Raises `Damaged` and `StoreTooNew` where the backup can't be used, and `OSError`.
+    Raises `Damaged` and `StoreTooNew` if the backup can't be used, and `OSError`.
     """
     found = examine(backup)
     store = state / STORE
@@ -80,16 +80,16 @@ def plan_restore(state: Path, backup: Path, now: float) -> Plan:
 
 
 def plan_of(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
-    """`plan` with what follows from what is in the backup, which `connection` reads, and from what lies in `state`."""
+    """`plan` with what follows from the backup's content, which `connection` reads, and from the content of `state`."""
     epochs = [plan.found.epoch, _epoch_beside(state), (plan.current and plan.current.epoch) or 0]
     starts, jobs = _maybe_begun(connection, state, plan.found)
     return plan._replace(epoch=max(epochs) + 1, starts=starts, jobs=jobs)
 
 
 def restore(state: Path, plan: Plan, now: float) -> None:
-    """Carry `plan` out; the caller holds the lock since it was made.
+    """Carry `plan` out; the caller has held the lock since it was made.
 
-    Until the very last rename the current store is the one that counts. Raises `OSError` and `sqlite3.Error`.
+    Until the very last rename the current store counts. Raises `OSError` and `sqlite3.Error`.
     """
     write_epoch(state, plan.epoch)  # from here on no launcher of an earlier daemon begins anything
     made = state / _TEMPORARY
@@ -122,9 +122,9 @@ def _put_in_place(made: Path, store: Path, kept: Path | None) -> None:
 
 
 def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: float) -> None:
-    """What must be different in the copy before any daemon works with it."""
+    """Change what must be different in the copy before any daemon works with it."""
     connection.execute("begin immediate")
-    # Not stopped in order: the journals of what was going on are compared.
+    # Not an orderly stop: the journals of what was in progress are compared.
     connection.execute("update daemon set epoch = ?, stopped_cleanly = 0", (plan.epoch,))
     connection.execute(
         "insert into restores (at, head_seq, head_hash, epoch) values (?, ?, ?, ?)",
@@ -138,9 +138,9 @@ def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: flo
         "update jobs set state = 'held', token = null, error = ?, updated_at = ? where id = ?",
         [(MAYBE_BEGUN, now, job) for job in plan.jobs],
     )
-    # Times that came since the backup may have been followed: schedules wait for the next one from now on.
+    # Times that passed since the backup may have been acted on: schedules now wait for the next one.
     connection.execute("update schedules set timer = ? where words is not null", (LOST,))
-    # What was held may have fired its chain since, and a file's change may have been told: both begin anew.
+    # Held events may have fired their chain since, and file changes may have been reported: both start afresh.
     for table in ("held_events", "watched_files", "watched_globs"):
         connection.execute(f"delete from {table}")  # noqa: S608 # our own words
     own_journals.have_compared(connection, state)
@@ -153,11 +153,11 @@ def _maybe_begun(
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """What the backup still had to start, and may have begun since without leaving a trace that a launcher finds.
 
-    While the daemon ran on that the backup is of, each launcher left its ticket. A later one throws tickets away.
+    While the daemon of the backup was running, each launcher left its ticket. A later daemon deletes tickets.
     """
     ran_on = _epoch_beside(state) == found.epoch
     jobs = connection.execute(_UNDECIDED).fetchall()
-    # The next daemon throws the tickets of these away, for nothing is owed to them yet.
+    # The next daemon deletes the tickets of these, for no lines are due to them yet.
     held = tuple(
         job
         for job, key, handler in jobs
@@ -193,7 +193,7 @@ def _last(connection: sqlite3.Connection, question: str) -> int:
 
 
 def _epoch_beside(state: Path) -> int:
-    """The epoch that writers of journals read; 0 where there is none that can be read."""
+    """The epoch that writers of journals read; 0 if there is none that can be read."""
     try:
         return read_epoch(state)
     except (FileNotFoundError, ValueError):
@@ -201,7 +201,7 @@ def _epoch_beside(state: Path) -> int:
 
 
 def _name_for(state: Path, now: float) -> Path:
-    """A name that is free: `runward.before-restore-<UTC>.db`."""
+    """An unused name: `runward.before-restore-<UTC>.db`."""
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     numbered = (f"-{number}" if number > 1 else "" for number in count(1))
     paths = (state / f"runward.before-restore-{moment}{number}.db" for number in numbered)
@@ -209,14 +209,14 @@ def _name_for(state: Path, now: float) -> Path:
 
 
 def _keep(current: Current, kept: Path) -> None:
-    """Have the current store stand under the name `kept`, whole; it goes on standing under its own.
+    """Keep the current store, whole, under the name `kept`; it also stays under its own name.
 
-    Its log must not lie beside the restored one, which would read it as its own.
+    Its log must not lie next to the restored store, which would read it as its own.
     """
     store = current.path
-    if current.epoch is not None:  # else all its files are kept as they are: to open it might change them
+    if current.epoch is not None:  # else all its files are kept as they are: opening it might change them
         with closing(sqlite3.connect(store, isolation_level=None)) as connection:
-            connection.execute("pragma journal_mode = delete")  # what is in the log comes into the file
+            connection.execute("pragma journal_mode = delete")  # the content of the log moves into the file
     _move_sides(store, kept)
     try:
         os.link(store, kept, follow_symlinks=False)

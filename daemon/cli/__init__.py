@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """The console script: the launcher goes its own short way, everything else goes through click."""
+    """The console script: the launcher takes its own short path, everything else goes through click."""
     from runward.daemon.cli.terminal.streams import open_missing
 
     open_missing()
@@ -21,7 +21,7 @@ def main() -> None:
         try:
             print(f"runward {__version__}", flush=True)
         except OSError:
-            pass  # the long way says why
+            pass  # the long path says why
         else:
             return
     from runward.daemon.cli.entry import call

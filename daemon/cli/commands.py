@@ -1,4 +1,4 @@
-"""All commands, by name: each lives in a module of its own that is imported when it is called."""
+"""All commands, by name: each has its own module, which is imported when the command is called."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def _carry_out(arguments: list[str]) -> int:
     try:
         if _COMPLETING in os.environ:
             runward.main(arguments, prog_name="runward")
-        # click's own `main` would end with 1 where the reader of the output went away.
+        # click's own `main` would end with 1 if the reader of the output went away.
         with runward.make_context("runward", list(arguments)) as context:
             runward.invoke(context)
     except SystemExit as end:
@@ -115,7 +115,7 @@ def _escape_what_cannot_be_shown() -> None:
 
 
 def _let_go_of_output() -> None:
-    """What is still buffered and can't be written goes nowhere: Python would end with 120 over it."""
+    """Buffered output that can't be written is discarded: Python would end with 120 because of it."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""The JSON Schemas that declared artifacts name: files of the operator's, beside the playbook or the agent's profile."""
+"""The JSON Schemas that declared artifacts name: the operator's files, next to the playbook or the agent's profile."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from runward.config.problem import Problem
 def with_schemas(
     artifacts: tuple[ExpectedArtifact, ...], file: str, read: Callable[[str], str | Problem]
 ) -> tuple[tuple[ExpectedArtifact, ...], tuple[Problem, ...]]:
-    """The artifacts, which `file` declares, with the schemas that they name; and what is wrong with those.
+    """The artifacts declared by `file`, with the schemas that they name; and what is wrong with those.
 
     `read` gives the text of a file, or what is wrong with it.
     """

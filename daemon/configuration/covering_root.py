@@ -1,4 +1,4 @@
-"""Which root of the settings holds a session, and what that says of its bundle. Imports stay cheap, for commands."""
+"""Which root of the settings holds a session, and what it says about its bundle. Imports stay cheap, for commands."""
 
 import os
 
@@ -8,13 +8,13 @@ from runward.config.settings_keys import AUTO
 
 
 def bundle_rules(settings: Settings, layout: str, path: str) -> BundleRules | None:
-    """How the bundle of a session at `path` is made by these settings; None where its root wants none."""
+    """How these settings make the bundle of a session at `path`; None if its root wants none."""
     root = innermost_root(settings, layout, path)
     return settings.bundle if root is not None and root.bundle else None
 
 
 def innermost_root(settings: Settings, layout: str, path: str) -> Root | None:
-    """The innermost root for sessions of this layout that holds the path, links followed or not."""
+    """The innermost root for sessions of this layout that holds the path, with or without following links."""
     fitting = [each for each in settings.roots if each.layout in (layout, AUTO)]
     paths = {os.path.normpath(path), os.path.realpath(path)}
     holding = [each for each in fitting if any(_holds(each.path, one) for one in paths)]
@@ -22,5 +22,5 @@ def innermost_root(settings: Settings, layout: str, path: str) -> Root | None:
 
 
 def _holds(root: str, path: str) -> bool:
-    """Whether a path lies under a root, as that is written or where it leads."""
+    """Whether a path lies under a root, as written or after resolving links."""
     return any(path.startswith(each.rstrip("/") + "/") for each in (root, os.path.realpath(root)))

@@ -1,4 +1,4 @@
-"""Keeping it known whether all playbooks and agent profiles can be used, also those that no run names yet."""
+"""Continuously checking that all playbooks and agent profiles can be used, even those that no run names yet."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +15,7 @@ PERIOD: Final = 10.0
 
 @dataclass(slots=True)
 class DeclarationCheck:
-    """Reads them again and again; what did not change is not parsed again."""
+    """Reads them repeatedly; what did not change is not parsed again."""
 
     declarer: Declarer
     log: structlog.typing.FilteringBoundLogger

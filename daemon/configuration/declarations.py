@@ -1,4 +1,4 @@
-"""What the operator's files declare now: playbooks, agent profiles, and the rules of the settings."""
+"""What the operator's files currently declare: playbooks, agent profiles, and the rules of the settings."""
 
 import json
 import os
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Remembering(Generic[T]):
-    """Parses a file once for as long as it says the same, and what is `given` beside it stays the same."""
+    """Parses a file once, as long as neither its text nor what is `given` with it changes."""
 
     MOST: Final = 1000
     """Files that are remembered."""
@@ -54,7 +54,7 @@ class Remembering(Generic[T]):
         self._known: dict[str, tuple[object, Parsed[T]]] = {}
 
     def __call__(self, text: str, path: str) -> Parsed[T]:
-        """What the file at `path` with this text says."""
+        """The parsed content of the file at `path` with this text."""
         known, said = self._known.get(path), (text, self._given())
         if known is not None and known[0] == said:
             return known[1]
@@ -91,7 +91,7 @@ class Declarer:
         return self._settings
 
     def check(self) -> None:
-        """Read all playbooks, agent profiles and chains; what is wrong with them is a problem until it is fixed."""
+        """Read all playbooks, agent profiles and chains; anything wrong with them is a problem until it is fixed."""
         settings = self._settings
         wrong = _why_not(lambda: playbook_names(settings), lambda name: self._with_agent(settings, name))
         wrong += _why_not(lambda: agent_names(settings), lambda name: self._defaults(settings, name))
@@ -129,7 +129,7 @@ class Declarer:
             raise _Unusable(str(error)) from error
 
     def __call__(self, playbook: str | None, agent: str | None) -> Declarations:
-        """What they declare; a missing or wrong file is the operator's to fix, and said so."""
+        """What they declare; a missing or wrong file is reported as the operator's to fix."""
         settings = self._settings
         read = defaults = None
         try:
@@ -170,13 +170,13 @@ class Declarer:
         return Play(playbook, root_name=root.name, root_path=root.path, shell=shell)
 
     def listening(self, event: str) -> tuple[Chain, ...]:
-        """The right chains that an event of this name may fire, by name."""
+        """The valid chains that an event of this name may fire, by name."""
         return tuple(
             each for each in self._right_chains() if any(leaf.event == event for leaf in each.trigger.leaves)
         )
 
     def _right_chains(self) -> list[Chain]:
-        """The right chains, by name. Their files are read again once one of them, or what they can name, changed."""
+        """The valid chains, by name. Their files are read again once one of them, or what they can name, changed."""
         settings = self._settings
         names = chain_names(settings)
         if not names:
@@ -197,9 +197,9 @@ class Declarer:
         return Scheduled(*found[name], self.patience) if name in found else None
 
     def schedules(self) -> dict[str, str]:
-        """What the files of all right chains with schedules say of them, by the names of the schedules.
+        """What the files of all valid chains with schedules say about them, by the names of the schedules.
 
-        It is the very same object for as long as no file changes.
+        It is the very same object as long as no file changes.
         """
         chains = self._right_chains()
         if self._schedules[0] is not chains:
@@ -208,7 +208,7 @@ class Declarer:
         return self._schedules[1]
 
     def watched_paths(self) -> tuple[str, ...]:
-        """The globs of the files whose changes fire right chains."""
+        """The globs of the files whose changes fire valid chains."""
         leaves = [leaf for each in self._right_chains() for leaf in each.trigger.leaves]
         return tuple(sorted({leaf.path for leaf in leaves if leaf.path is not None}))
 
@@ -217,7 +217,7 @@ class Declarer:
         return self._settings.steps_at_once
 
     def chain(self, name: str) -> Chain | str:
-        """The chain of this name, or why none can be fired. Mostly its file has its name, too."""
+        """The chain of this name, or why none can be fired. Usually its file has the same name."""
         try:
             found = _value(find_chain(self._settings, _name(name), self._read_chain))
             if found.name == name:
@@ -228,7 +228,7 @@ class Declarer:
         return next((each for each in self._right_chains() if each.name == name), why)
 
     def ruled(self, session: RuledPlaybook) -> Ruled:
-        """What a session falls under by the `[[contracts]]` rules."""
+        """The `[[contracts]]` rules that apply to a session."""
         settings = self._settings
         rule = rule_for(settings.contracts, session.layout, session.cwd, session.agent, session.prompt)
         agent = session.agent
@@ -240,7 +240,7 @@ class Declarer:
         return Ruled(agent=agent) if rule is None else Ruled(rule.playbook, agent, rule.named_at.origin)
 
     def notified(self) -> tuple[Recipient, ...]:
-        """Who is told of what happens."""
+        """Who is notified of what happens."""
         return self._settings.notify
 
     def covering(self, session: RootOf) -> CoveringRoot | None:
@@ -249,7 +249,7 @@ class Declarer:
         return None if innermost is None else CoveringRoot(innermost.name)
 
     def exchange(self) -> ExchangeRules:
-        """What the settings say of the exchange."""
+        """What the settings say about the exchange."""
         return self._settings.exchange
 
     def executor(self) -> Executor:
@@ -257,7 +257,7 @@ class Declarer:
         return self._settings.executor
 
     def bundled(self, session: BundleRulesOf) -> BundleRules | None:
-        """How the bundle of a session is made; None where its root wants none, or no root holds it any more."""
+        """How the bundle of a session is made; None if its root wants none, or no root holds it any more."""
         return bundle_rules(self._settings, session.layout, session.path)
 
 
@@ -266,7 +266,7 @@ class _Unusable(Exception):
 
 
 def _signatures(directories: Iterable[str]) -> tuple[object, ...]:
-    """What is there in these directories, as far as that can be said without reading it."""
+    """What exists in these directories, as far as that can be told without reading it."""
     found: list[object] = []
     for directory in directories:
         try:
@@ -287,7 +287,7 @@ def _signature(entry: os.DirEntry[str]) -> tuple[int, ...]:
 
 
 def _schedules(chain: Chain) -> dict[str, tuple[Schedule, str]]:
-    """The schedules in a chain's trigger, each with the words of the file, and the time zone that these mean."""
+    """The schedules in a chain's trigger, each with its text in the file, and the time zone that it uses."""
     trigger = chain.trigger
     if trigger.schedule is not None:
         root = chain.document.root if chain.document is not None else None
@@ -302,13 +302,13 @@ def _schedules(chain: Chain) -> dict[str, tuple[Schedule, str]]:
 
 
 def _words(schedule: Schedule) -> str:
-    """What a schedule in a composite says; the rest of the trigger does not count."""
+    """The text of a schedule in a composite; the rest of the trigger does not count."""
     rules = (schedule.misfire, schedule.jitter, schedule.max_runs)
     return json.dumps([schedule.times.text, schedule.times.zone, *rules])
 
 
 def _why_not(names: Callable[[], Iterable[str]], read: Callable[[str], object]) -> list[str]:
-    """Why those of the named files can't be used that can't."""
+    """For each named file that can't be used, the reason."""
     wrong = []
     try:
         for name in names():

@@ -1,4 +1,4 @@
-"""Roots that lead to the same directory, or into one another, whatever their paths' texts say: through links or mounts."""
+"""Roots that lead to the same directory, or into one another, through links or mounts, whatever their paths say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def overlapping_roots(settings: Settings) -> Iterator[Problem]:
-    """A problem for each two roots that overlap on the disk, and for each that overlaps the state directory there."""
+    """A problem for each pair of roots that overlap on the disk, and for each that overlaps the state directory."""
     ways = {root.name: _way_to(root.path) for root in settings.roots}
     paths = {root.name: root.path for root in settings.roots}
     earlier: list[str] = []
@@ -34,7 +34,7 @@ def overlapping_roots(settings: Settings) -> Iterator[Problem]:
 
 
 def _way_to(path: str) -> list[Identity | None]:
-    """The directories from the file system's root down to `path`, each by device and inode; None where none is there."""
+    """The directories from the file system's root down to `path`, by device and inode; None if it doesn't exist."""
     place = os.path.realpath(path)
     way: list[Identity | None] = []
     while True:

@@ -1,4 +1,4 @@
-"""A secret in a file: its first line, and only where nobody else may read it."""
+"""A secret in a file: its first line, and only if nobody else may read it."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ class SecretUnusable(Exception):
 def first_line(path: str) -> str:
     """The first line of a file that only its owner may read. Raises `SecretUnusable`."""
     try:
-        # Without waiting: a FIFO may have nobody who writes.
+        # Without waiting: a FIFO may have no writer.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -30,7 +30,7 @@ def first_line(path: str) -> str:
 
 
 def secret_of(path: str) -> bytes:
-    """The secret in a file; an empty one is none. Raises `SecretUnusable`."""
+    """The secret in a file; an empty one doesn't count. Raises `SecretUnusable`."""
     secret = first_line(path)
     if not secret:
         raise SecretUnusable(f"{path} is empty: write the secret into its first line")

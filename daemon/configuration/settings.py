@@ -1,7 +1,7 @@
 """Finding what people wrote: the settings file, its drop-ins, playbooks and agent profiles, on disk.
 
-`runward.config` says what they mean; here they are looked for and read. Imports stay cheap where
-there is no settings file, for the launcher's start-up.
+`runward.config` says what they mean; here they are found and read. Imports stay cheap if there is no settings file, for
+the launcher's start-up.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) 
 
 
 def checksum(text: str) -> int:
-    """What changes when a settings file says something else."""
+    """Changes whenever the content of a settings file changes."""
     from binascii import crc32
 
     return crc32(text.encode())
 
 
 def changed_files(files: Sequence[tuple[str, int]]) -> list[str]:
-    """Which of the settings files that were read, each with its checksum, say something else now; also new drop-ins."""
+    """Which of the settings files that were read, each with its checksum, have changed since; also new drop-ins."""
     known = dict(files)
     try:
         there = [files[0][0], *_drop_ins(files[0][0])] if files else []
@@ -91,7 +91,7 @@ def _checksum_of(path: str) -> int | None:
 
 
 def state_dir_of_broken(config: str | None, environment: Mapping[str, str], cwd: str) -> str | None:
-    """The state directory that broken settings name, by their own lines for it and the environment alone."""
+    """The state directory that broken settings name, from their own lines for it and the environment alone."""
     from runward.config.settings import Source, read_settings
 
     sources: list[Source] = []
@@ -129,7 +129,7 @@ def settings_files(config: str | None, environment: Mapping[str, str], cwd: str)
 
 
 def working_directory() -> str:
-    """The working directory; where that was deleted `/`, so that whatever names no path of its own still works."""
+    """The working directory; if it was deleted, `/`, so that whatever names no path of its own still works."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -142,7 +142,7 @@ def home_of(environment: Mapping[str, str]) -> str:
 
 
 def settings_file(config: str | None, environment: Mapping[str, str], cwd: str) -> str | None:
-    """The first of the places that exists; one that was named counts whether it exists or not."""
+    """The first of the places that exists; a named file counts whether it exists or not."""
     named = config or environment.get("RUNWARD_CONFIG")
     if named:
         return os.path.join(cwd, named)
@@ -158,12 +158,12 @@ def settings_file(config: str | None, environment: Mapping[str, str], cwd: str) 
 def _not_to_be_obeyed(path: str) -> Problem | None:
     """Why a settings file that nobody named is refused: settings decide which commands are run.
 
-    It must belong to this user or to root, as must a link to it, and not everybody may write to it.
+    It must belong to this user or to root, as must a link to it, and it must not be world-writable.
     """
     try:
         link, file = os.lstat(path), os.stat(path)
     except OSError:
-        return None  # reading it says why
+        return None  # reading it gives the reason
     for each in (link, file):
         if each.st_uid not in (os.geteuid(), 0):
             from runward.daemon.users import name_of
@@ -246,7 +246,7 @@ def find_agent(
 def _with_schemas(
     artifacts: tuple[ExpectedArtifact, ...] | None, file: str
 ) -> tuple[tuple[ExpectedArtifact, ...] | None, tuple[Problem, ...]]:
-    """The declared artifacts with the schemas that they name, and what is wrong with those. None where none does."""
+    """The declared artifacts with the schemas that they name, and what is wrong with those. None if none names any."""
     if not any(each.rules is not None and each.rules.schema_file for each in artifacts or ()):
         return None, ()
     from runward.daemon.configuration.artifact_schemas import with_schemas
@@ -295,7 +295,7 @@ def _directory(settings: Settings) -> str:
 
 @lru_cache(maxsize=1)
 def machines_zone() -> str:
-    """The name of the machine's time zone, as it was when this was first asked; UTC where it has none."""
+    """The name of the machine's time zone, as it was at the first call; UTC if it has none."""
     from tzlocal import get_localzone_name
 
     try:
@@ -338,7 +338,7 @@ def _names(directories: tuple[str, ...], suffix: str) -> tuple[str, ...]:
 
 
 def _find(name: str, directories: tuple[str, ...], files: list[str], suffix: str, noun: str) -> str:
-    """A path that is there: `name` itself where it looks like one, else the first of the directories."""
+    """An existing path: `name` itself if it looks like one, else the first in the directories."""
     if "/" in name or name.endswith(suffix):
         if os.path.isfile(name):
             return name
@@ -365,7 +365,7 @@ def _read(path: str) -> str | Problem:
     from runward.config.problem import Problem
 
     try:
-        # Without waiting, for a FIFO has nobody who writes; O_NONBLOCK changes nothing for a regular file.
+        # Without waiting, for a FIFO may have no writer; O_NONBLOCK changes nothing for a regular file.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return Problem(path, None, None, "is not a regular file", "put a file there, or remove it")

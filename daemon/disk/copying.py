@@ -1,7 +1,7 @@
-"""Copying a database as it stands at one moment into one file, beside anyone who goes on writing to it.
+"""Copying a database in its state at one moment into one file, while others go on writing to it.
 
-SQLite's own way of copying, in slices, under one read transaction: it sees the database as it was when the copy
-began, starts over for nobody's commit, and holds nobody up, for in WAL mode a reader keeps no writer waiting.
+This is SQLite's own way of copying, in slices, under one read transaction. It sees the database as it was when the copy
+began. It never restarts because of a commit, and delays nobody, for in WAL mode a reader keeps no writer waiting.
 """
 
 import os
@@ -28,9 +28,9 @@ def tell_nobody(done: int, of: int) -> None:
 
 @contextmanager
 def copied(source: sqlite3.Connection, target: Path, tell: Tell = tell_nobody) -> Iterator[Path]:
-    """A copy of what `source` sees now, whole and synced, under a temporary name beside `target`, to be renamed.
+    """A copy of what `source` sees now, whole and synced, under a temporary name next to `target`, to be renamed.
 
-    For this user alone. What still has that name afterwards is removed. Raises `sqlite3.Error` and `OSError`.
+    It is for this user only. Whatever still has that name afterwards is removed. Raises `sqlite3.Error` and `OSError`.
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     temporary = Path(name)
@@ -38,7 +38,7 @@ def copied(source: sqlite3.Connection, target: Path, tell: Tell = tell_nobody) -
         _copy(source, temporary, descriptor, tell)
         yield temporary
     finally:
-        # Not before: to close any descriptor of a file lets go of SQLite's own locks on it.
+        # Not before: closing any descriptor of a file releases SQLite's own locks on it.
         os.close(descriptor)
         temporary.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, also after a power cut. Not for files that only grow."""
+"""Files that exist whole or not at all, even after a power cut. Not for files that only grow."""
 
 import errno
 import os
@@ -8,11 +8,11 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_durably(directory: str | os.PathLike[str] | int, name: str, content: bytes) -> None:
-    """Puts `content` under `name` into `directory` (a path or an open descriptor), in place of what was there.
+    """Puts `content` under `name` into `directory` (a path or an open descriptor), replacing what was there.
 
-    When it returns the file is on the disk with mode 0600; a reader sees the old one or the new one, never
-    a part. The temporary name begins with a dot and lies in the same directory. Raises OSError, and then
-    leaves neither the temporary file nor a changed `name`.
+    When it returns, the file is on the disk with mode 0600. A reader sees the old one or the new one, never a part. The
+    temporary name begins with a dot and lies in the same directory. Raises OSError, and then leaves neither the
+    temporary file nor a changed `name`.
     """
     with _Opened(directory) as descriptor:
         temporary = f".{name}.{os.urandom(6).hex()}.tmp"
@@ -26,7 +26,7 @@ def write_durably(directory: str | os.PathLike[str] | int, name: str, content: b
 
 
 class ReservedFile:
-    """A file whose room on the disk is taken beforehand, for what must be written even when the disk is full.
+    """A file whose disk space is reserved beforehand, for what must be written even when the disk is full.
 
     Until `write` it lies in `directory` (an open descriptor) under a temporary name that begins with a dot.
     """
@@ -44,7 +44,7 @@ class ReservedFile:
             raise
 
     def write(self, content: bytes) -> None:
-        """As `write_durably`, in the room that was kept, or anew where somebody took that away."""
+        """Like `write_durably`, in the reserved space, or in a new file if somebody removed that."""
         if len(content) > self._size or not self._is_in_place():
             self.discard()
             write_durably(self._directory, self._name, content)
@@ -62,7 +62,7 @@ class ReservedFile:
         sync_directory(self._directory)
 
     def discard(self) -> None:
-        """Gives the room back."""
+        """Gives the space back."""
         os.close(self._descriptor)
         _remove(self._directory, self._temporary)
 

@@ -1,7 +1,7 @@
 """The epoch outside the database: what a writer of journals reads inside a file's lock.
 
-A new daemon raises it in the database first and here next, before it carries anything out; so
-a daemon that was frozen before that and reads it afterwards knows that its time is over.
+A new daemon raises it in the database first and here next, before it writes anything. So a daemon that was frozen
+before that and reads it afterwards knows that it has been replaced.
 """
 
 import errno
@@ -26,7 +26,7 @@ def read_epoch(state: Path) -> int:
 
 
 def epoch_file(state: Path) -> tuple[int, int]:
-    """Which file the epoch stands in: another one means that the state directory was replaced. Raises `OSError`."""
+    """Which file holds the epoch: another one means that the state directory was replaced. Raises `OSError`."""
     status = os.stat(state / NAME)
     return status.st_dev, status.st_ino
 
@@ -34,7 +34,7 @@ def epoch_file(state: Path) -> tuple[int, int]:
 def write_epoch(state: Path, epoch: int) -> None:
     """Make `epoch` the one that writers of journals must have. In place, so that it never vanishes.
 
-    Raises `OSError`: a daemon whose epoch doesn't stand must not go on.
+    Raises `OSError`: a daemon whose epoch isn't written must not continue.
     """
     descriptor = os.open(state / NAME, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -47,7 +47,7 @@ def write_epoch(state: Path, epoch: int) -> None:
 
 
 class HeldEpoch:
-    """The epoch that a daemon wrote when it took `state` over, and whether it still stands there."""
+    """The epoch that a daemon wrote when it took `state` over, and whether it is still the current one."""
 
     def __init__(self, state: Path, epoch: int, log: structlog.typing.FilteringBoundLogger) -> None:
         """Write it. Raises `OSError`, as `write_epoch` does."""
@@ -58,9 +58,9 @@ class HeldEpoch:
         self._file = epoch_file(state)
 
     def check(self) -> None:
-        """Raises `EpochPassed` where another daemon took the state directory over, or it is not the same any more.
+        """Raises `EpochPassed` if another daemon took the state directory over, or it is not the same any more.
 
-        That it can't be read means nothing: every write finds out by itself.
+        A read error means nothing: every write finds out by itself.
         """
         try:
             current = read_epoch(self._state)

@@ -1,4 +1,4 @@
-"""How much is free on a disk, and below what it is low."""
+"""How much is free on a disk, and below what limit it is low."""
 
 import os
 from pathlib import Path
@@ -25,12 +25,12 @@ def space_of(place: Path | int) -> Space:
 
 
 def limit_of(space: Space, low_disk: int) -> int:
-    """The free bytes below which a disk is low, by the setting and by how large the disk is."""
+    """The free bytes below which a disk is low, by the setting and by the size of the disk."""
     return min(low_disk, space.total // _SHARE)
 
 
 def rounded(count: int) -> str:
-    """So many bytes for people to read, as whole as limits are."""
+    """This many bytes for people to read, as round as limits are."""
     for unit, size in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10)):
         if count >= size:
             return f"{count / size:.0f} {unit}"

@@ -10,5 +10,5 @@ Arguments = TypeVarTuple("Arguments")
 
 
 async def in_thread(read: Callable[[Unpack[Arguments]], Found], *arguments: *Arguments) -> Found:
-    """What `read` finds. Where this is cancelled, the thread goes on to its end by itself."""
+    """The result of `read`. If this is cancelled, the thread runs to its end by itself."""
     return await anyio.to_thread.run_sync(read, *arguments, abandon_on_cancel=True)

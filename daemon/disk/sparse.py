@@ -1,11 +1,11 @@
-"""Files with holes in them: a run can make one that is larger than any disk, which nobody would ever read through."""
+"""Files with holes in them: a run can make one that is larger than any disk, and nobody could ever read it through."""
 
 import errno
 import os
 
 
 def data_after(descriptor: int, offset: int) -> int:
-    """Where the next bytes at or after `offset` are that somebody wrote; the file's end where there are none."""
+    """The position of the next written bytes at or after `offset`; the file's end if there are none."""
     try:
         return os.lseek(descriptor, offset, os.SEEK_DATA)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Who may steer the daemon through its state directory: its own user, and nobody else.
+"""Who may control the daemon through its state directory: its own user, and nobody else.
 
-A request in the inbox has the daemon run a playbook's command, and the store says what is owed. So anyone who can write
-there can have this user's daemon run a command.
+A request in the inbox makes the daemon run a playbook's command, and the store says what work is open. So anyone who
+can write there can make this user's daemon run a command.
 """
 
 import os
@@ -33,18 +33,18 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 class StateDirectoryUnsafe(Exception):
-    """Somebody else could steer a daemon of this state directory; the message says who, and what to do."""
+    """Somebody else could control a daemon of this state directory; the message says who, and what to do."""
 
 
 class Opening(NamedTuple):
-    """A way in for somebody else, and how to close it."""
+    """A way in for another user, and how to close it."""
 
     said: str
     fix: str
 
 
 def check(state: Path) -> None:
-    """Raises `StateDirectoryUnsafe` where somebody else may write to what steers the daemon of `state`."""
+    """Raises `StateDirectoryUnsafe` if somebody else may write to what controls the daemon of `state`."""
     found = list(openings(state))
     if found:
         raise StateDirectoryUnsafe("; ".join(f"{each.said}: {each.fix}" for each in found))

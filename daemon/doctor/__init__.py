@@ -1,1 +1,1 @@
-"""`runward doctor`: whether this installation can do what it is for, proved by doing. One file a subject."""
+"""`runward doctor`: whether this installation works, proved by trying it. One file per subject."""

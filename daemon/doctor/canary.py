@@ -1,8 +1,8 @@
-"""The whole road, walked: runs are launched, noticed, judged and verified by a daemon of the doctor's own.
+"""The whole path, end to end: a daemon of the doctor's own launches, notices, judges and verifies runs.
 
-One run delivers and one doesn't, for a verdict that is always good proves nothing. A second daemon is turned away,
-the first is killed, and its successor judges the run that ended meanwhile. The receipts of all of them are verified, and
-so is that one which was changed is not valid any more.
+One run delivers and one doesn't, for a verdict that is always good proves nothing. A second daemon is turned away. The
+first is killed, and its successor judges the run that ended meanwhile. All their receipts are verified. So is the fact
+that a changed one is no longer valid.
 """
 
 import signal
@@ -40,11 +40,11 @@ _HELD: Final = 75
 
 
 class _Failed(Exception):
-    """The road is broken here."""
+    """The path is broken here."""
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """Walk the road in a private place; that is removed at the end."""
+    """Test the path in a private place, which is removed at the end."""
     began = time.monotonic()
     with private_place(installation.environment, patience) as place:
         try:
@@ -63,7 +63,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
 
 
 def _walk(place: PrivatePlace) -> float:
-    """All of it; returns the seconds from the end of a run to its verdict. Raises `_Failed`."""
+    """Run all of it; returns the seconds from the end of a run to its verdict. Raises `_Failed`."""
     daemon = _daemon(place)
     _is_turned_away(place.call("daemon", "--quiet"))
     _launch(place, LACKS, 1, _IDLE)
@@ -147,7 +147,7 @@ def _verdict(place: PrivatePlace, name: str) -> tuple[str, str | None] | None:
 
 
 def _verified(place: PrivatePlace) -> None:
-    """Hold each run against its contract, its journals and its receipt again."""
+    """Verify each run against its contract, its journals and its receipt again."""
     for command, what in ((("session", "verify"), "record"), (("receipt", "verify"), "receipt")):
         started = {name: place.start(*command, name) for name in EXPECTED}
         for name, process in started.items():
@@ -169,6 +169,6 @@ def _change(place: PrivatePlace, name: str) -> None:
 
 
 def _said(ended: Ended) -> str:
-    """How a command ended, with the last line that it said."""
+    """How a command ended, with the last line that it printed."""
     lines = (ended.err.strip() or ended.out.strip()).splitlines()
     return f"{ended.code}: {lines[-1]}" if lines else str(ended.code)

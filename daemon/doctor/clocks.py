@@ -55,7 +55,7 @@ def _wall_clock(patience: Patience) -> Iterator[Finding]:
 
 
 def _offset() -> float:
-    """Wall time less time since boot, by the two readings that were closest to each other (seconds)."""
+    """Wall time minus time since boot, by the two readings that were closest to each other (seconds)."""
     best = (float("inf"), 0.0)
     for _ in range(_READINGS):
         before = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -66,7 +66,7 @@ def _offset() -> float:
 
 
 def _is_unsynchronised() -> bool:
-    """Whether the kernel was told of no right time; False where it can't be asked."""
+    """Whether the kernel was never given a correct time; False if it can't be asked."""
     asked = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     return bool(asked == _TIME_ERROR)
 

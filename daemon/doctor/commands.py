@@ -1,4 +1,4 @@
-"""Other programs that a check asks: each ends in time."""
+"""Other programs that a check runs: each ends in time."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ _GRACE_S: Final = 3.0
 
 
 class Ended(NamedTuple):
-    """How a program ended, and what it said."""
+    """How a program ended, and what it printed."""
 
     code: int
     out: str
@@ -32,7 +32,7 @@ def end_of(
     within: float,
     cwd: Path | None = None,
 ) -> Ended:
-    """Carry a program out, for at most `within` seconds. Raises `OSError`, and `OutOfTime` once it is killed."""
+    """Run a program to its end, for at most `within` seconds. Raises `OSError`, and `OutOfTime` once it is killed."""
     process = start(arguments, environment, cwd)
     return finish(process, patience, within)
 
@@ -69,7 +69,7 @@ def finish(process: subprocess.Popen[str], patience: Patience, within: float) ->
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End a program that was started: in order, for a launcher ends its command then; by force where that takes long.
+    """End a program that was started: in order, for a launcher ends its command then; by force if that takes long.
 
     What is left of it may still hold its pipes, so they are just closed.
     """

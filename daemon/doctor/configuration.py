@@ -8,7 +8,7 @@ from runward.daemon.doctor.findings import Finding, Installation, Patience, Resu
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """Every complaint, or which file holds."""
+    """Every complaint, or which file is valid."""
     for problem in installation.problems:
         place = ":".join(
             str(each) for each in (problem.file, problem.line, problem.column) if each is not None

@@ -1,4 +1,4 @@
-"""By which means a run's whole process tree can be held together here: each is tried on a run."""
+"""How a run's whole process tree can be held together here: each method is tried on a run."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,7 +18,7 @@ _IDLE: Final = ("sh", "-c", ":")
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """A run under each means, in a private place. Each launcher takes the strongest that works by itself."""
+    """One run per method, in a private place. Each launcher by itself takes the strongest that works."""
     with private_place(installation.environment, patience) as place:
         there = []
         for means, fix in MEANS.items():
@@ -37,7 +37,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
 
 
 def _refusal(place: PrivatePlace, means: str) -> str | None:
-    """Why a run can't be held by `means`; None where it can."""
+    """Why a run can't be held by `means`; None if it can."""
     ended = place.call("run", "--containment", means, "--no-verify", "--", *_IDLE)
     if ended.code == 0:
         return None

@@ -1,4 +1,4 @@
-"""The daemon that runs: exactly one, alive and not stalled, of this program's version."""
+"""The running daemon: exactly one, alive and not stalled, of this program's version."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
 
 
 def _others(state: Path, pid: int | None, patience: Patience) -> list[Opened]:
-    """Who else could write; seen twice, because a process that is turned away at the lock has it open for a moment."""
+    """Who else could write. Checked twice, because a process that the lock turns away has it open for a moment."""
     seen = [_writers(state, pid, patience)]
     if seen[0]:
         patience.pause(_TWICE_S)
@@ -94,7 +94,7 @@ def _openers(state: Path, patience: Patience) -> list[Opened]:
 
 
 def _flags(pid: str, wanted: Sequence[str]) -> list[int | None]:
-    """With which flags of open(2) a process has each of these files open; None where it hasn't."""
+    """The open(2) flags with which a process has each of these files open; None if it hasn't."""
     found: dict[str, int] = {}
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):

@@ -18,7 +18,7 @@ https://sqlite.org/wal.html#walresetbug
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """A database is made beside the store, and read while it is written."""
+    """A database is made next to the store, and read while it is written."""
     version = sqlite3.sqlite_version
     if sqlite3.sqlite_version_info < OLDEST:
         wanted = ".".join(map(str, OLDEST))

@@ -1,6 +1,6 @@
-"""Carrying checks out: each in a thread of its own, for its time at most, and whatever it runs into.
+"""Running checks: each in its own thread, within its time limit, whatever happens to it.
 
-A file system that doesn't answer holds a thread for ever; such a thread is left behind and ends with the process.
+A file system that doesn't answer holds a thread forever; such a thread is left behind and ends with the process.
 """
 
 import threading
@@ -25,10 +25,10 @@ class Check(NamedTuple):
 
 
 def carry_out(check: Check, installation: Installation) -> list[Finding]:
-    """What the check finds. Never raises, but for `KeyboardInterrupt`, after which the check tidied up."""
+    """The finding of the check. Never raises, except for `KeyboardInterrupt`, after which the check tidied up."""
     found: list[Finding] = []
     patience = Patience(check.limit_s)
-    # An event, because a join that a signal interrupts takes the thread for ended (bpo-45274).
+    # An event, because a join that a signal interrupts treats the thread as ended (bpo-45274).
     ended = threading.Event()
     threading.Thread(
         target=_examine, args=(check, installation, patience, found, ended), name=check.name, daemon=True

@@ -43,7 +43,7 @@ def _of_state(path: str, mount: Mount | None) -> Finding:
 
 
 def _room(state: Path, low_disk: int) -> Finding | None:
-    """How much more the state directory's file system takes; None where that isn't there yet."""
+    """How much more the state directory's file system takes; None if that doesn't exist yet."""
     try:
         space = space_of(state)
     except FileNotFoundError:

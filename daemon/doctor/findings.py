@@ -30,7 +30,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What is examined. `settings` are those in force, or where they are broken the defaults (`is_broken`).
+    """What is examined. `settings` are those in force, or if they are broken the defaults (`is_broken`).
 
     `problems` are all complaints about what the operator wrote; `environment` is the command's own.
     """
@@ -47,7 +47,7 @@ class Installation:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """A directory to try things out in, in the state directory, or where that would be made. Raises `OSError`."""
+        """A directory for trial files, in the state directory, or where that would be made. Raises `OSError`."""
         place = self.state
         while not place.is_dir() and place != place.parent:
             place = place.parent
@@ -59,7 +59,7 @@ class Installation:
 
 
 class OutOfTime(Exception):
-    """The check's time is over, or nobody waits for it any more."""
+    """The check's time is up, or nobody waits for it any more."""
 
 
 @dataclass(slots=True)
@@ -84,5 +84,5 @@ class Patience:
             raise OutOfTime
 
     def give_up(self) -> None:
-        """Have the check end at its next look."""
+        """Make the check end at its next look."""
         self._given_up.set()

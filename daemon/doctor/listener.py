@@ -1,4 +1,4 @@
-"""Listening: whether the addresses of `[http]` can be had or answer, and whether the secret of a webhook can be used."""
+"""Listening: whether the addresses of `[http]` are available or answer, and whether a webhook's secret is usable."""
 
 import http.client
 import ipaddress
@@ -21,7 +21,7 @@ _EXPOSED: Final = "listen on 127.0.0.1, and put a proxy that speaks TLS before i
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """Ask the daemon that runs, or open what one would open."""
+    """Ask the running daemon, or open what one would open."""
     settings = installation.settings
     if settings.http is None:
         yield Finding("ok", "nothing listens: the settings have no [http]")

@@ -21,7 +21,7 @@ _FIX: Final = "put state_dir on a local file system: two daemons could run there
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """Hold a lock beside the daemon's, and have another process ask for it, then once more when it is free."""
+    """Hold a lock next to the daemon's, and have another process ask for it, then once more when it is free."""
     with installation.scratch() as scratch:
         path = scratch / "lock"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

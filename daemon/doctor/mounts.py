@@ -20,7 +20,7 @@ IN_MEMORY: Final = frozenset({"tmpfs", "ramfs"})
 
 
 class Mount(NamedTuple):
-    """A mounted file system: where, of what type, and whether only to be read."""
+    """A mounted file system: where, of what type, and whether it is read-only."""
 
     place: str
     kind: str
@@ -28,7 +28,7 @@ class Mount(NamedTuple):
 
     @property
     def is_remote(self) -> bool:
-        """Whether it changes without this kernel being told: a network's, or of a program (FUSE)."""
+        """Whether it changes without this kernel knowing: a network file system, or one of a program (FUSE)."""
         return self.kind in NETWORK or self.kind == "fuse" or self.kind.startswith("fuse.")
 
 
@@ -51,7 +51,7 @@ def parse(lines: Iterable[str]) -> list[Mount]:
 
 
 def mount_of(path: str, known: Iterable[Mount]) -> Mount | None:
-    """The mount that `path`, or what there is of it, lies on."""
+    """The mount of `path`, or of its nearest existing ancestor."""
     real = os.path.realpath(path)
     over = [each for each in known if each.place == "/" or f"{real}/".startswith(f"{each.place}/")]
     longest = max((len(each.place) for each in over), default=0)

@@ -1,4 +1,4 @@
-"""Notifications: whether they come, the system's limits, and what these suffice for."""
+"""Notifications: whether they arrive, the system's limits, and what these suffice for."""
 
 import os
 import threading
@@ -23,7 +23,7 @@ _NOTICED_WITHIN: Final = 10.0
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """A file is made and must be told of; then the limits are held against what there is now."""
+    """A file is made and must be reported; then the limits are compared with the current use."""
     yield _comes(installation)
     yield from _have_come(installation)
     limit = watch_limit()
@@ -61,7 +61,7 @@ def _comes(installation: Installation) -> Finding:
 
 
 def _have_come(installation: Installation) -> Iterator[Finding]:
-    """What the daemon that runs has seen of it."""
+    """What the running daemon has seen of it."""
     report = read_report(installation.state) if holder(installation.state) is not None else None
     if report is None:
         return
@@ -128,7 +128,7 @@ def _instances_in_use(patience: Patience) -> int:
                 continue
             names = os.listdir(f"/proc/{pid}/fd")
         except OSError:
-            continue  # gone, or another's
+            continue  # gone, or another user's
         count += sum(_link(f"/proc/{pid}/fd/{name}") == "anon_inode:inotify" for name in names)
     return count
 

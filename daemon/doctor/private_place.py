@@ -1,4 +1,4 @@
-"""A state directory, a root and settings of the doctor's own, in which real commands are tried out."""
+"""A state directory, a root and settings of the doctor's own, in which real commands are tried."""
 
 import os
 import shutil
@@ -55,17 +55,17 @@ class PrivatePlace:
         return self.started[-1]
 
     def call(self, *arguments: str) -> Ended:
-        """A `runward` command to its end. Raises `OSError` and `OutOfTime`."""
+        """Run a `runward` command to its end. Raises `OSError` and `OutOfTime`."""
         return self.finish(self.start(*arguments))
 
     def finish(self, process: subprocess.Popen[str]) -> Ended:
-        """The end of a command that was started. Raises `OutOfTime`."""
+        """Wait for the end of a command that was started. Raises `OutOfTime`."""
         return commands.finish(process, self.patience, _COMMAND_S)
 
 
 @contextmanager
 def private_place(environment: Mapping[str, str], patience: Patience) -> Iterator[PrivatePlace]:
-    """A place among the temporary files, removed at the end with all that was started there. Raises `OSError`."""
+    """A temporary place, removed at the end with everything that was started there. Raises `OSError`."""
     directory = Path(tempfile.mkdtemp(prefix="runward-doctor-"))
     handed_on = {
         name: value for name, value in environment.items() if not name.startswith(_NOT_HANDED_ON)

@@ -1,4 +1,4 @@
-"""What is owed: held jobs, refused requests, what is degraded, files that can't be used."""
+"""Open work: held jobs, refused requests, what is degraded, files that can't be used."""
 
 import time
 from collections.abc import Iterator

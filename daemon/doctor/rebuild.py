@@ -1,7 +1,7 @@
-"""`runward doctor --rebuild`: the state of every session, made again from its journal and compared with the store.
+"""`runward doctor --rebuild`: the state of every session, rebuilt from its journal and compared with the store.
 
 One session at a time, so that memory does not grow with their number, and in short transactions, so that the store's
-log does not grow with the time that it takes. Nothing is written.
+log does not grow with the duration. Nothing is written.
 """
 
 import json
@@ -45,18 +45,18 @@ class Difference(NamedTuple):
 
 
 class OnTheWay(Protocol):
-    """Who is told how far it is."""
+    """Receives the progress."""
 
     def session(self) -> None:
         """Another session was compared."""
 
     def read(self, count: int) -> None:
-        """So many bytes were read."""
+        """This many bytes were read."""
 
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What came of it. `not_compared` counts fields that lines of earlier versions do not tell.
+    """The result. `not_compared` counts fields that lines of earlier versions do not contain.
 
     `without_journal` counts sessions of which nothing could be compared, by the reason.
     """
@@ -110,7 +110,7 @@ def _some(
     rebuilt: Rebuilt,
     on_the_way: OnTheWay,
 ) -> str | None:
-    """The next sessions after `last`; returns the last one of them, None where there is none."""
+    """The next sessions after `last`; returns the last one of them, None if there is none."""
     keys = keys_after(connection, last, AT_ONCE)
     packed = packed_among(connection, keys)
     for row in reading.sessions_with_keys(connection, keys):
@@ -142,7 +142,7 @@ def _compare(
     live: Mapping[str, JsonValue],
     on_the_way: OnTheWay,
 ) -> _Outcome:
-    """Hold what the store says of a session against what its journal tells. Raises `JournalAway`."""
+    """Compare what the store says about a session with what its journal says. Raises `JournalAway`."""
     standing = [
         each.content
         for (_, name), lines in read_standing_lines(connection, row.key).items()
@@ -173,14 +173,14 @@ def _on_disk(
 ) -> Iterator[JsonValue]:
     directory = os.path.join(state, journal_directory(row.layout, row.key, row.path))
     if row.layout != DEFAULT_LAYOUT and not os.path.lexists(directory):
-        return  # it was among our own state: nobody but Runward may remove it
+        return  # it was in our own state: nobody but Runward may remove it
     yield from told_lines(directory, EVENTS, hashes, on_the_way.read)
 
 
 def _compared(
     fresh: FreshStore, key: str, live: Mapping[str, JsonValue], due: Folded, folded: Folded
 ) -> _Outcome:
-    """`due` is what the journal says as it was written: where that is silent, nothing is compared."""
+    """`due` is what the journal says as it was written: fields that it does not contain are not compared."""
     told = fresh.state(key, due.effects)
     try:
         found = fresh.state(key, folded.effects)
@@ -197,7 +197,7 @@ def differences(
     folded: Mapping[str, JsonValue],
     live: Mapping[str, JsonValue] | None = None,
 ) -> list[Difference]:
-    """The fields of `due` that are not so in `folded`, and those of `folded` that are not in `live` at all."""
+    """The fields of `due` that differ in `folded`, and those of `folded` that are not in `live` at all."""
     found = [
         Difference(key, name, value, folded.get(name))
         for name, value in due.items()

@@ -1,4 +1,4 @@
-"""The roots: whether they are there, and may be read; native ones also written, for their journals."""
+"""The roots: whether they exist, and may be read; for native ones also written, for their journals."""
 
 import os
 from collections.abc import Iterator, Mapping

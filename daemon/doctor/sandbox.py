@@ -32,7 +32,7 @@ _SPINNING_S: Final = 0.3
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """Code must run, must be stopped where it reaches out, and must be cut off where it doesn't end."""
+    """Code must run, must be stopped if it reaches out, and must be cut off if it doesn't end."""
     executor = installation.settings.executor
     lives = execute(Job(_LIVES, [1]), executor)
     if lives.code == "not_configured":

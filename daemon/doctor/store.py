@@ -1,4 +1,4 @@
-"""The store: whether it is sound, and of a version that this program reads."""
+"""The store: whether it is sound, and has a version that this program reads."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -57,7 +57,7 @@ class Unit(NamedTuple):
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """Every unit of ours that a systemd knows, and lingering for the user's own."""
+    """Every unit of ours that systemd knows, and lingering for the user's own."""
     user = name_of(os.geteuid())
     units = list(_asked(user, installation.environment, patience))
     if not units:
@@ -82,7 +82,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
 
 
 def _asked(user: str, environment: Mapping[str, str], patience: Patience) -> Iterator[Unit]:
-    """Our units, as far as a systemd answers: the user's own manager, and the machine's where that is its init."""
+    """Our units, as far as systemd answers: the user's own manager, and the machine's if it is the init there."""
     if not is_there("systemctl", environment):
         return
     of_machine = (("runward.service",), (f"runward@{user}.service",)) if BOOTED.is_dir() else ()
@@ -93,7 +93,7 @@ def _asked(user: str, environment: Mapping[str, str], patience: Patience) -> Ite
 
 
 def _shown(words: tuple[str, ...], environment: Mapping[str, str], patience: Patience) -> Unit | None:
-    """What systemd says of a unit; None where it doesn't answer."""
+    """What systemd says about a unit; None if it doesn't answer."""
     flags = [word for name in _PROPERTIES for word in ("--property", name)]
     ended = end_of(["systemctl", *words[:-1], "show", *flags, words[-1]], environment, patience, _WITHIN_S)
     if ended.code != 0:

@@ -1,1 +1,1 @@
-"""The agents' own hooks: the script that they call, and how it gets into their settings and out of them."""
+"""The agents' own hooks: the script that they call, and how it is added to and removed from their settings."""

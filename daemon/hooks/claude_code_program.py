@@ -1,6 +1,7 @@
-"""The installed Claude Code: which hook events its version knows, and whether it takes the settings that have them.
+"""The installed Claude Code: which hook events its version knows, and whether it accepts settings with them.
 
-A version that meets an event which it doesn't know drops the whole settings file, the person's permissions with it.
+If a version meets an event that it doesn't know, it drops the whole settings file, and the person's permissions with
+it.
 """
 
 import json
@@ -47,14 +48,14 @@ _EARLIEST: Final = "UserPromptSubmit"
 
 
 class Program(NamedTuple):
-    """An installed Claude Code. `version` is None where it doesn't say."""
+    """An installed Claude Code. `version` is None if it doesn't report one."""
 
     path: str
     version: Version | None
 
     @property
     def name(self) -> str:
-        """What it is called in a message."""
+        """Its name in a message."""
         said = (
             "of a version that it doesn't say" if self.version is None else ".".join(map(str, self.version))
         )
@@ -94,10 +95,10 @@ def events_of(program: Program | None) -> tuple[str, ...]:
 
 
 def accepts(program: Program, events: Sequence[str], environment: Mapping[str, str]) -> bool | None:
-    """Whether the program takes settings with hooks for these events; None where it can't be found out.
+    """Whether the program accepts settings with hooks for these events; None if it can't be found out.
 
     It is started in a home of its own, where it reaches no model and needs no account: it calls its first hook before
-    it asks for anything. Nothing of the person's is read or written.
+    it asks for anything. None of the person's files are read or written.
     """
     if _calls(program, events, environment):
         return True
@@ -105,7 +106,7 @@ def accepts(program: Program, events: Sequence[str], environment: Mapping[str, s
 
 
 def _calls(program: Program, events: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether it calls a hook of settings that have just these."""
+    """Whether it calls a hook from settings that have exactly these."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         called = Path(scratch, "called")
         hook = {"type": "command", "command": f"touch {shlex.quote(str(called))}", "timeout": 10}
@@ -138,7 +139,7 @@ def _calls(program: Program, events: Sequence[str], environment: Mapping[str, st
 
 
 def _alone(environment: Mapping[str, str], scratch: str) -> dict[str, str]:
-    """The environment of a program that shall meet nobody and nothing of the person's."""
+    """An environment for a program that must not reach anything of the person's."""
     config = os.path.join(scratch, "config")
     os.makedirs(config, exist_ok=True)
     return {

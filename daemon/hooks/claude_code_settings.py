@@ -1,7 +1,7 @@
-"""Claude Code's `settings.json`: our hooks put in and taken out, in the text, so that all else stays byte for byte.
+"""Claude Code's `settings.json`: our hooks added and removed in the text, so that the rest stays byte for byte.
 
-A container that was there empty gets our entry behind one space; where we made the container, it begins with a line
-break or with the entry itself. So the way back is known from the text alone.
+In an existing empty container, our entry follows one space. If we made the container, it begins with a line break or
+with the entry itself. So the text alone shows how to undo the change.
 """
 
 import json
@@ -29,14 +29,14 @@ _INDENT: Final = re.compile(r"\n([ \t]+)\S")
 
 
 class _Style(NamedTuple):
-    """How a text is laid out: the indentation of one level, None where all stands on one line, and the line break."""
+    """How a text is laid out: the indentation of one level, None if everything is on one line, and the line break."""
 
     unit: str | None
     line_break: str
 
 
 class _Ours(NamedTuple):
-    """One of our commands in the text, and what it stands in, from the root's member `hooks` inwards."""
+    """One of our commands in the text, and what contains it, from the root's member `hooks` inwards."""
 
     hooks: Span
     event: Span
@@ -51,7 +51,7 @@ class _Ours(NamedTuple):
 
 
 def install(text: str | None, name: str, command: str, events: Sequence[str] = EVENTS) -> Edited:
-    """The settings with our `command` for each of these of the `EVENTS`, and for no other one. Raises `Refused`."""
+    """The settings with our `command` for each of these of the `EVENTS`, and for no other. Raises `Refused`."""
     if text is None:
         return Edited(_pretty({"hooks": {event: [_group(command)] for event in events}}, "  ") + "\n")
     before, style = text, _style(text, name)
@@ -72,12 +72,12 @@ def uninstall(text: str | None, name: str) -> Edited:
 
 
 def events_in(text: str, name: str) -> tuple[str, ...]:
-    """The events for which a command of ours stands in the settings. Raises `Refused`."""
+    """The events that have a command of ours in the settings. Raises `Refused`."""
     return tuple(dict.fromkeys(str(each.name) for each in _ours(text, name)))
 
 
 def _towards(text: str, name: str, command: str, events: Sequence[str], style: _Style) -> str | None:
-    """The text one step nearer to what is wanted; None where nothing is left to do."""
+    """The text one step closer to the goal; None if nothing is left to do."""
     seen: set[str | None] = set()
     for each in _ours(text, name):
         if each.name in seen or each.name not in events:
@@ -117,7 +117,7 @@ def _put(text: str, container: Span, depth: int, key: str | None, value: JsonVal
 
 
 def _without(text: str, ours: _Ours) -> str | None:
-    """The text without an entry, and without whatever held it alone and was made for it."""
+    """The text without an entry, and without any container that held only it and was made for it."""
     root = _root(text)
     chain = [
         (ours.entries, ours.entry),
@@ -143,7 +143,7 @@ def _ours(text: str, name: str) -> list[_Ours]:
 
 
 def _find(text: str, name: str) -> Iterator[_Ours]:
-    """Our commands in the text, in its order. Raises `Refused` where what holds hooks isn't what it should be."""
+    """Our commands in the text, in order. Raises `Refused` if a container of hooks has the wrong type."""
     hooks = _only(_document(text, name), "hooks", text, name)
     for event in hooks.items if hooks is not None else ():
         assert hooks is not None
@@ -192,12 +192,12 @@ def _no_constant(word: str) -> None:
 
 
 def _root(text: str) -> Span:
-    """The places in the text, whose byte order mark is passed over like a blank."""
+    """The places in the text; its byte order mark is skipped like a blank."""
     return json_places(" " + text[1:] if text.startswith(_BOM) else text)
 
 
 def _only(container: Span, key: str, text: str, name: str) -> Span | None:
-    """The member of this key, which must not stand there twice."""
+    """The member with this key, which must not be there twice."""
     found = container.members(key)
     if len(found) > 1:
         raise refused(name, text, found[1].start, f"the key {key!r} stands there twice", "keep one of them")

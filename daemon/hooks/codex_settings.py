@@ -1,7 +1,7 @@
-"""Codex's `config.toml`: our program put into `notify` and taken out, in the text; all else stays byte for byte.
+"""Codex's `config.toml`: our program added to `notify` and removed, in the text; the rest stays byte for byte.
 
-Codex knows one program to notify. One that is there already is kept: it stands after ours and a `--`, as it was
-written, and is called by ours.
+Codex knows one program to notify. An existing one is kept: it follows ours and a `--`, as it was written, and is called
+by ours.
 """
 
 import tomllib
@@ -33,7 +33,7 @@ class _Notify(NamedTuple):
 
     @property
     def own(self) -> int:
-        """How many of the words are ours, the `--` included; 0 where the program is another."""
+        """How many of the words are ours, the `--` included; 0 if the program is another."""
         if not is_ours(self.words, AGENT):
             return 0
         return self.words.index(_THEN) + 1 if _THEN in self.words else len(self.words)
@@ -86,7 +86,7 @@ def _with(text: str, name: str, found: _Notify | None, words: Sequence[str]) -> 
 
 
 def _after_then(text: str, found: _Notify) -> int:
-    """Where what was there before begins: behind our `--`, its comma and one space."""
+    """Where the earlier program begins: after our `--`, its comma and one space."""
     end = found.spans[found.own - 1][1]
     if text[end : end + 1] != ",":
         return end
@@ -129,7 +129,7 @@ def _read(text: str, name: str) -> tuple[dict[str, JsonValue], _Notify | None]:
 
 
 def _others(document: dict[str, JsonValue]) -> list[tuple[str, str]]:
-    """What a document says beside `notify`, as something that can be compared: a NaN equals nothing."""
+    """The rest of a document apart from `notify`, in a comparable form: a NaN equals nothing."""
     return sorted((key, repr(value)) for key, value in document.items() if key != KEY)
 
 
@@ -150,6 +150,6 @@ def _list(words: Sequence[str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    """A text as TOML has it."""
+    """A text in TOML syntax."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in escaped) + '"'

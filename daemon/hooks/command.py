@@ -1,4 +1,4 @@
-"""The command that stands for us in an agent's settings: how it is written, and how it is known again."""
+"""The command that represents us in an agent's settings: how it is written, and how it is recognised."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ def words_of(agent: str, state: str) -> list[str]:
 
 
 def shell_command(agent: str, state: str) -> str:
-    """The command for a shell. It ends with 0 even where script or interpreter are gone: 2 would block the agent."""
+    """The command for a shell. It ends with 0 even if script or interpreter are gone: 2 would block the agent."""
     return f"{shlex.join(words_of(agent, state))} || :"
 
 

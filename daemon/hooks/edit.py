@@ -1,4 +1,4 @@
-"""What became of a settings text that a hook was to be put into or taken out of: the new text, or why it stays."""
+"""The result of adding a hook to a settings text or removing it: the new text, or why it stays."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ class Edited(NamedTuple):
 
 
 class Refused(Exception):
-    """The text is broken, or not of the shape that can be edited: it is left alone."""
+    """The text is broken, or has a shape that can't be edited: it is left alone."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.render())
@@ -21,5 +21,5 @@ class Refused(Exception):
 
 
 def refused(name: str, text: str, offset: int, message: str, fix: str) -> Refused:
-    """The refusal of a text for what stands at `offset`."""
+    """The refusal of a text because of what is at `offset`."""
     return Refused(Problem(name, *Lines(text).place(offset), message, fix))

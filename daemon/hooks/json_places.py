@@ -1,6 +1,6 @@
-"""Where the values of a JSON text stand, so that some can be put in or taken out and the rest stays as it is.
+"""The positions of the values in a JSON text, so that some can be added or removed and the rest stays as it is.
 
-It scans a text that `json` has accepted already, so it looks for ends, not for mistakes.
+It scans a text that `json` has already accepted, so it looks for ends, not for mistakes.
 """
 
 import json
@@ -24,12 +24,12 @@ class Span(NamedTuple):
     """What a list or an object holds, in the order of the text."""
 
     def members(self, key: str) -> list["Span"]:
-        """The members of this key: more than one where the text says it twice."""
+        """The members with this key: more than one if the text has it twice."""
         return [item for item in self.items if item.key == key]
 
 
 def json_places(text: str) -> Span:
-    """The document's value with all that it holds. Raises `RecursionError` where it is nested too deeply."""
+    """The document's value with everything in it. Raises `RecursionError` if it is nested too deeply."""
     start = _skip(_BLANK, text, 0)
     return _value(text, start, start, None)
 

@@ -1,8 +1,8 @@
-"""What an agent's hook runs: it puts what the hook said into the daemon's inbox, and never stands in the agent's way.
+"""What an agent's hook runs: it puts what the hook said into the daemon's inbox, and never gets in the agent's way.
 
 Run by its path, as `PYTHON -S -E …/runward_hook.py claude-code|codex [--state DIR] [-- PROGRAM…]`, with nothing but
 the standard library and as little of that as possible. Claude Code gives the payload on stdin, Codex as the last
-word; it is passed on as it is, and read by the daemon. After `--` stands the program that Codex's `notify` named
+word; it is passed on as it is, and read by the daemon. After `--` comes the program that Codex's `notify` named
 before: it is called with the same payload.
 
 It prints nothing and ends with 0, whatever happens. A hook only hastens what the daemon finds by itself.
@@ -48,7 +48,7 @@ def main(words: list[str]) -> None:
 def read_stdin() -> bytes:
     """All of stdin, to its end, so that the agent's writing never fails; of what is too large one byte too many.
 
-    Nothing where it doesn't end in time: half a payload is none.
+    Empty if it doesn't end in time: half a payload is useless.
     """
     from select import select
 

@@ -14,14 +14,14 @@ MAXIMUM_FILE: Final = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """The file as it was read. `path` is where it lies, behind all links; `text` is None where there is none."""
+    """The file as it was read. `path` is its location after all links; `text` is None if there is none."""
 
     path: str
     text: str | None
     status: os.stat_result | None
 
     def replace(self, text: str | None) -> None:
-        """Put `text` in the place of what was read, or take the file away. Raises `Refused` and `OSError`."""
+        """Replace what was read with `text`, or remove the file. Raises `Refused` and `OSError`."""
         if text is None:
             self._unchanged()
             os.unlink(self.path)
@@ -54,7 +54,7 @@ class SettingsFile:
             os.fsync(file.fileno())
 
     def _unchanged(self) -> None:
-        """Raises `Refused` where somebody else wrote the file since it was read."""
+        """Raises `Refused` if somebody else wrote the file since it was read."""
         try:
             now = os.stat(self.path)
         except FileNotFoundError:
@@ -64,7 +64,7 @@ class SettingsFile:
 
 
 def read_settings_file(path: str) -> SettingsFile:
-    """The file at `path`, or at the end of its links. Raises `Refused`, and `OSError` where it can't be read."""
+    """The file at `path`, or at the end of its links. Raises `Refused`, and `OSError` if it can't be read."""
     path = os.path.realpath(path)
     try:
         with open(path, "rb") as file:
@@ -91,6 +91,6 @@ def _signature(status: os.stat_result | None) -> tuple[int, ...] | None:
 
 
 def _remove_if_empty(directory: str) -> None:
-    """Take an agent's directory away that holds nothing: the file that we had made was all that was in it."""
+    """Remove an agent's directory if it is empty: the file that we had made was all that was in it."""
     if not os.path.islink(directory) and not os.listdir(directory):
         os.rmdir(directory)

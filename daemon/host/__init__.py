@@ -1,1 +1,1 @@
-"""The daemon as a process: its parts started and stopped, and what it says of itself."""
+"""The daemon as a process: starting and stopping its parts, and reporting its state."""

@@ -1,4 +1,4 @@
-"""Which parts the daemon has, and what each of them is given. A new part is made here, and nowhere else."""
+"""Which parts the daemon has, and what each is given. New parts are created here, and nowhere else."""
 
 import os
 from collections.abc import Callable, Coroutine, Sequence
@@ -75,7 +75,7 @@ from runward.handlers.starts.events import StartFailed
 
 
 class Assembly:
-    """The daemon's parts. Nothing works before the supervisor starts it."""
+    """The daemon's parts. Nothing runs before the supervisor starts it."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class Assembly:
         )
 
     def _opened(self, target: Target, processes: tuple[RecordedProcess, ...]) -> None:
-        """A session was looked at that goes on."""
+        """A running session was looked at."""
         self.exits.watch(target, processes)
         self.running_outcomes.look(target)
         self.intents.look(target)
@@ -266,17 +266,17 @@ class Assembly:
         )
 
     def is_busy(self) -> bool:
-        """Whether verdicts, or their journals, are on their way."""
+        """Whether verdicts, or their journals, are in progress."""
         return self.worker.busy or self.outbox.behind > 0
 
     def _found(
         self, event: JournalDamaged | StartFailed | ScheduleChanged | SlotOffered | OutcomesChanged
     ) -> None:
-        """Something of ours found out a fact, which is recorded as any other."""
+        """One of our parts found a fact, which is recorded like any other."""
         self._observed(event.key, (event,))
 
     def _file_changed(self, event: EventOccurred | None, rows: Sequence[Rows]) -> None:
-        """A file that chains name changed, or what is watched did; what is kept of it goes with it."""
+        """A file that chains name changed, or what is watched did; the rows kept for it go with the event."""
         self._observed(
             "watched files" if event is None else event.key, () if event is None else (event,), rows
         )
@@ -287,7 +287,7 @@ class Assembly:
         self.wake()
 
     def _run_begun(self, order: StartRun) -> None:
-        """A run that was ordered has begun: a look finds it, also where nothing is watched."""
+        """An ordered run has begun: a look finds it, even if nothing is watched."""
         names = {root.path: root.name for root in self.roots.values()}
         if order.root in names:
             self.hints.add([(names[order.root], order.name)], Why.WATCH)
@@ -309,7 +309,7 @@ class Assembly:
         self.woken.set()
 
     def degraded(self) -> list[Callable[[], list[str]]]:
-        """What each part says keeps it from its work, for `status`."""
+        """What keeps each part from its work, in the part's own words, for `status`."""
         return [
             self.outbox.degraded,
             self.comparison.degraded,
@@ -320,7 +320,7 @@ class Assembly:
         ]
 
     async def begin(self) -> int:
-        """Remember what the daemon before this one left; returns how many lines of journals are owed."""
+        """Remember what the previous daemon left; returns how many journal lines are still to be written."""
         self.outbox.restored = await journals.is_restored(self._store)
         await self.comparison.start()
         owed = await journal_lines.owed(self._store)
@@ -330,7 +330,7 @@ class Assembly:
         return len(owed)
 
     def loops(self) -> list[Callable[[], Coroutine[Any, Any, None]]]:
-        """What works beside the worker, each in a task of its own."""
+        """The loops that run alongside the worker, each in its own task."""
         return [
             self.exits.run,
             self.rounds.run,
@@ -341,7 +341,7 @@ class Assembly:
         ]
 
     def use(self, settings: Settings) -> None:
-        """Go on under other settings, whose roots are known already."""
+        """Continue under other settings, whose roots are known already."""
         self.worker.batch = settings.batch
         self.rounds.period = settings.scan.period
         for part in self.parts:

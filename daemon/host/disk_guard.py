@@ -1,7 +1,7 @@
-"""Room on the disk of the state directory: below a limit nothing new is taken in, until there is more again.
+"""Free space on the state directory's disk: below a limit nothing new is accepted, until there is enough again.
 
-What is recorded and owed by then is still carried out, so a little must be left; and what is not looked at waits on
-disk, so nothing is lost. A disk that is full to the end is waited out, too (`daemon/worker/turn.py`), only dirtier.
+What is already recorded and due is still carried out, so a little space must be left. What is not looked at waits on
+disk, so nothing is lost. The daemon waits out a completely full disk too (`daemon/worker/turn.py`), only less cleanly.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _MORE: Final = 9 / 8
 
 @dataclass(slots=True)
 class Room:
-    """One task. `tell` is called with why nothing new may be taken in, and with None once it may be again."""
+    """One task. It calls `tell` with the reason when nothing new may be accepted, and with None when it may."""
 
     state: Path
     limit: Callable[[], int]
@@ -35,13 +35,13 @@ class Room:
     _unknown: bool = False
 
     async def run(self) -> None:
-        """Keep looking until cancelled."""
+        """Keep checking until cancelled."""
         while True:
             await anyio.sleep(PERIOD)
             await self.look()
 
     async def look(self) -> None:
-        """See how much room there is now."""
+        """Check how much space there is now."""
         try:
             space = await in_thread(self.space, self.state)
         except OSError as error:
@@ -74,7 +74,7 @@ class Room:
 
 
 def _why(state: Path, space: Space, limit: int) -> str:
-    """For `status`: in whole MB, so that it isn't another text each second."""
+    """For `status`: in whole MB, so that the text doesn't change every second."""
     if space.no_files:
         return f"low disk: no file can be made in {state} any more (no inodes left); no run is looked at until then"
     return f"low disk: less than {rounded(limit)} free in {state} (low_disk); no run is looked at until there is more"

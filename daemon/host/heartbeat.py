@@ -1,4 +1,4 @@
-"""By what it is known that a daemon which holds its lock is alive and not stalled: how lately it told of itself."""
+"""How to tell that a daemon which holds its lock is alive and not stalled: by the time of its last report."""
 
 from typing import Final
 
@@ -10,9 +10,9 @@ STALLED_AFTER: Final = 45.0
 
 
 def stalled_s(told_at: float | None, now: float) -> float | None:
-    """The seconds from `told_at` to `now`, where a living daemon would have told since; else None.
+    """The seconds from `told_at` to `now`, if a living daemon would have reported since; else None.
 
-    Both by the clock that nobody sets and that stands still in suspend (CLOCK_MONOTONIC).
+    Both are by the clock that nobody sets and that stops in suspend (CLOCK_MONOTONIC).
     """
     silent = None if told_at is None else now - told_at
     return round(silent, 3) if silent is not None and silent > STALLED_AFTER else None

@@ -1,4 +1,4 @@
-"""The roots of the settings, with what earlier daemons and the one that runs know of them."""
+"""The roots of the settings, with what earlier daemons and the current one know of them."""
 
 from dataclasses import dataclass
 
@@ -21,14 +21,14 @@ from runward.handlers.sessions.observe import read_watched
 
 @dataclass(slots=True)
 class KnownRoots:
-    """Keeps `roots`, by name, as the settings want them; the others of the daemon hold the same dictionary."""
+    """Keeps `roots`, by name, as the settings want them; the daemon's other parts hold the same dictionary."""
 
     store: Store
     clock: Clock
     roots: dict[str, WatchedRoot]
 
     async def use(self, settings: Settings) -> None:
-        """Have these roots, keeping what is known of those that stay. Raises `CommitUnknown` and `sqlite3.Error`."""
+        """Use these roots, keeping what is known of those that stay. Raises `CommitUnknown` and `sqlite3.Error`."""
         now = self.clock.now()
         rows = [(root.name, root.path, root.layout, now) for root in settings.roots]
         await self.store.run([Statement(roots.SEEN, rows)], "roots")
@@ -64,12 +64,12 @@ class KnownRoots:
 
 
 def _shape(layout: str) -> Shape:
-    """Where the sessions of a root of other tools' lie."""
+    """Where the sessions in a root of other tools lie."""
     return mixed_shape(LAYOUTS) if layout == AUTO else shape_of(LAYOUTS.named(layout))
 
 
 def _remember_open(root: WatchedRoot, place: str, text: str) -> None:
-    """A session was going on when the daemon before this one ended."""
+    """A session was running when the previous daemon ended."""
     if place in root.open:
         return
     if root.shape is not None:

@@ -1,6 +1,6 @@
-"""Runs that are over and stand just as they were last looked at: after a start they need no look.
+"""Finished runs that have not changed since their last look: after a start they need no look.
 
-A look at each would say the same: nothing new. So their documents are held against the store's cursors in bulk.
+A look at each would find nothing new. So their documents are compared with the store's cursors in bulk.
 """
 
 import sqlite3
@@ -23,20 +23,20 @@ SLICE: Final = 2_000
 
 @dataclass(slots=True)
 class KnownRuns:
-    """What earlier looks said of runs, against how they stand now."""
+    """Compares what earlier looks said of runs with their current state."""
 
     store: Store
     files: Files
 
     async def unchanged(self, root: WatchedRoot, names: Sequence[str]) -> frozenset[str]:
-        """Those of these run directories that are over and as they were; in trouble with the store, fewer."""
+        """Those of these run directories that are over and unchanged; fewer if the store is in trouble."""
         found: set[str] = set()
         for start in range(0, len(names), SLICE):
             keys = {f"{root.name}/{name}": name for name in names[start : start + SLICE]}
             try:
                 states = await cursors.remembered(self.store, keys)
             except sqlite3.Error:
-                break  # the worker meets the same trouble, and tells
+                break  # the worker meets the same trouble, and reports it
             found |= await in_thread(
                 self._unchanged, root.path, {keys[key]: state for key, state in states.items()}
             )
@@ -48,7 +48,7 @@ class KnownRuns:
 
 
 def _when_over(state: str) -> dict[str, Signature] | None:
-    """The documents of a run that is over, and of which nothing is complained that a look would say again."""
+    """The documents of a run that is over and has no complaints that a look would repeat."""
     watched = read_watched(state)
     if watched is None or watched.phase != "over" or watched.complaints:
         return None

@@ -1,7 +1,7 @@
 """Giving memory back to the system when a burst is over.
 
-What a burst takes is freed, but the C library keeps it in pieces between what lives on, and the next burst finds other
-pieces: without this a daemon's memory grows by a few megabytes with every burst of ten thousand runs.
+The memory of a burst is freed, but the C library keeps it in fragments between live objects, and the next burst finds
+other fragments. Without this a daemon's memory grows by a few megabytes with every burst of ten thousand runs.
 """
 
 import ctypes
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 def giver_back() -> Callable[[], None]:
-    """What gives free memory back, where the C library can (glibc's malloc_trim); else nothing happens."""
+    """A function that gives free memory back, if the C library can (glibc's malloc_trim); else it does nothing."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None:
         return lambda: None

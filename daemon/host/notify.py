@@ -1,4 +1,4 @@
-"""Telling systemd how the daemon is: datagrams to NOTIFY_SOCKET (sd_notify(3)). Where nobody asked, nothing is sent."""
+"""Telling systemd the daemon's state: datagrams to NOTIFY_SOCKET (sd_notify(3)). If nobody asked, nothing is sent."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ LONGEST_STATUS: Final = 2048
 
 
 def notify(*states: str) -> None:
-    """Send the states, such as `READY=1`, where somebody asked for them."""
+    """Send the states, such as `READY=1`, if somebody asked for them."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -25,30 +25,30 @@ def notify(*states: str) -> None:
 
 
 def ready(status: str) -> None:
-    """It runs, for the first time or again after `reloading`."""
+    """The daemon runs, for the first time or again after `reloading`."""
     notify("READY=1")
     tell(status)
 
 
 def reloading() -> None:
-    """It reads its settings again; `ready` ends that. Newer versions of systemd want to know since when."""
+    """The daemon reads its settings again; `ready` ends that. Newer versions of systemd need to know since when."""
     notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
     tell("reading the settings again")
 
 
 def stopping(status: str) -> None:
-    """It has begun to end."""
+    """The daemon has begun to stop."""
     notify("STOPPING=1")
     tell(status)
 
 
 def extend(seconds: float) -> None:
-    """A start or a stop goes on: don't give up within the next `seconds`, whatever the unit's limit says."""
+    """A start or a stop is in progress: don't give up within the next `seconds`, whatever the unit's limit is."""
     notify(f"EXTEND_TIMEOUT_USEC={round(seconds * 1_000_000)}")
 
 
 def alive(status: str) -> None:
-    """There was progress since the last time: what keeps the unit's watchdog quiet."""
+    """There was progress since the last call: this keeps the unit's watchdog quiet."""
     notify("WATCHDOG=1")
     tell(status)
 
@@ -59,7 +59,7 @@ def is_asked() -> bool:
 
 
 def watchdog_period() -> float | None:
-    """Seconds within which `alive` is expected again and again; None where it isn't, or of another process."""
+    """Seconds within which `alive` is expected again and again; None if it isn't, or from another process."""
     if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:
@@ -70,7 +70,7 @@ def watchdog_period() -> float | None:
 
 
 def tell(status: str) -> None:
-    """What it does, for people: one line, and never beside a state that something hangs on, for it may be long."""
+    """The current activity, for people: one line, never in a datagram with a state that matters, for it may be long."""
     line = " ".join(status.split()).encode(errors="replace")
     if len(line) > LONGEST_STATUS:
         line = line[: LONGEST_STATUS - 3].decode(errors="ignore").encode() + "…".encode()

@@ -1,4 +1,4 @@
-"""What the running daemon says of itself: `<state>/status.json`, for `runward status` to read."""
+"""The running daemon's report about itself: `<state>/status.json`, for `runward status` to read."""
 
 import errno
 import os
@@ -30,8 +30,9 @@ class RootReport:
 
 @dataclass(frozen=True, slots=True)
 class SettingsReport:
-    """The settings in force, as `config show --json` prints them, since when, and the files that they were read from
-    with their checksums; and when and why newer ones were refused since.
+    """The settings in force, as `config show --json` prints them, since when, and their files with checksums.
+
+    It also says when and why newer ones were refused since.
     """
 
     values: JsonValue
@@ -63,7 +64,7 @@ class Report:
     """When it was written, by the clock that no setting touches and that stands still in suspend (CLOCK_MONOTONIC)."""
 
     def stalled_s(self) -> float | None:
-        """The seconds since the daemon told of itself, where these are too many; else None."""
+        """The seconds since the daemon's last report, if there are too many; else None."""
         return stalled_s(self.told_at, time.monotonic())
 
 
@@ -73,10 +74,10 @@ def percentile(values: list[float], share: float) -> float | None:
 
 
 def write_report(state: Path, report: Report) -> None:
-    """Put the report in place of the last one. It is a convenience, so it is not synced.
+    """Replace the last report with this one. It is a convenience, so it is not synced.
 
-    On a full disk it is written over the last one, which has its place there already: just then
-    people want to know.
+    On a full disk it is written over the last one, whose space is already allocated: that is just when people want to
+    know.
     """
     content = _ADAPTER.dump_json(report)
     temporary = state / f".{NAME}.tmp"
@@ -100,7 +101,7 @@ def _write_over(path: Path, content: bytes) -> None:
 
 
 def read_report(state: Path) -> Report | None:
-    """The last report of a daemon, None where there is none that can be read."""
+    """The last report of a daemon, None if there is none that can be read."""
     try:
         return _ADAPTER.validate_json((state / NAME).read_bytes())
     except (OSError, ValidationError):

@@ -1,4 +1,4 @@
-"""Telling what the daemon does: its report, put together from its parts, and kept true in `status.json`."""
+"""The daemon's report: put together from its parts, and kept current in `status.json`."""
 
 import os
 import time
@@ -30,7 +30,7 @@ FEW: Final = 100
 
 @dataclass(slots=True)
 class Reporting:
-    """What is told comes from these parts; `troubles` say what is degraded, each for itself, in this order."""
+    """The report comes from these parts; each of `troubles` says what is degraded, in this order."""
 
     state: Path | None
     since: float
@@ -51,7 +51,7 @@ class Reporting:
     _lags: tuple[int, float | None, float | None] = (-1, None, None)
 
     async def tell(self) -> None:
-        """Have `status.json` say what is true now, if that is something new, or to give a sign of life."""
+        """Update `status.json` if there is something new, or to give a sign of life."""
         report = self.report()
         self._tell_progress(report.coverage.unread)
         now = time.monotonic()
@@ -64,7 +64,7 @@ class Reporting:
             self.log.warning("report.not_written", why=error.strerror)
 
     def _tell_progress(self, unread: int) -> None:
-        """Log how far a long reading has come, now and then, and its end."""
+        """From time to time, log the progress of a long reading, and its end."""
         self._untold = self._untold + 1 if unread else 0
         if self._untold % PROGRESS_PERIOD == 1 and unread > FEW:
             self.log.info("transcripts.reading", left=unread)
@@ -74,7 +74,7 @@ class Reporting:
             self._is_long = False
 
     def report(self) -> Report:
-        """What this daemon says of itself now."""
+        """The daemon's current report about itself."""
         _, median, slowest = self._lag()
         return Report(
             os.getpid(),
@@ -96,7 +96,7 @@ class Reporting:
         )
 
     def _lag(self) -> tuple[int, float | None, float | None]:
-        """How many verdicts there were, and p50 and p99 of the last ones' lag (seconds)."""
+        """How many verdicts there were, and p50 and p99 of the latest ones' lag (seconds)."""
         if self._lags[0] != self.verdicts.count:
             lags = sorted(self.verdicts.lag)
             self._lags = (self.verdicts.count, percentile(lags, 0.5), percentile(lags, 0.99))

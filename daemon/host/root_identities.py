@@ -1,8 +1,8 @@
-"""Whether the directory at a root's path is the root, or another one that stands in for it.
+"""Whether the directory at a root's path is the root, or another one in its place.
 
-A root is known by device and inode. Where its file system is not mounted, its mount point stands there instead, and
-knows nothing of the root's runs. But a root may be made anew or restored, and device numbers may change over a boot:
-so another directory is taken for the root where nothing can go wrong by that, or where it shows the known runs again.
+A root is known by device and inode. If its file system is not mounted, its mount point is there instead, and knows
+nothing of the root's runs. But a root may be made anew or restored, and device numbers may change at a boot. So another
+directory is accepted as the root if that can do no harm, or if it contains the known runs.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ MOST_KNOWN: Final = 256
 
 @dataclass(slots=True)
 class RootIdentities:
-    """Which directory each root is, as the store has it."""
+    """Which directory each root is, according to the store."""
 
     store: Store
     files: Files
 
     async def accept(self, root: WatchedRoot) -> bool:
-        """Have the directory that stands at the root's path be the root, unless that may be wrong.
+        """Accept the directory at the root's path as the root, unless that may be wrong.
 
         Raises `CommitUnknown` and `sqlite3.Error`.
         """
@@ -40,7 +40,7 @@ class RootIdentities:
         found = root.stands.identity
         recorded = (await roots.identities(self.store)).get(root.name)
         if found != recorded:
-            # What was never recorded, or only of another path that the settings had, is taken at their word.
+            # A root with no recorded identity, or one recorded for an earlier path in the settings, is accepted.
             if recorded is not None and not await self._may_be(root, found, recorded):
                 return False
             await self.store.run([Statement(roots.IS.sql, [(found, root.name)])], "roots")
@@ -50,7 +50,7 @@ class RootIdentities:
     async def _may_be(self, root: WatchedRoot, found: str, recorded: str) -> bool:
         known = await cursors.known_in_root(self.store, root.name, MOST_KNOWN)
         if not known:
-            return True  # nothing is known that it could contradict
+            return True  # nothing is known that would contradict it
         open_here = [each for each in await cursors.open_cursors(self.store) if each.root == root.name]
         is_settled = not open_here and not await cursors.owes_of_root(self.store, root.name)
         if is_settled and _device(found) == _device(recorded):
@@ -58,7 +58,7 @@ class RootIdentities:
         return await in_thread(self._shows, root, open_here, known)
 
     def _shows(self, root: WatchedRoot, open_here: Sequence[OpenCursor], known: Sequence[OpenCursor]) -> bool:
-        """Whether every running session is there as it is known; where none runs, any session."""
+        """Whether every running session is there as it is known; if none runs, whether any session is."""
         if open_here:
             return all(self._is_there(root, each) for each in open_here)
         return any(self._is_there(root, each) for each in known)

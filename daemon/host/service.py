@@ -1,4 +1,4 @@
-"""The real daemon: a supervisor over the real world, under a state directory's lock."""
+"""The real daemon: a supervisor over the real world, holding a state directory's lock."""
 
 import asyncio
 import gc
@@ -62,12 +62,12 @@ async def serve(
     once: bool = False,
     waits: bool = True,
 ) -> None:
-    """Be the daemon of `settings.state_dir` until it is told to stop; with `once`, until nothing is due.
+    """Run the daemon of `settings.state_dir` until it is told to stop; with `once`, until nothing is due.
 
-    If it `waits`, `once` also goes on until the runs that it started are over.
+    If it `waits`, `once` also continues until the runs that it started are over.
 
-    Raises `StateDirectoryUnsafe`, `StateDirectoryHeld`, `StoreTooNew`, `EpochRefused` or `EpochPassed` (a successor took over),
-    `StoreMalformed`, `CannotListen`, and `OSError` or `sqlite3.Error` where the state directory can't be used.
+    Raises `StateDirectoryUnsafe`, `StateDirectoryHeld`, `StoreTooNew`, `EpochRefused` or `EpochPassed` (a successor
+    took over), `StoreMalformed`, `CannotListen`, and `OSError` or `sqlite3.Error` if the state directory can't be used.
     """
     try:
         await _serve(settings, log, sinks, reload, signals, once, waits)
@@ -147,11 +147,11 @@ def _inotify(settings: Settings, state: Path) -> Inotify:
 def _listener(
     state: Path, declarer: Declarer, log: structlog.typing.FilteringBoundLogger
 ) -> AbstractContextManager["Listener | None"]:
-    """What listens; None where the settings say nothing of it. Raises `CannotListen` and `OSError`."""
+    """The listener; None if the settings don't configure one. Raises `CannotListen` and `OSError`."""
     http = declarer.settings.http
     if http is None:
         return nullcontext()
-    from runward.daemon.web.listener import Listener  # a server and its framework, which few need
+    from runward.daemon.web.listener import Listener  # imports a server and its framework, which few need
 
     return Listener(state, http, lambda: declarer.settings, log)
 
@@ -163,7 +163,7 @@ def _world(
     inotify: Inotify,
     listener: "Listener | None",
 ) -> World:
-    """The real one."""
+    """The real world."""
     if listener is None:
         messenger, troubles, http = SettingsMessenger(declarer.notified), declarer.degraded, _nowhere
     else:
@@ -197,10 +197,10 @@ def _nowhere() -> HttpReport | None:
 
 
 def _collect_rarely() -> None:
-    """Leave what was imported out of garbage collection, and collect once in many objects.
+    """Exclude what was imported from garbage collection, and collect only after many allocations.
 
-    A batch makes tens of thousands of short-lived values and next to no cycles: collecting as often
-    as Python does by itself costs a tenth of the time of a verdict.
+    A batch makes tens of thousands of short-lived values and next to no cycles: collecting as often as Python does by
+    default costs a tenth of the time of a verdict.
     """
     gc.collect()
     gc.freeze()
@@ -215,12 +215,12 @@ def _make_own_roots(settings: Settings) -> None:
 
 
 def _listen(settings: Settings) -> tuple[str, ...]:
-    """Where a daemon of these settings listens."""
+    """Where a daemon with these settings listens."""
     return () if settings.http is None else settings.http.listen
 
 
 class Obedience:
-    """What signals have the daemon do: end, or read its settings again; wrong ones change nothing."""
+    """What signals make the daemon do: stop, or read its settings again. Invalid settings change nothing."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class Obedience:
         self._wanted = anyio.Event()
 
     def stop(self, name: str) -> None:
-        """A signal to end came; each further one makes the end quicker."""
+        """A signal to stop came; each further one makes the stop quicker."""
         self._log.info("stopping", signal=name)
         if self._listener is not None:
             self._listener.stop()
@@ -250,7 +250,7 @@ class Obedience:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Read settings again whenever that is wanted, until cancelled."""
+        """Read the settings again whenever requested, until cancelled."""
         await self._supervisor.begun.wait()
         while True:
             await self._wanted.wait()

@@ -1,6 +1,6 @@
-"""Signals, heard in a thread of their own, and the bound of a stop: it ends the process though all else stands still.
+"""Signals, received in a thread of their own, and a bounded stop: it ends the process even if all else hangs.
 
-The kernel's word comes through a pipe, so that a loop which waits for a disk that hangs keeps nobody from hearing it.
+The kernel reports signals through a pipe, so they are received even while the loop waits for a disk that hangs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:  # to hear comes before all that takes its time
+if TYPE_CHECKING:  # receiving signals comes before everything that takes time
     import asyncio
     from collections.abc import Callable
     from types import FrameType
@@ -37,13 +37,13 @@ HEARD: Final = (*STOPS, signal.SIGHUP)
 
 
 class Terminal:
-    """The terminal that a process was started from, if any: the one that controls it."""
+    """The controlling terminal that a process was started from, if any."""
 
     def __init__(self) -> None:
         self._counts = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN and _is_there()
 
     def is_gone(self) -> bool:
-        """Whether it was closed since. Under nohup(1) that is nothing to care for."""
+        """Whether it was closed since. Under nohup(1) that does not matter."""
         return self._counts and not _is_there()
 
 
@@ -59,8 +59,8 @@ def _is_there() -> bool:
 class Signals:
     """SIGTERM, SIGINT and SIGHUP of this process. A closed terminal stops it, any other SIGHUP reads settings again.
 
-    Until `hold` a stop ends the process where it stands; then it waits for who obeys, and begins the end in order.
-    Whatever becomes of it, the process ends with 0 in time: what is on its way then is as after a crash, which
+    Until `hold`, a stop ends the process at once. After that it waits for the handler given to `obey`, and begins an
+    orderly end. In any case the process ends with 0 in time. Whatever is unfinished then is as after a crash, which
     loses nothing.
     """
 
@@ -77,14 +77,14 @@ class Signals:
         self._heard, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def listen(self) -> None:
-        """Begin to hear; in the main thread."""
+        """Begin to receive signals; in the main thread."""
         for number in HEARD:
             signal.signal(number, self._interrupt)
         signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
         threading.Thread(target=self._hear, name="signals", daemon=True).start()
 
     def hold(self) -> None:
-        """From here on something is begun that has to end in order."""
+        """From here on something has begun that has to end in order."""
         self._held = True
 
     def obey(
@@ -101,7 +101,7 @@ class Signals:
                 loop.call_soon_threadsafe(stop, name)
 
     def over(self) -> None:
-        """The daemon came to its end: further signals change nothing, and nobody is waited for for long."""
+        """The daemon has finished: further signals change nothing, and nobody is waited for long."""
         with self._lock:
             self._loop = None
             if self._asked:
@@ -112,7 +112,7 @@ class Signals:
         self._wake()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """In the main thread: before anything was begun, this is the end."""
+        """In the main thread: if nothing has begun, this is the end."""
         if not self._held and self._means_stop(number):
             sys.exit(0)
 
@@ -127,7 +127,7 @@ class Signals:
         try:
             os.write(self._tell, b"\0")
         except BlockingIOError:
-            return  # so full that it is heard anyway
+            return  # the pipe is so full that it is noticed anyway
 
     def _hear(self) -> None:
         poll = select.poll()
@@ -156,10 +156,10 @@ class Signals:
                 else:
                     self._loop.call_soon_threadsafe(self._reload)
             except RuntimeError:
-                return  # the loop was closed: the process ends already
+                return  # the loop was closed: the process is already ending
 
     def _give_up(self) -> None:
-        """End at once, as after a crash: nothing is lost, and what was under way is taken up at the next start."""
+        """End at once, as after a crash: nothing is lost, and unfinished work is resumed at the next start."""
         if self._loop is not None and self._log is not None:
             threading.Thread(target=self._say, args=(self._log,), daemon=True).start()
             time.sleep(SAYING)

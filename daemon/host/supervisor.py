@@ -1,7 +1,7 @@
 """The daemon as a whole: its parts in one task group, started and stopped in order.
 
-Start: lock, store, epoch, queue; then the watch; READY; then the first scan. Stop: no new turns, the
-outbox carried out and synced, the store closed, the lock let go.
+Start: lock, store, epoch, queue; then the watch; READY; then the first scan. Stop: no new turns, the outbox written and
+synced, the store closed, the lock released.
 """
 
 import os
@@ -50,7 +50,7 @@ class SettingsNotTaken(Exception):
 
 
 class Supervisor:
-    """One daemon over one state directory, which its caller holds the lock of."""
+    """One daemon over one state directory, whose lock its caller holds."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Supervisor:
 
     @property
     def low_disk(self) -> int:
-        """Free bytes on the state directory's disk below which nothing new is taken in."""
+        """Free bytes on the state directory's disk below which nothing new is accepted."""
         return self._settings.low_disk
 
     def note_refusal(self, problems: Sequence[str]) -> None:
@@ -107,14 +107,14 @@ class Supervisor:
         self.settings_report = replace(self.settings_report, refused_at=now, refused=tuple(problems))
 
     def note_room(self, low: str | None) -> None:
-        """There is too little room on the state directory's disk, and why; or there is enough again."""
+        """There is too little space on the state directory's disk, and why; or there is enough again."""
         self.assembly.worker.low_disk = low
         self.assembly.wake()
 
     def stop(self) -> None:
-        """End after the start or the turn that is going on, or without it where the world keeps it from ending.
+        """End after the current start or turn, or without waiting for it if the world keeps it from ending.
 
-        What a turn had claimed then is taken back by the next daemon. Called again, end as soon as nothing is torn.
+        The next daemon takes back what a turn had claimed then. Called again, end as soon as nothing is torn.
         """
         now, hurried, self.is_stopping = anyio.current_time(), self.is_stopping, True
         for phase, patience in (
@@ -130,7 +130,7 @@ class Supervisor:
         self.assembly.wake()
 
     async def start(self) -> None:
-        """Take the store over and remember what was going on. Nobody else may write from here on."""
+        """Take the store over and remember what was in progress. Nobody else may write from here on."""
         epoch = await self._store.take_over(self._world.processes.boot_id())
         if self._state is not None:
             self._held_epoch = HeldEpoch(self._state, epoch, self._log)
@@ -155,7 +155,7 @@ class Supervisor:
         await self.assembly.rounds.learn_roots()
 
     async def reload(self, settings: Settings) -> None:
-        """Go on under other settings; what the old ones had in hand is finished under the new ones.
+        """Continue under other settings; work in progress under the old ones is finished under the new ones.
 
         Raises `SettingsNotTaken`, after which the old settings stay in force.
         """
@@ -169,7 +169,7 @@ class Supervisor:
         self._log.info("reloaded", roots=[root.name for root in settings.roots])
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Be the daemon until `stop`."""
+        """Run the daemon until `stop`."""
         async with anyio.create_task_group() as tasks:
             with self._going_on:
                 await self.start()
@@ -181,12 +181,12 @@ class Supervisor:
         await self._finish()
 
     async def _begin(self, tasks: TaskGroup, ready: Callable[[], None]) -> None:
-        """Watch, and then have all parts begin."""
+        """Set up the watch, and then have all parts begin."""
         tasks.start_soon(self.assembly.watch.run)
         await self.assembly.watch.stands.wait()
         if self.is_stopping:
             return
-        await self.reporting.tell()  # who hears that it is ready finds where it listens
+        await self.reporting.tell()  # a client that sees it ready can find where it listens
         self._log.info("ready", watched=self.assembly.coverage.watched, flat=self.assembly.coverage.flat)
         self.is_ready = True
         notify.ready(self.doing())
@@ -197,7 +197,7 @@ class Supervisor:
     async def once(self, waits: bool = True) -> None:
         """Scan everything, and work until nothing is due soon.
 
-        If it `waits`, it goes on until the runs that were begun here are judged.
+        If it `waits`, it continues until the runs that were begun here are judged.
         """
         once = WorkingOnce(self.assembly, self._world.clock, lambda: self.is_stopping, waits)
         with self._going_on:
@@ -223,12 +223,12 @@ class Supervisor:
             self._log.warning("stopped.in_trouble", why=str(trouble))
 
     async def _finish(self) -> None:
-        """Carry out what is owed and can be, sync it, and leave a clean store."""
+        """Write what is due and can be written, sync it, and leave a clean store."""
         if not self.begun.is_set():
             return
         with self._finishing:
             while await self.assembly.outbox.carry_out():
-                await anyio.lowlevel.checkpoint()  # nothing else in here notices that the time is over
+                await anyio.lowlevel.checkpoint()  # nothing else in here notices that the time is up
             await anyio.lowlevel.checkpoint()
             await self.assembly.outbox.sweep()
         if not self.assembly.comparison.listing:
@@ -236,14 +236,14 @@ class Supervisor:
         self._log.info("stopped", owed_lines=self.assembly.outbox.owed)
 
     async def _stopped_cleanly(self) -> None:
-        """Have the next daemon know that nothing needs to be compared: the very last thing of a stop."""
+        """Tell the next daemon that nothing needs to be compared: the very last step of a stop."""
         try:
             await self._store.run([STOPPED_CLEANLY], "stop")
         except (CommitUnknown, sqlite3.Error) as error:
             self._log.warning("stop.not_recorded", why=str(error))
 
     async def _report(self) -> None:
-        """Keep what is told true, and end where another daemon took over, though there be nothing to write."""
+        """Keep the report current, and end if another daemon took over, even when there is nothing to write."""
         while True:
             self._check_epoch()
             await self.reporting.tell()
@@ -254,7 +254,7 @@ class Supervisor:
             self._held_epoch.check()
 
     def doing(self) -> str:
-        """What it does now, in one line, for who looks at the unit."""
+        """The current activity in one line, for anyone who looks at the unit."""
         if self.is_stopping:
             return "stopping: finishing what is owed"
         troubles = self.report().degraded
@@ -262,7 +262,7 @@ class Supervisor:
         return f"{said}; degraded: {'; '.join(troubles)}" if troubles else said
 
     def report(self) -> Report:
-        """What this daemon says of itself now."""
+        """The daemon's current report about itself."""
         return self.reporting.report()
 
 

@@ -1,4 +1,4 @@
-"""Upkeep beside the work: the store's log is kept short, and memory is given back when a burst is over."""
+"""Upkeep during the work: the store's log is kept short, and memory is given back when a burst is over."""
 
 import sqlite3
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""The unit's watchdog, fed by real progress: of the event loop, of the store's thread and of the watcher's.
+"""The unit's watchdog, fed by real progress of the event loop, of the store's thread and of the watcher's.
 
-Each of the three shows that it gets on: the loop by coming round to this task, the store by answering a question
-that stands in line with its transactions, the watcher by its passes. When one of them hangs, feeding ends, and systemd
-ends the daemon and starts the next one; what was going on is taken up from the store.
+Each of the three shows its progress: the loop by returning to this task, the store by answering a question that is
+queued with its transactions, the watcher by its passes. When one of them hangs, feeding stops, systemd ends the daemon
+and starts the next one. The work in progress is resumed from the store.
 """
 
 import time
@@ -27,7 +27,7 @@ LEAST_PATIENCE: Final = 12.0
 
 
 class Daemon(Protocol):
-    """What is told of the daemon. Outside of ready and not stopping, the unit's time for it is drawn out."""
+    """What the watchdog needs to know of the daemon. Unless ready and not stopping, its unit gets more time."""
 
     is_ready: bool
     is_stopping: bool
@@ -37,8 +37,10 @@ class Daemon(Protocol):
 
 @dataclass(slots=True)
 class Watchdog:
-    """One task beside the daemon. `watcher_seen` is when the watcher's thread beat last (monotonic clock), None where
-    none is at work; `period` within how many seconds the unit wants a sign of life, None where it has no watchdog.
+    """One task alongside the daemon. `watcher_seen` is when the watcher's thread last beat (monotonic clock).
+
+    It is None if no watcher runs. `period` is the number of seconds within which the unit wants a sign of life, None if
+    it has no watchdog.
     """
 
     store: Store
@@ -79,7 +81,7 @@ class Watchdog:
             notify.alive(self.daemon.doing())
 
     def hanging(self) -> tuple[str, ...]:
-        """Which parts have shown no progress for too long. The loop isn't among them: then nobody asks."""
+        """Which parts have shown no progress for too long. The loop isn't among them: if it hangs, nobody asks."""
         patience = max(LEAST_PATIENCE, (self.period or 0.0) / 2)
         seen = {"store": self._store_seen, "watcher": self.watcher_seen()}
         return tuple(part for part, at in seen.items() if at is not None and self.now() - at > patience)

@@ -24,7 +24,7 @@ LOW_DISK_PERIOD: Final = 1.0
 class WorkingOnce:
     """Scans everything, then works until nothing is due within `SOON` seconds, or until `is_stopping`.
 
-    If it `waits`, it goes on until the runs that were begun here are judged.
+    If it `waits`, it continues until the runs that were begun here are judged.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class WorkingOnce:
             assembly.queue.may_be_due = True
 
     def _is_waited_for(self) -> bool:
-        """Whether a run that was begun here is not over; all of them are looked at again, for nothing is watched."""
+        """Whether a run that was begun here is not over. All of them are looked at again, for nothing is watched."""
         going = [
             (name, place)
             for name, place in self._assembly.begun_here or ()
@@ -75,7 +75,7 @@ class WorkingOnce:
         return bool(going)
 
     async def _step(self) -> bool:
-        """Do something of what is waiting; returns whether anything was."""
+        """Do some of what is waiting; returns whether there was anything."""
         if self._assembly.outbox.behind > MANY_OWED // 2:
             await (
                 self._assembly.outbox.carry_out()
@@ -87,7 +87,7 @@ class WorkingOnce:
         )
 
     async def _patience(self) -> float | None:
-        """How long to wait for what is due soon; None where nothing is."""
+        """How long to wait for what is due soon; None if nothing is."""
         if any(root.doubted for root in self._assembly.roots.values()):
             return 0.5
         now = self._clock.now()

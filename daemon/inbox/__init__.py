@@ -1,1 +1,1 @@
-"""The inbox: the way in for everybody who isn't the daemon, one file an event."""
+"""The inbox: the way in for everything outside the daemon, one file per event."""

@@ -16,7 +16,7 @@ Answer: TypeAlias = Literal["approved", "denied"]
 
 
 class Decided(NamedTuple):
-    """How the approval stands now that the answer was taken up: its status, or why the answer was refused."""
+    """The state of the approval once the answer was processed: its status, or why the answer was refused."""
 
     status: str
     refused: str | None = None
@@ -31,7 +31,7 @@ def put_answer(state: Path, row: ApprovalRow, answer: Answer, note: str, *, by_l
 
 
 def decision(connection: sqlite3.Connection, approval: str, request: str) -> Decided | None:
-    """What came of an answer, or None yet."""
+    """The result of an answer, or None yet."""
     refused = reading_chains.why_refused(connection, request)
     status = reading_chains.approvals_called(connection, approval)[0].status
     return None if refused is None and status == "asked" else Decided(status, refused)

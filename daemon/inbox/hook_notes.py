@@ -24,7 +24,7 @@ _BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
 
 
 def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | None:
-    """What a hook told, said by the file's owner; why that can't be used; None where it tells nothing of a session."""
+    """What a hook reported, attributed to the file's owner; why that can't be used; None if it concerns no session."""
     agent, at = note.get(HOOK), seconds_in(note.get("at"))
     read = _READERS.get(agent) if isinstance(agent, str) else None
     if read is None or not isinstance(agent, str):
@@ -68,7 +68,7 @@ def _payload(text: JsonValue) -> dict[str, JsonValue] | None:
 
 
 def _ancestors(value: JsonValue) -> tuple[tuple[int, int], ...]:
-    """The processes that a hook ran under; none where one of them can't be one."""
+    """The processes that a hook ran under; empty if one of them is impossible."""
     found = []
     for each in value[:_MOST_ANCESTORS] if isinstance(value, list) else []:
         match each:

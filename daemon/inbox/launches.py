@@ -1,4 +1,4 @@
-"""What a launcher puts into the inbox before it lets its command go, and again when all of it is over."""
+"""What a launcher puts into the inbox before it releases its command, and again when everything is over."""
 
 from pydantic_core import to_json
 
@@ -19,7 +19,7 @@ VERSION = 1
 
 
 def load_launch(value: dict[str, JsonValue]) -> RunLaunched | str:
-    """The event that a launcher's file tells of; why it tells of none."""
+    """The event in a launcher's file, or why there is none."""
     if value[LAUNCH] != VERSION:
         return f"is a launch of version {value[LAUNCH]!r}, which this daemon does not know"
     payload = {name: each for name, each in value.items() if name != LAUNCH}
@@ -32,7 +32,7 @@ def load_launch(value: dict[str, JsonValue]) -> RunLaunched | str:
 
 
 def launch_in(file: InboxFile) -> RunLaunched | None:
-    """The launch that this file tells of; None for any other file, and for one that will be rejected."""
+    """The launch in this file; None for any other file, and for one that will be rejected."""
     if not file.is_ours or LAUNCH.encode() not in file.content[:64]:
         return None
     value = read_json(file.content)
@@ -43,14 +43,14 @@ def launch_in(file: InboxFile) -> RunLaunched | None:
 
 
 def launch_of(event: RunLaunched) -> Launch:
-    """What handlers get to know of it."""
+    """What handlers get to know about it."""
     contract = snapshot_from_run(event.contract).text
     launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
     return Launch(event.at, event.seal, contract, launcher, process, event.timeout)
 
 
 def record(event: RunLaunched) -> Rows:
-    """What is kept of it beside the event."""
+    """What is kept of it in addition to the event."""
     contract = snapshot_from_run(event.contract).text
     launcher, process = to_json(event.launcher).decode(), to_json(event.process).decode()
     row = (event.launch, event.session_key, event.at, event.seal, contract)

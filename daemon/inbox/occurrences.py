@@ -13,7 +13,7 @@ from runward.handlers.chains.events import EventOccurred
 
 
 class FieldsTooLong(Exception):
-    """The fields of an event have no room in a request."""
+    """The fields of an event do not fit into a request."""
 
 
 def request_of(name: str, identifier: str) -> str:

@@ -1,4 +1,4 @@
-"""Requests as bytes: what commands put into the inbox, and what the daemon makes of it."""
+"""Requests as bytes: what commands put into the inbox, and how the daemon reads it."""
 
 from dataclasses import replace
 from typing import Final
@@ -23,7 +23,7 @@ def dump_request(request: Request) -> bytes:
 
 
 def load_request(file: InboxFile) -> Event | str | None:
-    """The event that a file asks for or tells of, said by the file's owner; why it is none; None where none follows."""
+    """The event of a file, attributed to the file's owner; why it is invalid; None if no event follows."""
     if not file.is_ours:
         return f"belongs to {file.owner}, who may ask this daemon for nothing"
     value = read_json(file.content)
@@ -47,5 +47,5 @@ def load_request(file: InboxFile) -> Event | str | None:
 
 
 def _named(payload: JsonValue, name: str) -> JsonValue:
-    """The payload under the key that its file's name gives it, whatever it says itself."""
+    """The payload under the key that its file's name gives it, whatever the payload says."""
     return {**payload, "request": name} if isinstance(payload, dict) else payload

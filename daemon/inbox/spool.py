@@ -1,7 +1,7 @@
 """The inbox as a directory: put a request durably, list what waits, clear what was recorded.
 
-A request is durable when `put` returns, the daemon up or down. The file's owner is who said it. Commands look into
-it, so nothing heavy is imported here.
+A request is durable when `put` returns, whether the daemon is up or down. The file's owner is its author. Commands look
+into it, so nothing heavy is imported here.
 """
 
 import os
@@ -32,7 +32,7 @@ def put(state: Path, name: str, content: bytes) -> None:
 
 
 def list_inbox(state: Path) -> tuple[InboxFile, ...]:
-    """The oldest of what waits in the inbox, more than one batch of it. What is not a request file at all is left alone."""
+    """The oldest files waiting in the inbox, more than one batch. Anything that is not a request file is left alone."""
     found: list[InboxFile] = []
     inbox, total = state / INBOX, 0
     for name in _by_age(inbox):
@@ -41,7 +41,7 @@ def list_inbox(state: Path) -> tuple[InboxFile, ...]:
         try:
             descriptor = os.open(inbox / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
-            continue  # a link, or gone: either way no request
+            continue  # a link, or gone: either way not a request
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -56,7 +56,7 @@ def list_inbox(state: Path) -> tuple[InboxFile, ...]:
 
 
 def first_batch(files: Sequence[InboxFile], most: int) -> Sequence[InboxFile]:
-    """The first `most` files at most, and no more of them than make a batch by their bytes; one at least."""
+    """The first files, at most `most` and at most a batch by their bytes; one at least."""
     total = 0
     for count, file in enumerate(files[:most]):
         total += len(file.content)
@@ -83,7 +83,7 @@ def _by_age(inbox: Path) -> list[str]:
 
 
 def clear(state: Path, name: str, rejected: bool) -> None:
-    """Take a request out: its event is recorded, or it is not a request and kept aside."""
+    """Remove a request: its event is recorded, or it is not a request and kept aside."""
     path = state / INBOX / (name + SUFFIX)
     if rejected:
         aside = state / REJECTED

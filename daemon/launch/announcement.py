@@ -1,9 +1,9 @@
-"""The launcher's word to the daemon, past the run: what was launched, sealed with a secret that only its end reveals.
+"""The launcher's message to the daemon, which bypasses the run: what was launched, sealed with a secret.
 
-A run may write what it likes into its own directory. So the launcher puts into the daemon's inbox, before it lets the
-command go, under which contract and timeout the command runs, and the hash of a secret. Only an `exit.json` with that
-secret ends the run. When the whole tree is dead, the launcher puts the same there again: a run that took it out of
-the inbox gained nothing.
+A run may write what it likes into its own directory. So, before it releases the command, the launcher puts into the
+daemon's inbox the contract and the timeout of the command, and the hash of a secret. Only the end of the run reveals
+the secret: only an `exit.json` with it ends the run. When the whole tree is dead, the launcher puts the same message
+there again: a run that removed it from the inbox gained nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _VERSION = 1
 
 
 class Announcement:
-    """One launch of the session `session_key`, for the daemon over the state directory `state`. `at` is in Unix seconds."""
+    """One launch of `session_key`, for the daemon over the state directory `state`. `at` is in Unix seconds."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A cgroup (version 2) for one run: nobody leaves it by forking, and the kernel kills all of it at once."""
+"""A cgroup (version 2) for one run: no process leaves it by forking, and the kernel kills all of it at once."""
 
 import os
 import select
@@ -14,13 +14,13 @@ _YOUNG_S = 60.0
 
 
 class Cgroup:
-    """A directory of the cgroup file system, which processes can be put into and killed in."""
+    """A directory of the cgroup file system that processes can be put into and killed in."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def admit(self, pid: int) -> None:
-        """Moves a process in. Raises OSError where that is not allowed."""
+        """Moves a process in. Raises OSError if that is not allowed."""
         self._write("cgroup.procs", str(pid))
 
     def members(self) -> frozenset[int]:
@@ -35,7 +35,7 @@ class Cgroup:
         return frozenset(found)
 
     def is_empty(self) -> bool:
-        """Whether no living process is left in it; so it is for a cgroup that is gone."""
+        """Whether no living process is left in it; true for a cgroup that is gone."""
         try:
             with open(f"{self.path}/cgroup.events", encoding="ascii") as file:
                 return "populated 0" in file.read()
@@ -43,7 +43,7 @@ class Cgroup:
             return not os.path.isdir(self.path)
 
     def kill(self) -> None:
-        """Kills everybody in it, and waits (at most 10 s) until they are gone; the caller reaps."""
+        """Kills all processes in it, and waits (at most 10 s) until they are gone; the caller reaps."""
         try:
             self._write("cgroup.kill", "1")
             events = os.open(f"{self.path}/cgroup.events", os.O_RDONLY | os.O_CLOEXEC)
@@ -59,7 +59,7 @@ class Cgroup:
             os.close(events)
 
     def remove(self) -> None:
-        """Removes it with what the command may have made below it. A cgroup that is not empty stays."""
+        """Removes it with any cgroups that the command made below it. A cgroup that is not empty stays."""
         for directory, _, _ in os.walk(self.path, topdown=False):
             try:
                 os.rmdir(directory)
@@ -67,7 +67,7 @@ class Cgroup:
                 continue
 
     def remove_old_siblings(self) -> None:
-        """Removes the empty cgroups beside it that killed launchers left; a young one may be about to fill."""
+        """Removes empty sibling cgroups that killed launchers left. A young one stays, for it may be about to fill."""
         parent, own = os.path.split(self.path)
         try:
             names = [name for name in os.listdir(parent) if name.startswith(PREFIX) and name != own]
@@ -91,7 +91,7 @@ class Cgroup:
 
 
 def make_cgroup(name: str, pid: int) -> Cgroup:
-    """A new cgroup below our own with `pid` in it. Raises ContainmentUnavailable where it can't be had or killed."""
+    """A new cgroup below our own with `pid` in it. Raises ContainmentUnavailable if it can't be made or killed."""
     path = os.path.join(cgroup_of(os.getpid()), name)
     try:
         os.mkdir(path)
@@ -108,13 +108,13 @@ def make_cgroup(name: str, pid: int) -> Cgroup:
 
 
 def check_killable(cgroup: Cgroup) -> None:
-    """Raises ContainmentUnavailable where the kernel can't kill it, or not for us."""
+    """Raises ContainmentUnavailable if the kernel can't kill it, or not for us."""
     if not os.access(f"{cgroup.path}/cgroup.kill", os.W_OK):
         raise ContainmentUnavailable("no cgroup.kill (Linux 5.14) that we may write")
 
 
 def cgroup_of(pid: int) -> str:
-    """The directory of a process's cgroup. Raises ContainmentUnavailable where no version 2 is mounted."""
+    """The directory of a process's cgroup. Raises ContainmentUnavailable if no version 2 is mounted."""
     try:
         with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()

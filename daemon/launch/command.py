@@ -31,7 +31,7 @@ class StartFailure(Value):
 
 
 class Forked(Value):
-    """A forked child, the pipe by which it is released, and the one by which it says why it can't start."""
+    """A forked child, the pipe that releases it, and the pipe on which it reports why it can't start."""
 
     pid: int
     gate: int
@@ -39,10 +39,10 @@ class Forked(Value):
 
 
 class GatedCommand:
-    """A forked child that has not become its command yet. It ends by itself if its launcher goes away.
+    """A forked child that has not become its command yet. It ends by itself if its launcher dies.
 
-    `own` are the processes that are no survivors of it, `status_descriptor` what becomes readable when its end
-    is known otherwise than by waiting for a child.
+    `own` are the processes that do not count as its survivors. If its end is not learnt by waiting for a child,
+    `status_descriptor` becomes readable then.
     """
 
     status_descriptor: int | None = None
@@ -70,7 +70,7 @@ class GatedCommand:
         return _failure(bytes(report)) if report else None
 
     def abandon(self) -> None:
-        """Ends the child before it became anything."""
+        """Ends the child before it becomes the command."""
         self.close()
         self.wait()
 
@@ -79,7 +79,7 @@ class GatedCommand:
         os.waitpid(self.pid, 0)
 
     def close(self) -> None:
-        """Lets go of the child, which then ends."""
+        """Releases the child's pipe, and the child ends."""
         os.close(self.forked.gate)
         os.close(self.forked.report)
 
@@ -93,12 +93,12 @@ def fork_command(
     cwd: str | None = None,
     prepare: Callable[[tuple[int, ...]], None] | None = None,
 ) -> GatedCommand:
-    """Forks the child that will become `arguments`, at the gate.
+    """Forks the child that will become `arguments`, and that waits at the gate.
 
-    `streams` says which descriptor (1, 2) the command gets from which of ours; it keeps the others, the process
-    group and the terminal of the caller, and its directory unless `cwd` is another. `signal_mask` is the one to
-    run under.
-    `prepare` is called in the child first; it may fork, and closes in others what only the command may hold.
+    `streams` says which of our descriptors become the command's descriptors 1 and 2. It keeps the caller's other
+    descriptors, process group and terminal, and its directory unless `cwd` is another. `signal_mask` is the one to run
+    under. `prepare` is called in the child first; it may fork, and in the other processes it closes what only the
+    command may hold.
     """
     gate_out, gate_in = os.pipe()
     report_out, report_in = os.pipe()
@@ -144,7 +144,7 @@ def _become(
 
 
 def _enter(directory: str) -> None:
-    """Raises ValueError: that a directory is missing doesn't mean that the command is not found."""
+    """Raises ValueError: a missing directory doesn't mean that the command is not found."""
     try:
         os.chdir(directory)
     except OSError as error:
@@ -152,12 +152,12 @@ def _enter(directory: str) -> None:
 
 
 def _execute(arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """As execvp(3): along PATH, and by the shell what has no interpreter line."""
+    """Like execvp(3): along PATH, and through the shell if there is no interpreter line."""
     try:
         os.execvpe(arguments[0], list(arguments), environment)  # noqa: S606  # a shell would not be the command
     except PermissionError:
         if "/" not in arguments[0] and _on_path(arguments[0], environment) is None:
-            # A directory of PATH that we may not search: a shell passes it over.
+            # A directory of PATH that we may not search: a shell skips it.
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
         raise
     except OSError as error:
@@ -168,7 +168,7 @@ def _execute(arguments: Sequence[str], environment: Mapping[str, str]) -> NoRetu
 
 
 def _on_path(program: str, environment: Mapping[str, str]) -> str | None:
-    """The first file along PATH that has this name and may be run; failing that, any of that name."""
+    """The first executable file along PATH with this name; failing that, any file with that name."""
     if "/" in program:
         return program
     paths = [os.path.join(directory, program) for directory in os.get_exec_path(environment)]

@@ -1,8 +1,8 @@
-"""By what means a run's whole process tree is held together, so that its end is the end of all of it.
+"""How a run's whole process tree is held together, so that it can be ended completely.
 
-The strongest comes first: a transient systemd scope, a cgroup of its own, else the launcher as subreaper, which
-it is beside the other two as well. A command notices none of them. A PID namespace it would notice (agents
-write their own pids down), so that is only made when asked for.
+The strongest method comes first: a transient systemd scope, then a cgroup of its own, then the launcher as subreaper,
+which it also is with the other two. A command notices none of them. It would notice a PID namespace (agents write down
+their own pids), so that is only made on request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AUTO = ("scope", "cgroup", "subreaper")
 
 
 def contain(means: str, held: Held) -> Containment:
-    """Takes hold of a command that waits. Raises ContainmentUnavailable; only `auto` falls back."""
+    """Takes hold of a waiting command. Raises ContainmentUnavailable; only `auto` falls back."""
     for candidate in _AUTO if means == "auto" else (means,):
         try:
             return _MAKERS[candidate](held)
@@ -36,7 +36,7 @@ def contain(means: str, held: Held) -> Containment:
 
 
 class Uncontained:
-    """No hold: what the command left behind lives on, and only what is still below us is reached."""
+    """No hold: what the command leaves behind lives on, and only processes still below us are reached."""
 
     name = "none"
 
@@ -44,7 +44,7 @@ class Uncontained:
         self._others = tree.children() - held.own
 
     def is_empty(self) -> bool:
-        """See `Containment`: what is left is not ours to judge."""
+        """See `Containment`: remaining processes are not ours to judge."""
         return True
 
     def terminate(self) -> None:
@@ -60,7 +60,7 @@ class Uncontained:
 
 
 class Subreaper(Uncontained):
-    """The launcher inherits every orphan below it, so that nobody gets away by forking or by setsid(2)."""
+    """The launcher inherits every orphan below it, so that no process escapes by forking or by setsid(2)."""
 
     name = "subreaper"
 
@@ -74,13 +74,13 @@ class Subreaper(Uncontained):
 
 
 class InPidNamespace(Subreaper):
-    """A PID namespace, which `fork_namespaced_command` made: the command is in it already."""
+    """A PID namespace, which `fork_namespaced_command` made: the command is already in it."""
 
     name = "pidns"
 
 
 class InCgroup(Subreaper):
-    """A cgroup around it all: also what was killed out of our reach in the tree is known and reached."""
+    """A cgroup around it all: it also finds and reaches processes that kills took out of our reach in the tree."""
 
     name = "cgroup"
 

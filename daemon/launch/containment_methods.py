@@ -1,4 +1,4 @@
-"""The means by which a run's process tree can be held together: their names, and that one can't be had."""
+"""The methods that hold a run's process tree together: their names, and the error if one is not available."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MEANS = ("auto", "none", "subreaper", "cgroup", "scope", "pidns")
 
 
 class ContainmentUnavailable(Exception):
-    """A means can't be had on this machine; the message says why."""
+    """A method is not available on this machine; the message says why."""
 
 
 class Held(Value):

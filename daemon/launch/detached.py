@@ -1,12 +1,12 @@
 """The launcher as the daemon starts it: `python -m runward.daemon.launch.detached STATE EPOCH NAME`.
 
-Without a NAME it waits on a socket for orders, and forks a launcher for each: an interpreter need not start then.
-Nothing is decided before the fork, so such a launcher goes the same way as any other.
+Without a NAME it waits on a socket for orders, and forks a launcher for each, which saves starting an interpreter.
+Nothing is decided before the fork, so such a launcher takes the same path as any other.
 
-The same launcher as `runward run`, but for its beginning. The order comes as JSON on stdin; what becomes of it goes
-to stdout, one line, before the command is let go: anyone who ordered it waits for no more. It is nobody's child, has
-a session of its own, and what it has to complain of later goes to stderr, a file. However often it is started for
-one order, the command runs once: see `ticket.py`.
+It is the same launcher as `runward run`, except for its beginning. The order comes as JSON on stdin. The result goes to
+stdout, one line, before the command is released: whoever ordered it waits no longer. The launcher is nobody's child and
+has its own session. Its later complaints go to stderr, a file. However often it is started for one order, the command
+runs once: see `ticket.py`.
 """
 
 import json
@@ -66,19 +66,19 @@ class Answer:
         self._descriptor: int | None = descriptor
 
     def give(self, *words: str) -> None:
-        """Answer, unless that was done."""
+        """Answer, unless that was done already."""
         if self._descriptor is None:
             return
         try:
             os.write(self._descriptor, (" ".join(words) + "\n").encode(errors="backslashreplace"))
         except BrokenPipeError:
-            pass  # who ordered it is gone; a successor asks again
+            pass  # the daemon that ordered it is gone; a successor asks again
         os.close(self._descriptor)
         self._descriptor = None
 
 
 def main() -> NoReturn:
-    """Carries out the order on stdin; a child of this process does, and this one ends at once."""
+    """Carries out the order on stdin, in a child of this process; this process ends at once."""
     state, epoch = Path(sys.argv[1]), int(sys.argv[2])
     if os.fork():
         os._exit(0)
@@ -98,19 +98,19 @@ def main() -> NoReturn:
         traceback.print_exc()
         sys.stderr.flush()
     finally:
-        # To take the interpreter apart takes as long as to fork it; and nobody asks for an exit code.
+        # Shutting down the interpreter takes as long as a fork, and nobody asks for an exit code.
         os._exit(0)
 
 
 def _import_ahead() -> None:
-    """What a launch needs is loaded before there is one."""
+    """Load what a launch needs in advance."""
     from runward.daemon.launch import cgroup, launch, record, scope, ticket, worktree  # noqa: F401
 
 
 def _is_launcher_forked() -> bool:
     """Wait for orders; True in the launcher of one of them, with its descriptors as stdin, stdout and stderr.
 
-    False where no more will come: the daemon ended, or started nothing for `PATIENCE` seconds.
+    False if no more will come: the daemon ended, or started nothing for `PATIENCE` seconds.
     """
     with socket.socket(fileno=os.dup(0)) as daemon:
         daemon.settimeout(PATIENCE)
@@ -170,7 +170,7 @@ def _launch(ordered: Ordered, state: Path, claim: "Claim", answer: Answer) -> No
     except (OSError, ContainmentUnavailable) as error:
         answer.give(FAILED, str(error))
         return
-    answer.give(BEGUN)  # also where the command could not be started: the run's record says so
+    answer.give(BEGUN)  # also if the command could not be started: the run's record says so
     for complaint in launched.complaints:
         _complain(ordered.name, complaint)
 
@@ -201,8 +201,8 @@ def _order(ordered: Ordered, state: Path) -> "Order":
 
 
 def _let_go_of_streams() -> Answer:
-    """The command's streams lead nowhere but into the run's logs; the launcher's own are for nobody else."""
-    answer = Answer(os.dup(1))  # which Python lets no command inherit
+    """The command's streams lead only into the run's logs; nobody reads the launcher's own."""
+    answer = Answer(os.dup(1))  # Python lets no command inherit these
     sys.stderr = open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  # for its life
     nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in (0, 1, 2):
@@ -220,7 +220,7 @@ def _complain(name: str, message: str) -> None:
 
 
 def _ignore_no_signal() -> None:
-    """A daemon that is about to end ignores signals, which its runs must not inherit."""
+    """A daemon that is about to end ignores signals; its runs must not inherit that."""
     for number in signal.valid_signals():
         if signal.getsignal(number) is signal.SIG_IGN and number not in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
@@ -228,9 +228,10 @@ def _ignore_no_signal() -> None:
 
 
 def _leave_service(name: str) -> None:
-    """Out of the daemon's own unit, whose stop would otherwise end every run that it started.
+    """Leave the daemon's own unit: stopping it would otherwise end every run that it started.
 
-    Where systemd can't be asked, the launcher stays in it, and the unit that we ship leaves it alone (KillMode=process).
+    If systemd can't be asked, the launcher stays in the unit, and the unit file that we ship leaves it alone
+    (KillMode=process).
     """
     from runward.daemon.launch.cgroup import cgroup_of
     from runward.daemon.launch.containment_methods import ContainmentUnavailable, Held

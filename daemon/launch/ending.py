@@ -1,4 +1,4 @@
-"""How a run ended: what `exit.json` says (the native layout) and the code that the launcher ends with."""
+"""How a run ended: the content of `exit.json` (the native layout) and the launcher's exit code."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ STALE = "stale"
 
 
 class Cancellation(Value):
-    """An order to end the run that was no signal to it; `order` says whose it was, where that is known."""
+    """An order to end the run that was not a signal to it; `order` says whose it was, if that is known."""
 
     order: str | None
 
 
 class Ending(Value):
-    """The end of a run. `exit_code` is None where there is a `signal`; the times are of the command's end."""
+    """The end of a run. `exit_code` is None if there is a `signal`; the times are of the command's end."""
 
     cause: Cause
     exit_code: int | None
@@ -45,7 +45,7 @@ class Ending(Value):
 
     @property
     def launcher_code(self) -> int:
-        """What `runward run` ends with, before it holds the contract."""
+        """The exit code of `runward run`, before it checks the contract."""
         if self.cause == "timed_out":
             return TIMED_OUT
         if self.signal is not None:
@@ -66,7 +66,7 @@ def ending_of(
     finished_at: float,
     duration_s: float,
 ) -> Ending:
-    """The ending for a command's wait status, and for what the launcher did to it meanwhile."""
+    """The ending for a command's wait status, given what the launcher did to it meanwhile."""
     code = os.waitstatus_to_exitcode(status)
     exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
     if timed_out:
@@ -81,7 +81,7 @@ def ending_of(
 
 
 def what_ended_it(ending: Ending) -> str | None:
-    """In a sentence, what ended a run before its time; None where its command ended by itself."""
+    """What ended a run early, in a sentence; None if its command ended by itself."""
     after = f"after {ending.duration_s:.1f} s"
     if ending.cause == "timed_out":
         return f"Run timed out {after}."
@@ -100,5 +100,5 @@ def _name(number: int) -> str:
 
 
 def looks_interrupted(status: int) -> bool:
-    """Whether a command ended as one does that was interrupted at its keyboard."""
+    """Whether a command ended like one that was interrupted at its keyboard."""
     return os.waitstatus_to_exitcode(status) in (-signal.SIGINT, BY_SIGNAL + signal.SIGINT)

@@ -1,6 +1,6 @@
-"""The legs of a flow in the contract that the launcher holds its run to, by the same functions as the daemon's.
+"""The legs of a flow in the launcher's contract for its run, by the same functions as the daemon's.
 
-It is loaded only where a run has a plan, at its end.
+It is loaded only if a run has a plan, at its end.
 """
 
 import os
@@ -29,9 +29,10 @@ class NotFolded(Exception):
 
 
 def folded_by_the_daemon(state: str, session_key: str) -> Contract | None:
-    """The contract that the daemon made of the first plan that it saw; None where it made none yet.
+    """The contract that the daemon made from the first plan that it saw; None if it has made none yet.
 
-    A run may write its plan again. The first one that was seen counts, so the daemon's word goes before the disk's.
+    A run may rewrite its plan. The first one that was seen counts, so the daemon's word takes precedence over the
+    disk's.
     """
     try:
         with closing(reading.open_to_read(os.path.join(state, reading.STORE))) as connection:
@@ -44,7 +45,7 @@ def folded_by_the_daemon(state: str, session_key: str) -> Contract | None:
 
 
 class Place(NamedTuple):
-    """A run on the disk: its directory, where its artifacts lie, and where they may not lead out of, or ""."""
+    """A run on the disk: its directory, where its artifacts lie, and the directory they may not lead out of, or ""."""
 
     run: str
     artifacts: str
@@ -52,7 +53,7 @@ class Place(NamedTuple):
 
 
 def with_legs(contract: Contract | None, place: Place, declarer: Callable[[], Declarer]) -> Contract | None:
-    """The contract with what the legs of the run's plan are to leave. Raises NotFolded where a daemon would refuse."""
+    """The contract with what the legs of the run's plan must leave. Raises NotFolded if a daemon would refuse."""
     plan = _plan(place.run)
     if plan is None:
         return contract
@@ -71,7 +72,7 @@ def with_legs(contract: Contract | None, place: Place, declarer: Callable[[], De
 
 
 def declarer_of(config: str | None, environment: Mapping[str, str], cwd: str) -> Declarer:
-    """Who says what agent profiles declare, by the settings of a launch in `cwd`. Raises NotFolded."""
+    """Resolves the declarations of agent profiles, by the settings of a launch in `cwd`. Raises NotFolded."""
     try:
         parsed = load_settings(config, environment, cwd)
     except NotFound as error:
@@ -82,7 +83,7 @@ def declarer_of(config: str | None, environment: Mapping[str, str], cwd: str) ->
 
 
 def _plan(run: str) -> Planned | None:
-    """The plan in the run directory; None where it is gone since. Raises NotFolded for one that is ill-formed."""
+    """The plan in the run directory; None if it is gone since. Raises NotFolded if it is malformed."""
     root, name = os.path.split(run)
     sight = look(root, name, (native.FLOW,), {})
     if isinstance(sight, Gone):

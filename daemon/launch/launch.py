@@ -1,7 +1,7 @@
 """A launch: the run directory, the command in it, and its record from `run.json` to `exit.json`.
 
-It needs no daemon. Whatever happens after `run.json` stands, `exit.json` is written, unless this process
-itself is killed; then `process.json` says who the command is.
+It needs no daemon. Whatever happens once `run.json` exists, `exit.json` is written, unless this process itself is
+killed; then `process.json` says who the command is.
 """
 
 from __future__ import annotations
@@ -45,11 +45,10 @@ _LOGS = {1: record.LOGS[0], 2: record.LOGS[1]}
 class Order(Value):
     """What to launch. `root` is where run directories lie, `artifacts` absolute or None for the run's own.
 
-    `state` is the state directory of the daemon that watches the root, which it calls `root_name`; None for nobody's.
-    `cwd` is the command's directory, None for the launcher's own; it is made as a `worktree` of a git repository at a
-    ref, where there is one. `metadata` is for `run.json`,
-    `stale_after` are the seconds of silence that end it. `low_disk` is the setting, where there are settings,
-    `log_limit` the bytes of each log.
+    `state` is the state directory of the daemon that watches the root, which it calls `root_name`; None if no daemon
+    watches it. `cwd` is the command's directory, None for the launcher's own. If there is a `worktree`, `cwd` is made
+    as a worktree of a git repository at a ref. `metadata` is for `run.json`, `stale_after` are the seconds of silence
+    that end the run. `low_disk` is the setting, if there are settings, `log_limit` the bytes of each log.
     """
 
     command: tuple[str, ...]
@@ -75,7 +74,7 @@ class Order(Value):
 
 
 class Launched(Value):
-    """What came of it; `complaints` are for people to read."""
+    """The result of a launch; `complaints` are for people to read."""
 
     session_id: str
     path: str
@@ -91,13 +90,13 @@ def launch(
     directory: RunDirectory | None = None,
     before_release: Callable[[], None] = lambda: None,
 ) -> Launched:
-    """Runs the command to its end, in the empty run `directory` or else in one that is made.
+    """Runs the command to its end, in the empty run `directory` or else in a new one.
 
-    `before_release` is called when all is written down and the command may be let go; if it raises OSError, the
-    command isn't.
+    `before_release` is called when everything is recorded and the command may be released. If it raises OSError, the
+    command is not released.
 
-    Raises FileExistsError where the name is taken, ContainmentUnavailable, and OSError where there can be no
-    run directory; nothing was started then, and nothing is left.
+    Raises FileExistsError if the name is taken, ContainmentUnavailable, and OSError if there can be no run directory.
+    In these cases nothing was started, and nothing is left.
     """
     _open_standard_streams()
     signals = SignalInbox()
@@ -143,7 +142,7 @@ class _Launch:
         if self._announcement is not None:
             secret = self._announcement.secret
             try:
-                self._announcement.put()  # all of the run is dead by now, and can't take it away
+                self._announcement.put()  # the whole run is dead by now, and can't remove it
             except OSError as error:
                 complaints.append(f"the inbox can't be written: {error}")
         point("launch.announced_again")
@@ -165,7 +164,7 @@ class _Launch:
         )
 
     def _prepare(self) -> tuple[GatedCommand, Containment, ReservedFile]:
-        """All that comes before `run.json`, and that. If any of it fails, nothing is left of it."""
+        """Everything before `run.json`, and `run.json` itself. If any of it fails, nothing is left of it."""
         command: GatedCommand | None = None
         containment: Containment | None = None
         try:
@@ -192,7 +191,7 @@ class _Launch:
         return command, containment, room
 
     def _announce(self, command: GatedCommand) -> None:
-        """Tell the daemon, past the run. The command was forked before, so it has no copy of the secret."""
+        """Tell the daemon, bypassing the run. The command was forked before, so it has no copy of the secret."""
         order = self._order
         if order.state is None:
             return
@@ -210,7 +209,7 @@ class _Launch:
         self._announcement.put()
 
     def _perform(self, command: GatedCommand, containment: Containment) -> tuple[Ending, frozenset[int]]:
-        """Lets the command run, and watches it to its end and that of all its tree."""
+        """Releases the command, and watches until it and its whole tree have ended."""
         try:
             self._directory.write_json(record.PROCESS, record.process_json(identity_of(command.pid)))
             point("launch.process_json")
@@ -254,7 +253,7 @@ class _Launch:
         return StartFailure(NOT_EXECUTABLE, f"{record.as_text(self._order.command[0])}: {message}")
 
     def _make_worktree(self) -> StartFailure | None:
-        """Makes the directory in which the command starts, where it is a worktree; returns why it can't be."""
+        """Makes the directory in which the command starts, if it is a worktree; returns why it can't be made."""
         order = self._order
         if order.worktree is None or order.cwd is None:
             return None
@@ -280,14 +279,14 @@ class _Launch:
         return contain(order.containment, Held(command.pid, command.own, self._directory.name, longest))
 
     def _open_streams(self) -> dict[int, int]:
-        """What the command writes to, by its descriptor: pipes, or a terminal where ours is one."""
+        """What the command writes to, by its descriptor: pipes, or a terminal if ours is one."""
         write_ends: dict[int, int] = {}
         for number, log_name in _LOGS.items():
             if os.isatty(number):
                 if 1 in write_ends and os.isatty(1) and os.fstat(1).st_rdev == os.fstat(number).st_rdev:
                     write_ends[number] = os.dup(
                         write_ends[1]
-                    )  # one screen: what is shown in order is logged in order
+                    )  # one screen: the log has the order that is shown
                 else:
                     self._open_terminal(number, log_name, write_ends)
                 continue
@@ -317,7 +316,7 @@ class _Launch:
         return ending, frozenset()
 
     def _finish(self, ending: Ending) -> list[str]:
-        """Gives readers the rest of the output; returns what became wrong with it."""
+        """Gives readers the rest of the output; returns any problems."""
         is_stopped = ending.cause in ("timed_out", "cancelled")
         pass_on_rest(self._streams, self._signals, self._order.grace if is_stopped else None)
         self._signals.close()
@@ -372,7 +371,7 @@ class _Launch:
 
 
 def _by_whom(ending: Ending) -> Ending:
-    """The ending, where the system's shutdown was what a signal told the launcher or, before it, the command."""
+    """The ending, with the system's shutdown as cause if it sent the signal to the launcher or the command."""
     if ending.cause not in ("cancelled", "signalled") or ending.signal not in BY_THE_SYSTEM:
         return ending
     from runward.daemon.launch.shutdown import is_system_stopping
@@ -383,7 +382,7 @@ def _by_whom(ending: Ending) -> Ending:
 
 
 def _directory(named: str | None) -> str | None:
-    """The directory that the command starts in; None where the launcher's own was deleted."""
+    """The directory that the command starts in; None if the launcher's own was deleted."""
     try:
         return record.as_text(os.path.join(os.getcwd(), named or "").rstrip("/") or "/")
     except FileNotFoundError:
@@ -391,7 +390,7 @@ def _directory(named: str | None) -> str | None:
 
 
 def child_traceparent(parent: str | None) -> str:
-    """A W3C trace context for the command: in the caller's trace where there is one, as a span of its own."""
+    """A W3C trace context for the command: in the caller's trace if there is one, as a span of its own."""
     span = os.urandom(8).hex()
     fields = (parent or "").split("-")
     is_well_formed = [len(field) for field in fields] == [2, 32, 16, 2] and set("".join(fields)) <= _HEX
@@ -401,7 +400,7 @@ def child_traceparent(parent: str | None) -> str:
 
 
 def _open_standard_streams() -> None:
-    """Sees to it that 0, 1 and 2 are taken: a pipe of ours under such a number would be mistaken for them."""
+    """Makes sure that 0, 1 and 2 are open: otherwise a pipe of ours could get such a number and be taken for them."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)

@@ -1,8 +1,8 @@
-"""The end of a run's log that is longer than its limit: in pieces beside it, of which the oldest are thrown away.
+"""The end of a run's log that exceeds its limit: in pieces next to the log, the oldest of which are deleted.
 
 They lie in the directory `stdout.log.tail`. A piece is called `HEAD-START`: the bytes of the log that come before all
-pieces, and the place in the whole output where this one begins. So a reader knows the order and what is left
-out, also where the launcher was killed.
+pieces, and the position in the whole output where this one begins. So a reader knows the order and what is left out,
+even if the launcher was killed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHUNK = 1 << 20
 
 
 class LogTail:
-    """The pieces beside the log `name` in the open directory `within`: at most `room` bytes. Raises OSError."""
+    """The pieces next to the log `name` in the open directory `within`: at most `room` bytes. Raises OSError."""
 
     def __init__(self, within: int, name: str, head: int, room: int) -> None:
         self._within = within
@@ -33,7 +33,7 @@ class LogTail:
         self._directory = os.open(self._name, flags, dir_fd=within)
 
     def append(self, content: memoryview) -> None:
-        """Adds to the end. Raises OSError."""
+        """Appends to the end. Raises OSError."""
         while content:
             if not self._pieces or self._end - self._pieces[-1][0] >= self._longest:
                 self._begin_piece()
@@ -44,7 +44,7 @@ class LogTail:
             content = content[len(part) :]
 
     def join(self, log: int) -> int:
-        """Adds the pieces to `log` and takes them away; returns how many bytes are left out. Raises OSError."""
+        """Appends the pieces to `log` and removes them; returns how many bytes are left out. Raises OSError."""
         omitted = self._pieces[0][0] - self._head if self._pieces else 0
         if omitted:
             write_all(log, memoryview(omission(omitted)))
@@ -53,11 +53,11 @@ class LogTail:
             while content := os.pread(descriptor, _CHUNK, offset):
                 write_all(log, memoryview(content))
                 offset += len(content)
-        # From here on the log is whole by itself: the pieces must not be read after it as well.
+        # From here on the log is complete: the pieces must not be read after it as well.
         try:
             os.rename(self._name, self._name + _JOINED, src_dir_fd=self._within, dst_dir_fd=self._within)
         except FileNotFoundError:
-            return omitted  # the run put it elsewhere
+            return omitted  # the run moved it
         for start, descriptor in self._pieces:
             self._remove(start, descriptor)
         os.close(self._directory)
@@ -83,5 +83,5 @@ class LogTail:
 
 
 def omission(count: int) -> bytes:
-    """The line in the place of what is left out."""
+    """The line that replaces what is left out."""
     return b"\nrunward: %d bytes are left out here (log_limit)\n" % count

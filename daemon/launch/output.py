@@ -1,8 +1,8 @@
-"""A command's output on its two ways: into the log, and on to the reader of the launcher's own output.
+"""A command's output goes two ways: into the log, and on to the reader of the launcher's own output.
 
-The log comes first and is whole. A reader that is slow slows the command, as a pipe does; a reader that went
-away stops neither command nor log; what would fill the disk is not logged any more. Nothing here ever blocks
-but a write to a plain file.
+The log comes first and is complete. A slow reader slows the command, as a pipe does. A reader that went away stops
+neither command nor log. Output that would fill the disk is no longer logged. Only a write to a plain file ever blocks
+here.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _LOOK_EVERY = 8 << 20
 
 
 class LowDisk(OSError):
-    """So little is free where a log lies that no more is written to it."""
+    """There is so little space where a log lies that no more is written to it."""
 
 
 class PassedStream:
     """One output stream of a command: `source` is read, `log` is written, `sink` gets what was read.
 
-    `source` must be non-blocking. `low_disk` are the bytes that must be free where the log lies, by default those of
-    the setting. `log_problem` and `sink_problem` say why one of the ways was given up.
+    `source` must be non-blocking. `low_disk` is the number of bytes that must be free where the log lies, by default
+    the setting's. `log_problem` and `sink_problem` say why logging or passing on was given up.
     """
 
     def __init__(self, source: int, log: RunLog, sink: Sink | None, low_disk: int | None = None) -> None:
@@ -48,16 +48,16 @@ class PassedStream:
 
     @property
     def sink_descriptor(self) -> int | None:
-        """What to wait for before `pass_on` can do more; None where nothing is left to pass on."""
+        """What to wait for before `pass_on` can do more; None if nothing is left to pass on."""
         return self._sink.descriptor if self._sink is not None and self._pending else None
 
     @property
     def wants_input(self) -> bool:
-        """Whether the command's next output should be read now: not before the last was taken."""
+        """Whether the command's next output should be read now: not before the previous one was taken."""
         return self.is_open and not self._pending
 
     def take_in(self) -> int:
-        """Reads what is there (at most a chunk), logs it, and passes on what the reader takes."""
+        """Reads what is there (at most a chunk), logs it, and passes on as much as the reader takes."""
         try:
             content = self._read()
         except BlockingIOError:
@@ -72,7 +72,7 @@ class PassedStream:
         return len(content)
 
     def take_in_rest(self) -> None:
-        """What the pipe still holds. It doesn't wait for an end that an escaped process may withhold."""
+        """What the pipe still holds. It doesn't wait for an end of file, which an escaped process could withhold."""
         taken = 0
         while self.is_open and taken < _LARGEST_PIPE and (size := self.take_in()):
             taken += size
@@ -92,7 +92,7 @@ class PassedStream:
             self._pending = self._pending[taken:]
 
     def give_up_sink(self) -> None:
-        """Nobody reads any more: what is pending is dropped, the log goes on."""
+        """Nobody reads any more: pending output is dropped, and logging continues."""
         self._sink = None
         self._pending = b""
 
@@ -103,20 +103,20 @@ class PassedStream:
             os.close(self.source)
 
     def resize(self) -> None:
-        """The caller's terminal may have another size: a pipe has none."""
+        """The caller's terminal may have another size; a pipe has none."""
 
     def restore(self, *, is_cut_off: bool) -> None:
-        """The command is over, `is_cut_off` where it could not clear up: a pipe has nothing to set right."""
+        """The command is over, `is_cut_off` if it could not clean up; a pipe needs no restoring."""
 
     def close_log(self) -> None:
-        """The log is complete, but for what it leaves out."""
+        """The log is complete, except for what it leaves out."""
         try:
             self.log_omitted = self._log.close()
         except OSError as error:
             self.log_problem = error
 
     def _read(self) -> bytes:
-        """A chunk of what is there, nothing where there will be no more. Raises BlockingIOError."""
+        """A chunk of what is there, empty if there will be no more. Raises BlockingIOError."""
         return os.read(self.source, _CHUNK)
 
     def _write_log(self, content: bytes) -> None:
@@ -146,7 +146,7 @@ class PassedStream:
         try:
             space = free_space.space_of(self._log.descriptor)
         except OSError:
-            return  # nobody can tell, and a write will
+            return  # nobody can tell, and a write will show
         low_disk = DEFAULT_LOW_DISK if self._low_disk is None else self._low_disk
         limit = free_space.limit_of(space, low_disk)
         if space.free < limit:
@@ -165,9 +165,9 @@ class PlainSink:
 
 
 class SharedPipeSink:
-    """A pipe that can only be used as it came, blocking: at most what surely fits is written at a time.
+    """A pipe that can only be used as it came, blocking: each write is at most what is sure to fit.
 
-    A terminal of another user, too, which takes at least 256 bytes where it says that it takes any.
+    Also a terminal of another user, which takes at least 256 bytes when it reports that it takes any.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -184,7 +184,7 @@ class SharedPipeSink:
 
 
 class SocketSink:
-    """A socket. Others share it, so it is not made non-blocking; each write is."""
+    """A socket. It is shared with others, so it is not made non-blocking; each write is."""
 
     def __init__(self, descriptor: int) -> None:
         import socket  # 10 ms that only those pay whose output is one
@@ -199,14 +199,14 @@ class SocketSink:
 
 
 def open_sink(descriptor: int) -> Sink | None:
-    """The sink for one of the launcher's own output descriptors; None where nobody reads it."""
+    """The sink for one of the launcher's own output descriptors; None if nobody reads it."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISSOCK(mode):
         return SocketSink(descriptor)
     if not stat.S_ISFIFO(mode) and not os.isatty(descriptor):
         return PlainSink(descriptor)
     try:
-        # Opened again it has flags of its own, so that no one who shares the pipe, or terminal, sees it non-blocking.
+        # Reopened, it has its own flags, so that no one who shares the pipe, or terminal, sees it non-blocking.
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
         return PlainSink(os.open(f"/proc/self/fd/{descriptor}", flags))
     except OSError as error:

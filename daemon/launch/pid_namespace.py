@@ -1,8 +1,8 @@
-"""A PID namespace around a command: with its first process the kernel ends everybody in it.
+"""A PID namespace around a command: when its first process ends, the kernel ends all others in it.
 
-Two processes stand between launcher and command. The first makes the namespaces and is gone. The second is the
-namespace's first process: an `init`, which reaps every process that nobody waits for, and hands the command's wait status
-to the launcher. An ordinary user needs a user namespace around it all, in which everybody keeps their number.
+There are two processes between launcher and command. The first makes the namespaces and ends. The second is the
+namespace's first process: an `init`, which reaps every process that nobody waits for, and passes the command's wait
+status to the launcher. An ordinary user needs a user namespace around all this, in which everybody keeps their number.
 """
 
 import os
@@ -37,7 +37,7 @@ class NamespacedCommand(GatedCommand):
         self._init = init
 
     def status_among(self, exits: Mapping[int, int]) -> int | None:
-        """See `GatedCommand`. If `init` was killed, all that was in the namespace was."""
+        """See `GatedCommand`. If `init` was killed, everything in the namespace was."""
         try:
             text = os.read(self._status, 100)
         except BlockingIOError:
@@ -57,7 +57,7 @@ def fork_namespaced_command(
     signal_mask: AbstractSet[int],
     cwd: str | None = None,
 ) -> GatedCommand:
-    """As `fork_command`, in a PID namespace of its own. Raises ContainmentUnavailable."""
+    """Like `fork_command`, in a PID namespace of its own. Raises ContainmentUnavailable."""
     become_subreaper()  # before the first process ends, so that `init` becomes a child of ours
     others = tree.children()
     status_out, status_in = os.pipe()
@@ -80,7 +80,7 @@ def fork_namespaced_command(
 
 
 def _only_child(init: int) -> int | None:
-    """The command, as soon as it is there; None if `init` ends without it."""
+    """The command, as soon as it exists; None if `init` ends without it."""
     while not (children := tree.children_of(init)):
         if init in tree.reap():
             return None
@@ -98,7 +98,7 @@ def _unavailable(forked: Forked, init: int | None) -> ContainmentUnavailable:
 
 
 def _enter(status: int, closed: tuple[int, ...]) -> None:
-    """Makes the namespaces, in the forked child; returns in the command alone. Raises OSError before that."""
+    """Makes the namespaces, in the forked child; returns only in the command. Raises OSError before that."""
     user, group = os.geteuid(), os.getegid()
     if user == 0:
         unshare(CLONE_NEWPID | CLONE_NEWNS)
@@ -119,7 +119,7 @@ def _enter(status: int, closed: tuple[int, ...]) -> None:
 
 
 def _be_init(command: int, status: int) -> NoReturn:
-    """Waits for everybody. Signals don't end a namespace's first process, unless the launcher kills it."""
+    """Waits for all processes. Signals don't end a namespace's first process, unless the launcher kills it."""
     while True:
         try:
             pid, wait_status = os.waitpid(-1, 0)

@@ -1,4 +1,4 @@
-"""What parts of the launcher are to each other. Only type checkers import this: it needs `typing`."""
+"""The interfaces between parts of the launcher. Only type checkers import this: it needs `typing`."""
 
 from typing import Protocol
 
@@ -14,17 +14,17 @@ class Containment(Protocol):
         """Whether nothing of the tree is left, once the command was waited for."""
 
     def terminate(self) -> None:
-        """Asks everybody in it to end (SIGTERM)."""
+        """Asks all processes in it to end (SIGTERM)."""
 
     def kill(self) -> Killed:
-        """Ends everybody in it, and returns when they are gone."""
+        """Kills all processes in it, and returns when they are gone."""
 
     def close(self) -> None:
-        """Gives back what the hold itself took."""
+        """Releases what the hold itself took."""
 
 
 class Sink(Protocol):
-    """Where output goes on to."""
+    """Where output is passed on to."""
 
     descriptor: int
 

@@ -34,7 +34,7 @@ _LONGEST_ERROR = 2000
 
 
 class RunDirectory:
-    """A run directory of the launcher's own making, held open: the command can't lead later writes elsewhere."""
+    """A run directory that the launcher made, held open: the command can't redirect later writes."""
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
@@ -50,7 +50,7 @@ class RunDirectory:
         write_durably(self.descriptor, name, _encoded(value))
 
     def reserve_exit(self) -> ReservedFile:
-        """Room for `exit.json`, taken while there is some."""
+        """Reserves space for `exit.json` while there is some."""
         return ReservedFile(self.descriptor, EXIT, _EXIT_ROOM)
 
     def write_exit(self, room: ReservedFile, ending: Ending, secret: str | None = None) -> None:
@@ -68,7 +68,7 @@ class RunDirectory:
         return RunLog(os.open(name, flags, 0o600, dir_fd=self.descriptor), self.descriptor, name, limit)
 
     def _clear_the_way(self) -> None:
-        """Gives us our rights on the directory back, and renames a directory that is called `exit.json`."""
+        """Restores our rights on the directory, and renames a directory that is called `exit.json`."""
         os.fchmod(self.descriptor, 0o700)
         try:
             found = os.stat(EXIT, dir_fd=self.descriptor, follow_symlinks=False)
@@ -79,7 +79,7 @@ class RunDirectory:
             os.rename(EXIT, aside, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
 
     def discard(self) -> None:
-        """Takes the directory away again, with the empty files that are in it."""
+        """Removes the directory, with the empty files that are in it."""
         for name in os.listdir(self.descriptor):
             is_directory = stat.S_ISDIR(os.stat(name, dir_fd=self.descriptor, follow_symlinks=False).st_mode)
             (os.rmdir if is_directory else os.unlink)(name, dir_fd=self.descriptor)
@@ -91,7 +91,7 @@ class RunDirectory:
 
 
 def why_no_name(name: str) -> str | None:
-    """What keeps `name` from being a run directory's; None where nothing does."""
+    """Why `name` can't be a run directory's; None if it can."""
     if not name:
         return "is empty"
     if "/" in name:
@@ -113,14 +113,14 @@ def new_name(now: float) -> str:
 
 
 def make_run_directory(root: str, name: str) -> RunDirectory:
-    """Makes `root/name`, durably, for its owner alone. Raises FileExistsError where it exists.
+    """Makes `root/name`, durably, for its owner only. Raises FileExistsError if it exists.
 
-    It is made under its own name, not renamed into place: only mkdir(2) refuses every name that exists (a
-    rename replaces an empty directory), a watcher needs the time before `run.json` to put its watch there, and
-    a directory without `run.json`, which appears whole, is not a session yet.
+    It is made under its own name, not renamed into place. Only mkdir(2) refuses every existing name (a rename replaces
+    an empty directory). A watcher needs the time before `run.json` to set its watch there. And a directory without
+    `run.json`, which appears whole, is not a session yet.
     """
     path = os.path.join(root, name)
-    umask = os.umask(0o077)  # for the directories on the way to a new root, too
+    umask = os.umask(0o077)  # for the parent directories of a new root, too
     try:
         os.makedirs(root, exist_ok=True)
         os.mkdir(path)
@@ -132,7 +132,7 @@ def make_run_directory(root: str, name: str) -> RunDirectory:
 
 
 class NameTaken(Exception):
-    """A run directory's name is taken by what no launcher of this start left there; the message says by what."""
+    """A run directory's name is taken by something that no launcher for this start left there; the message names it."""
 
 
 class BegunAlready(Exception):
@@ -140,19 +140,19 @@ class BegunAlready(Exception):
 
 
 def adopt_run_directory(root: str, name: str, start: str) -> RunDirectory:
-    """The directory `root/name` that a launcher for `start` left when it died before its `run.json` stood.
+    """The directory `root/name` that a launcher for `start` left when it died before writing its `run.json`.
 
-    What it left in it is cleared away. Raises BegunAlready, NameTaken, FileNotFoundError where it is gone again.
+    What it left in it is removed. Raises BegunAlready, NameTaken, FileNotFoundError if it is gone again.
     """
     path = os.path.join(root, name)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except NotADirectoryError:  # a link is none either
+    except NotADirectoryError:  # nor is a link
         raise NameTaken("it is not a directory") from None
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():
             raise NameTaken("it belongs to another user")
-        # What is in a run that began is its own: that is found out before anything is cleared away.
+        # The content of a run that began belongs to the run: that is checked before anything is removed.
         for entry in sorted(os.listdir(descriptor), key=lambda entry: entry != RUN):
             _clear_leftover(descriptor, entry, start)
     except BaseException:
@@ -183,8 +183,8 @@ def _is_temporary(entry: str) -> bool:
 
 
 def _start_of(directory: int) -> JsonValue:
-    """The start that the `run.json` in a directory names; None where it says nothing that can be read."""
-    import json  # only where a launcher died at the same start before
+    """The start that the `run.json` in a directory names; None if it says nothing readable."""
+    import json  # only if a launcher died at the same start before
 
     try:
         descriptor = os.open(
@@ -213,7 +213,7 @@ def iso_time(seconds: float) -> str:
 
 
 def as_text(argument: str) -> str:
-    """An argument or path for JSON: bytes that are no UTF-8 are replaced."""
+    """An argument or path for JSON: bytes that are not UTF-8 are replaced."""
     return os.fsencode(argument).decode("utf-8", "replace")
 
 

@@ -41,7 +41,7 @@ class Request(Value):
 
 
 class SignalInbox:
-    """Signals as something to wait for and to read. What the caller ignored (nohup) stays ignored."""
+    """Signals as something to wait for and to read. Signals that the caller ignored (nohup) stay ignored."""
 
     def __init__(self) -> None:
         # An inherited SIG_IGN would let the kernel reap the command, and its status with it.
@@ -55,7 +55,7 @@ class SignalInbox:
         self.descriptor = open_signal_descriptor(self._signals)
 
     def read(self) -> list[Request]:
-        """What has come in since; a child's end is not reported, it is seen by waiting for it."""
+        """The signals since the last call. A child's end is not reported; waiting for the child shows it."""
         requests = []
         while info := signal.sigtimedwait(self._signals, 0):
             if info.si_signo != signal.SIGCHLD:
@@ -64,7 +64,7 @@ class SignalInbox:
         return requests
 
     def close(self) -> None:
-        """Ends the reading; the signals stay blocked, for the launcher is about to end."""
+        """Stops reading; the signals stay blocked, for the launcher is about to end."""
         os.close(self.descriptor)
 
 

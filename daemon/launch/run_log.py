@@ -1,8 +1,8 @@
-"""One log of a run: the output's beginning, and where that is longer than its limit, its end.
+"""One log of a run: the output's beginning and, if it exceeds its limit, its end.
 
-The first half of the limit is the file itself. What comes after it goes into pieces beside it, the oldest of which
-are thrown away: at no time is there more than the limit, whatever becomes of the launcher. At the end the pieces are
-joined to the file, with a line that says how much is left out between them.
+The first half of the limit is the file itself. What comes after it goes into pieces next to it, the oldest of which are
+deleted. There is never more than the limit, whatever happens to the launcher. At the end the pieces are joined to the
+file, with a line that says how much is left out between them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class RunLog:
     """A log that is written. `name` is that of the open file `descriptor` in the open directory `within`.
 
-    `limit` are the bytes that it may take, 0 where it may take as many as there are.
+    `limit` is the number of bytes that it may take, 0 for no limit.
     """
 
     def __init__(self, descriptor: int, within: int, name: str, limit: int) -> None:
@@ -30,7 +30,7 @@ class RunLog:
         self._tail: LogTail | None = None
 
     def append(self, content: bytes) -> None:
-        """Adds to its end. Raises OSError."""
+        """Appends to its end. Raises OSError."""
         rest = memoryview(content)
         self.size += len(rest)
         if self._tail is None and self._limit and self.size > self._limit // 2:
@@ -47,7 +47,7 @@ class RunLog:
             write_all(self.descriptor, rest)
 
     def close(self) -> int:
-        """Completes it; returns how many bytes it leaves out. Raises OSError where its pieces stay beside it."""
+        """Completes it; returns how many bytes it leaves out. Raises OSError if its pieces stay next to it."""
         try:
             return 0 if self._tail is None else self._tail.join(self.descriptor)
         finally:

@@ -1,4 +1,4 @@
-"""A transient scope unit of the user's systemd around a process that waits."""
+"""A transient scope unit of the user's systemd around a waiting process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_scope(name: str, held: Held, environment: Mapping[str, str]) -> Cgroup:
 
 
 def _check_bus(environment: Mapping[str, str]) -> None:
-    """The user's own bus, or none: under sudo the variable may still name somebody else's."""
+    """The user's own bus, or none: under sudo the variable may still name another user's."""
     bus = os.path.join(environment.get("XDG_RUNTIME_DIR", ""), "bus")
     try:
         is_ours = os.stat(bus).st_uid == os.geteuid()

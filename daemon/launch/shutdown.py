@@ -1,7 +1,7 @@
-"""Whether the machine is shutting down: then a SIGTERM is the system's, and no person's wish.
+"""Whether the machine is shutting down: then a SIGTERM comes from the system, and is no person's wish.
 
-systemd is asked by its own tool, once, after the run has ended. Where there is none, or where it doesn't answer in
-time, nobody says so, and the signal alone is what is known.
+systemd is asked with its own tool, once, after the run has ended. Without systemd, or without an answer in time, only
+the signal itself is known.
 """
 
 import os
@@ -15,7 +15,7 @@ _YES = b"stopping"
 
 
 def is_system_stopping(environment: Mapping[str, str]) -> bool:
-    """Whether systemd is on its way down; False where it can't be asked."""
+    """Whether systemd is shutting down; False if it can't be asked."""
     try:
         return _ask(environment) == _YES
     except OSError:
@@ -31,7 +31,7 @@ def _ask(environment: Mapping[str, str]) -> bytes:
         (os.POSIX_SPAWN_DUP2, null, 2),
     ]
     try:
-        # Our own mask would be inherited: signals that are blocked here end nobody there.
+        # Our own mask would be inherited: signals that are blocked here would end no process there.
         pid = os.posix_spawnp(_QUESTION[0], _QUESTION, environment, file_actions=files, setsigmask=())
     except OSError:
         os.close(answer_out)
@@ -43,12 +43,12 @@ def _ask(environment: Mapping[str, str]) -> bytes:
         return _read(answer_out).strip()
     finally:
         os.close(answer_out)
-        os.kill(pid, signal.SIGKILL)  # it is not waited for yet, so the number is still its own
+        os.kill(pid, signal.SIGKILL)  # it is not waited for yet, so its number can't have been reused
         os.waitpid(pid, 0)
 
 
 def _read(descriptor: int) -> bytes:
-    """The answer's one line; nothing where it takes too long."""
+    """The answer's one line; empty if it takes too long."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return os.read(descriptor, 100) if poll.poll(_PATIENCE_MS) else b""

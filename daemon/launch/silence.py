@@ -8,7 +8,7 @@ from runward.daemon.rundir.changes import Changes
 
 
 class Silence:
-    """Counts it from now on, by CLOCK_MONOTONIC. `longest` are the seconds after which it is over."""
+    """Counts it from now on, by CLOCK_MONOTONIC. `longest` is the limit in seconds."""
 
     def __init__(self, longest: float, directory: int) -> None:
         self._longest = longest
@@ -17,7 +17,7 @@ class Silence:
 
     @property
     def due(self) -> float:
-        """When it is to be asked next whether the silence lasted too long (monotonic seconds)."""
+        """When to check next whether the silence lasted too long (monotonic seconds)."""
         return self._heard_at + self._longest
 
     def hear(self, now: float) -> None:
@@ -25,12 +25,12 @@ class Silence:
         self._heard_at = now
 
     def is_over(self, now: float) -> bool:
-        """Whether it lasted too long. The directory is looked at only now, so a run that writes costs nothing."""
+        """Whether it lasted too long. Only then is the directory looked at, so a run that writes costs nothing."""
         if now < self.due:
             return False
         newest = self._changes.newest()
         if newest is not None:
-            # Wherever the clock was set meanwhile, the change came after the last look.
+            # However the clock was set meanwhile, the change came after the last look.
             age = min(max(0.0, time.time() - newest), now - self._looked_at)
             self._heard_at = max(self._heard_at, now - age)
         self._looked_at = now

@@ -1,7 +1,7 @@
-"""From the moment a command runs to the moment nothing of it is left: output, signals, timeout, the end.
+"""From the start of a command until nothing of it is left: output, signals, timeout, the end.
 
-One loop, one thread. The timeout counts CLOCK_MONOTONIC: a stepped clock doesn't move it, and a suspended
-machine doesn't use it up.
+One loop, one thread. The timeout counts CLOCK_MONOTONIC: a stepped clock doesn't move it, and a suspended machine
+doesn't use it up.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Supervision:
         return self._status is not None and self._containment.is_empty()
 
     def _wait(self) -> None:
-        """Until something happened or is due; output that came meanwhile is moved on."""
+        """Until something happened or is due; output that arrived meanwhile is passed on."""
         poll = select.poll()
         poll.register(self._signals.descriptor, select.POLLIN)
         if self._command.status_descriptor is not None and self._status is None:
@@ -112,7 +112,7 @@ class Supervision:
 
     def _milliseconds_left(self) -> float | None:
         due = [at for at in (self._next_deadline(), self._kill_at) if at is not None]
-        # Rounded up by poll(2) itself; a tick too early would only make one more turn.
+        # poll(2) itself rounds up; a tick too early would only cost one more turn.
         return max(0.0, (min(due) - time.monotonic()) * 1000) if due else None
 
     def _next_deadline(self) -> float | None:
@@ -157,7 +157,7 @@ class Supervision:
             self._kill_at = now
 
     def _handle_order(self, now: float) -> None:
-        """The daemon repeats an order that it may have given already: that changes nothing."""
+        """The daemon repeats an order that it may already have given: that changes nothing."""
         if self._asked_at is None and self._status is None:
             self._cancellation = Cancellation(self._read_order())
             self._ask_all(now)
@@ -202,14 +202,14 @@ class Supervision:
         )
 
     def _unkillable(self) -> Ending:
-        """The end of our watch over a command that we may not kill, as one that sudo(8) started."""
+        """Stop watching a command that we may not kill, such as one that sudo(8) started."""
         cause: Cause = "timed_out" if self._timed_out else "cancelled"
         error = f"the command, process {self._command.pid}, could not be killed"
         duration = time.monotonic() - self._started
         return Ending(cause, None, self._cancelled_by, time.time(), duration, error=error)
 
     def _interruption(self) -> int | None:
-        """SIGINT where a Ctrl-C, which was the command's to answer, was its end."""
+        """SIGINT if the command ended because of a Ctrl-C, which was its own to handle."""
         assert self._status is not None
         if self._interrupted_at is None:
             return None
@@ -219,7 +219,7 @@ class Supervision:
 
 
 def pass_on_rest(streams: Sequence[PassedStream], signals: SignalInbox, patience: float | None) -> None:
-    """Waits until the readers took what is left of the output: at most `patience` seconds, or for a signal."""
+    """Waits until the readers took the rest of the output: at most `patience` seconds, or until a signal."""
     give_up = time.monotonic() + patience if patience is not None else None
     while waiting := [stream for stream in streams if stream.sink_descriptor is not None]:
         left = None if give_up is None else (give_up - time.monotonic()) * 1000

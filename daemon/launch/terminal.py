@@ -1,12 +1,12 @@
-"""The command's output where the launcher's own is a terminal: through a pseudo-terminal, so that it can be logged.
+"""The command's output if the launcher's own is a terminal: through a pseudo-terminal, so that it can be logged.
 
-Only the output takes that way. The command keeps the caller's terminal as its input, and as the terminal that
-controls it: keys, job control and the size reach it as they would without a launcher, nothing is forwarded, and a
-launcher that is killed leaves the terminal as it found it. What is written to the pseudo-terminal goes to the
-caller's terminal unchanged, which does with it what it would have done.
+Only the output goes that way. The command keeps the caller's terminal as its input and its controlling terminal. Keys,
+job control and the size reach it as they would without a launcher, and nothing is forwarded. A launcher that is killed
+leaves the terminal as it found it. What is written to the pseudo-terminal goes to the caller's terminal unchanged, and
+has the same effect there.
 
-A program that sets its terminal by its output (ncurses does) sets the pseudo-terminal. The kernel tells the near
-end so, and the caller's terminal is set alike.
+A program that sets its terminal through its output (ncurses does) sets the pseudo-terminal. The kernel reports that to
+the near end, and the caller's terminal is set alike.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TerminalStream(PassedStream):
         self._has_set_outer = False
 
     def resize(self) -> None:
-        """Gives the command's terminal the caller's size, and says so to who looked at it too early."""
+        """Gives the command's terminal the caller's size, and signals it to programs that read the size too early."""
         try:
             size = termios.tcgetwinsize(self._outer)
             if not self.is_open or size == termios.tcgetwinsize(self.source):
@@ -59,7 +59,7 @@ class TerminalStream(PassedStream):
             pass  # the terminal went away, or belongs to somebody else by now
 
     def restore(self, *, is_cut_off: bool) -> None:
-        """Sets the caller's terminal as it was, where the command was `is_cut_off` and could not do that itself."""
+        """Restores the caller's terminal, if the command was `is_cut_off` and could not do that itself."""
         if not (is_cut_off or self._has_set_outer):
             return
         try:
@@ -74,7 +74,7 @@ class TerminalStream(PassedStream):
                 packet = super()._read()
             except OSError as error:
                 if error.errno == errno.EIO:
-                    return b""  # nobody has the far end any more
+                    return b""  # no process has the far end open any more
                 raise
             if not packet or packet[0] == 0:
                 return packet[1:]
@@ -82,7 +82,7 @@ class TerminalStream(PassedStream):
                 self._set_outer()
 
     def _set_outer(self) -> None:
-        """Changes at the caller's terminal what the command changed at its own."""
+        """Applies to the caller's terminal what the command changed on its own."""
         try:
             now, outer = termios.tcgetattr(self.source), termios.tcgetattr(self._outer)
             if os.tcgetpgrp(self._outer) != os.getpgrp() and not self._has_set_outer:
@@ -102,7 +102,7 @@ class TerminalStream(PassedStream):
 
 
 def open_terminal(outer: int) -> tuple[int, int]:
-    """The near end, non-blocking and in packet mode, and the far end, like `outer` but that it changes no output.
+    """The near end, non-blocking and in packet mode, and the far end, like `outer` but without output processing.
 
     Raises OSError.
     """

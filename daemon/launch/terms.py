@@ -1,8 +1,8 @@
-"""The terms of a launch: where its run directory goes, and what settings, playbook and agent profile say of it.
+"""The terms of a launch: where its run directory goes, and what settings, playbook and agent profile say about it.
 
-Reading what people wrote takes libraries that the launcher, which waits for hours beside its command, should
-not carry: so a forked child reads, and hands the terms back as JSON. Without a settings file, a variable of
-ours, a playbook or an agent there is nothing to read, and the defaults are taken here and now.
+Reading these files takes libraries that the launcher, which waits for hours alongside its command, should not carry. So
+a forked child reads them, and returns the terms as JSON. Without a settings file, a variable of ours, a playbook or an
+agent there is nothing to read, and the defaults are used at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OWN_ROOTS = "runs"
 
 
 class Terms(Value):
-    """What a launch goes by. `root` is absolute; `contract` is the snapshot; durations are seconds."""
+    """The terms of a launch. `root` is absolute; `contract` is the snapshot; durations are seconds."""
 
     root: str
     playbook: str | None = None
@@ -48,7 +48,7 @@ class Terms(Value):
 
 
 class TermsRefused(Exception):
-    """What people wrote can't be used; `messages` are all complaints, a line each."""
+    """The user's files or options can't be used; `messages` are all complaints, a line each."""
 
     def __init__(self, blame: Blame, messages: list[str]) -> None:
         super().__init__("\n".join(messages))
@@ -59,7 +59,7 @@ class TermsRefused(Exception):
 def begin_terms(
     playbook: str | None, agent: str | None, config: str | None, environment: Mapping[str, str], cwd: str
 ) -> Callable[[], Terms]:
-    """Begins to read the terms for a playbook and an agent, by name or by file; what it returns waits for them.
+    """Begins to read the terms for a playbook and an agent, by name or by file; the result waits for them.
 
     That raises TermsRefused. In between the launcher has something better to do.
     """
@@ -90,7 +90,7 @@ def default_root(environment: Mapping[str, str], cwd: str) -> str:
 
 
 def _has_settings(config: str | None, environment: Mapping[str, str], cwd: str) -> bool:
-    """Whether anything beyond the state directory's place is set; a `~` in that is left to its reader."""
+    """Whether anything besides the state directory's place is set; a `~` in that is left to its reader."""
     if settings_file(config, environment, cwd) is not None or environment.get(_STATE_DIR, "").startswith("~"):
         return True
     return any(name.startswith("RUNWARD_") and name not in _NO_SETTINGS for name in environment)
@@ -141,7 +141,7 @@ def _read_declarations(
         except NotFound:
             if not _is_principal(settings.state_dir, agent):
                 raise
-            terms = terms._replace(agent=agent)  # who acts in the exchange needs no profile
+            terms = terms._replace(agent=agent)  # an agent that acts in the exchange needs no profile
         else:
             if profile.value is None:
                 return _refused("wrong_input", profile.errors)
@@ -172,7 +172,7 @@ def _refused(blame: Blame, problems: tuple[Problem, ...]) -> JsonValue:
 
 
 def _begin_in_a_child(read: Callable[[], JsonValue]) -> Callable[[], JsonValue]:
-    """Calls `read` in a forked child; what it returns waits for the answer, or fails where the child did."""
+    """Calls `read` in a forked child; the result waits for the answer, or fails if the child did."""
     answer_out, answer_in = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,12 +1,12 @@
-"""The ticket of a start: a file in the state directory by which a run is started once, no matter who tries how often.
+"""The ticket of a start: a file in the state directory that ensures that a run is started only once.
 
-A launcher that the daemon starts locks it for its life and looks at it before anything else; it writes into it
-right before its command is let go. So among all launchers for one start only one lives, and one that comes later
-reads that the command may have run. Inside the lock the epoch is read: a launcher of a daemon that was taken over
-does nothing, so its successor may throw tickets of starts away that are over.
+A launcher that the daemon starts locks the ticket for its lifetime and reads it before anything else. It writes to it
+right before its command is released. So of all launchers for one start only one lives, and a later one reads that the
+command may have run. The epoch is read inside the lock: a launcher of a daemon that was taken over does nothing, so its
+successor may delete tickets of finished starts.
 
-It lies in the state directory, not in the run's, because a run directory may be moved, removed or unmounted.
-Where it says nothing yet, a `run.json` of this very start says that it began.
+It lies in the state directory, not in the run's, because a run directory may be moved, removed or unmounted. If it says
+nothing yet, a `run.json` of this very start says that it began.
 """
 
 import errno
@@ -43,21 +43,21 @@ class Ticket:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a launcher let the command of this start go."""
+        """Whether a launcher released the command of this start."""
         return os.fstat(self._descriptor).st_size > 0
 
     def mark(self) -> None:
-        """The command is let go now. Durable when it returns; raises `OSError`."""
+        """The command is about to be released. Durable when it returns; raises `OSError`."""
         os.write(self._descriptor, _MARK)
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Give the start up to the next launcher that tries."""
+        """Leave the start to the next launcher that tries."""
         os.close(self._descriptor)
 
 
 class Claim(NamedTuple):
-    """What a launcher has that may begin a run: the ticket, and the run's empty directory."""
+    """What a launcher holds that may begin a run: the ticket, and the run's empty directory."""
 
     ticket: Ticket
     directory: RunDirectory
@@ -66,14 +66,14 @@ class Claim(NamedTuple):
 def claim_start(state: Path, key: str, epoch: int, root: str, name: str) -> Claim:
     """Claim the start `key` for a launcher of the daemon of `epoch`: the run `name` in `root`.
 
-    Raises `BegunAlready`, `TicketHeld`, `EpochOver`, `NameTaken`, and `OSError` where trying again may help.
+    Raises `BegunAlready`, `TicketHeld`, `EpochOver`, `NameTaken`, and `OSError` if trying again may help.
     """
     ticket = take_ticket(state, key, epoch)
     try:
         if ticket.has_begun:
             raise BegunAlready
         if not os.path.isdir(root):
-            # It is not made here: what is mounted there may only be away.
+            # It is not made here: what is mounted there may only be absent for now.
             raise OSError(errno.ENOENT, "its root is away", root)
         try:
             directory = make_run_directory(root, name)
@@ -88,7 +88,7 @@ def claim_start(state: Path, key: str, epoch: int, root: str, name: str) -> Clai
 def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
     """The ticket of the start `key`, locked, for a launcher of the daemon of `epoch`.
 
-    Raises `TicketHeld`, `BegunAlready` where its holder has let the command go, `EpochOver` and `OSError`.
+    Raises `TicketHeld`, `BegunAlready` if its holder has released the command, `EpochOver` and `OSError`.
     """
     directory = f"{state}/{STARTS}"
     descriptor = os.open(f"{directory}/{_name(key)}", _FLAGS, 0o600)
@@ -110,15 +110,15 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
 
 
 def has_ticket(state: Path, key: str) -> bool:
-    """Whether any launcher ever took up the start `key`, as far as its ticket was not thrown away."""
+    """Whether any launcher ever took up the start `key`, unless its ticket was deleted."""
     return os.path.lexists(f"{state}/{STARTS}/{_name(key)}")
 
 
 def throw_away(state: Path, owed: Collection[str]) -> None:
     """Remove the tickets of all starts but the `owed` ones.
 
-    Only for a daemon that has begun its epoch and started nothing yet: no launcher of an earlier one can use
-    them any more.
+    Only for a daemon that has begun its epoch and started nothing yet: no launcher of an earlier one can use them any
+    more.
     """
     kept = {_name(key) for key in owed}
     for name in os.listdir(f"{state}/{STARTS}"):

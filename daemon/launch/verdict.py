@@ -1,5 +1,6 @@
-"""The contract held against the disk at the end of a run, as the daemon does it. The daemon's verdict is the
-recorded one; this one is for anyone who waits for the launcher.
+"""The contract checked against the disk at the end of a run, as the daemon does it.
+
+The daemon's verdict is the recorded one; this one is for anyone who waits for the launcher.
 """
 
 import time
@@ -12,7 +13,7 @@ from runward.handlers.unreadable import Unreadable
 
 
 def contract_of(snapshot: JsonValue) -> Contract | None:
-    """The contract of the launcher's own snapshot, which says that there is none with None."""
+    """The contract from the launcher's own snapshot, in which None means that there is no contract."""
     if snapshot is None:
         return None
     contract = contract_from_json(snapshot, "run.json").value
@@ -23,10 +24,10 @@ def contract_of(snapshot: JsonValue) -> Contract | None:
 def why_not_delivered(
     contract: Contract, artifacts: str, within: str, run: str, started_at: float, session_id: str
 ) -> str | None:
-    """ADR-0029's summary where the directory `artifacts` or a required artifact in it is missing, else None.
+    """ADR-0029's summary if the directory `artifacts` or a required artifact in it is missing, else None.
 
-    `within` is the run directory `run` where the artifacts lie in it, else "". What can't be looked at was not
-    delivered. `started_at` is in Unix seconds.
+    `within` is the run directory `run` if the artifacts lie in it, else "". What can't be looked at was not delivered.
+    `started_at` is in Unix seconds.
     """
     facts = contract_facts(contract, artifacts, within, run, started_at)
     if isinstance(facts, Unreadable):

@@ -1,7 +1,7 @@
 """A step's git worktree: made by its launcher before the command starts, removed by the daemon after the end.
 
-git runs without hooks, without a monitor of the file system and without a terminal, and for a bounded time. What
-lies in a worktree is the agent's: nothing of it is asked when it is removed.
+git runs without hooks, without a monitor of the file system and without a terminal, and for a bounded time. The content
+of a worktree is the agent's: it is not consulted when the worktree is removed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def place_of(state: str, name: str) -> str:
 
 
 def make(repo: str, ref: str, path: str) -> None:
-    """A checkout of `ref` of its own, at no branch. Raises GitFailed."""
+    """A separate checkout of `ref`, on no branch. Raises GitFailed."""
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     except OSError as error:
@@ -54,7 +54,7 @@ def remove(repo: str, path: str) -> str | None:
     if os.path.lexists(path):
         try:
             _run(("rm", "-rf", "--", path), _PATIENCE_TO_REMOVE)
-        except GitFailed:  # the agent may have taken its own rights away
+        except GitFailed:  # the agent may have removed its own rights
             _run(("chmod", "-R", "u+rwx", "--", path), _PATIENCE_TO_REMOVE)
             _run(("rm", "-rf", "--", path), _PATIENCE_TO_REMOVE)
     try:
@@ -65,7 +65,7 @@ def remove(repo: str, path: str) -> str | None:
 
 
 def _run(command: Sequence[str], patience: float) -> None:
-    """Raises GitFailed with what the program said, where it did not end well in time."""
+    """Raises GitFailed with the program's message if it failed or took too long."""
     import subprocess  # only for steps with a worktree
 
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}

@@ -1,8 +1,7 @@
 """The daemon's structured log: each line an event name and keys.
 
-Lines go into `<state>/log/runward.jsonl` as JSON and to stderr in the form that suits what stderr is; where that
-is the systemd journal, they go there instead of into the file. A log that can't be written loses lines, and
-nothing else.
+Lines go into `<state>/log/runward.jsonl` as JSON and to stderr in the form that suits stderr. If stderr is the systemd
+journal, they go there instead of into the file. A log that can't be written loses lines, and nothing else.
 """
 
 import json
@@ -30,7 +29,7 @@ IN_JOURNAL: Final = "log/in-journal"
 
 
 class Console(Protocol):
-    """Where lines go besides the file. It raises nothing."""
+    """Where lines go in addition to the file. It raises nothing."""
 
     def write(self, lines: Sequence[bytes]) -> None:
         """Take rendered lines."""
@@ -40,7 +39,7 @@ class Console(Protocol):
 
 
 class LogFile:
-    """The file that lines go to: append only, 0600, set aside when it is large."""
+    """The file that lines go to: append only, 0600, rotated when it is large."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -68,7 +67,7 @@ class LogFile:
         self._torn = written < len(line)
 
     def _rotate(self) -> None:
-        if self._path.exists():  # or else an earlier rotation came no further
+        if self._path.exists():  # or else an earlier rotation got no further
             for number in range(SET_ASIDE, 0, -1):
                 with suppress(FileNotFoundError):
                     aside(self._path, number - 1).replace(aside(self._path, number))
@@ -80,12 +79,12 @@ class LogFile:
 
 
 def aside(path: Path, number: int) -> Path:
-    """The name of a log file after so many rotations."""
+    """The name of a log file after this many rotations."""
     return path.with_name(f"{path.name}.{number}") if number else path
 
 
 class _Stream:
-    """Somebody else's stream, which isn't ours to close."""
+    """A stream of somebody else, which isn't ours to close."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -111,7 +110,7 @@ class Terminal(_Stream):
 
 
 class JsonStream(_Stream):
-    """Lines as they are, for anyone who collects what a program says."""
+    """Lines as they are, for programs that collect output."""
 
     def write(self, lines: Sequence[bytes]) -> None:
         self._say(b"".join(lines).decode())
@@ -129,7 +128,7 @@ class Sinks:
         raise structlog.DropEvent
 
     def add(self, events: Iterable[dict[str, object]]) -> None:
-        """Lines with their levels, all with the time of now, in one go; all in them are words of our own.
+        """Add lines with their levels, all with the current time, in one go; everything in them is our own words.
 
         A batch has hundreds of verdicts: what a logger does for each would take a tenth of a burst's time.
         """
@@ -155,7 +154,7 @@ class Sinks:
 
 
 def open_sinks(state: Path, stderr: TextIO | None, environment: Mapping[str, str]) -> Sinks:
-    """The daemon's own: the journal where stderr is the journal; else the file, and stderr unless it is None."""
+    """The daemon's own: the journal if stderr is the journal; else the file, and stderr unless it is None."""
     journal = _journal(state, stderr, environment) if stderr is not None else None
     if journal is not None:
         _note_journal(state)

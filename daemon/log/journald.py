@@ -1,4 +1,4 @@
-"""The systemd journal as the place of the daemon's log: each line an entry with fields (systemd.journal-fields(7)).
+"""The daemon's log in the systemd journal: each line an entry with fields (systemd.journal-fields(7)).
 
 Entries go to journald's own socket by its native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL), so that
 `journalctl RUNWARD_SESSION=…` finds the lines about a session. A journal that doesn't answer loses lines
@@ -46,7 +46,7 @@ def is_journal(descriptor: int, environment: Mapping[str, str]) -> bool:
 
 
 class Journal:
-    """The journal, as a place for lines. Raises `OSError` where no journald listens."""
+    """The journal, as a destination for lines. Raises `OSError` if no journald listens."""
 
     def __init__(self, state_dir: str, path: str | None = None) -> None:
         path = path or SOCKET
@@ -61,7 +61,7 @@ class Journal:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
 
     def write(self, lines: Sequence[bytes]) -> None:
-        """Hand lines over. Those that the journal doesn't take are counted, and told of when it does again."""
+        """Hand lines over. Those that the journal doesn't take are counted, and reported when it takes lines again."""
         for line in lines:
             if time.monotonic() < self._silent_until or not self._is_sent(line):
                 self._lost += 1

@@ -1,7 +1,7 @@
 """A line of the daemon's log: as JSON, and as a person reads it. Whatever is logged, a line results.
 
-A line is at most `MAXIMUM_LINE` bytes, has no secret that can be told from its looks, and nothing that a
-terminal would obey.
+A line is at most `MAXIMUM_LINE` bytes. It contains nothing that looks like a secret, and nothing that a terminal would
+obey.
 """
 
 import json
@@ -65,7 +65,7 @@ def _names_time(key: str) -> bool:
 
 
 def _iso(at: float) -> str | float:
-    """Unix seconds in words; what no calendar has stays a number."""
+    """Unix seconds in words; a time outside any calendar stays a number."""
     try:
         return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
     except (ValueError, OverflowError, OSError):
@@ -80,7 +80,7 @@ def _bounded(line: bytes) -> bytes:
 
 
 def _shortened(line: bytes) -> bytes:
-    """All values as texts that are cut where they are long; of many keys the first and the last."""
+    """All values as texts that are shortened if they are long; if there are many keys, the first and the last."""
     items: list[tuple[str, JsonValue]] = list(json.loads(line).items())
     if len(items) > _MOST_KEYS:
         items = items[: _MOST_KEYS // 2] + items[-_MOST_KEYS // 2 :]
@@ -93,7 +93,7 @@ def _shortened(line: bytes) -> bytes:
 
 
 def text_of(value: object) -> str:
-    """What a value says of itself, whatever that raises."""
+    """The text of a value, whatever that raises."""
     try:
         return str.__str__(value) if isinstance(value, str) else str.__str__(repr(value))
     except Exception as error:  # noqa: BLE001 - a line never raises, and any value may
@@ -143,7 +143,7 @@ def _safe(text: str) -> str:
 
 
 def _local(text: JsonValue) -> str | None:
-    """A time of the log as people read it: local, with its zone; None for what is none."""
+    """A time of the log as people read it: local, with its zone; None if it is not a time."""
     try:
         return datetime.fromisoformat(str(text)).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
     except (ValueError, OverflowError, OSError):

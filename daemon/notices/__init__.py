@@ -1,1 +1,1 @@
-"""Telling people outside: programs that are started, and services that are called."""
+"""Notifying people outside: programs that are started, and services that are called."""

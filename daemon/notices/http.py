@@ -1,4 +1,4 @@
-"""Posting to a service that the operator named: once, within a time, without following it elsewhere."""
+"""Posting to a service that the operator named: once, within a time limit, without following redirects."""
 
 import http.client
 import urllib.error
@@ -15,7 +15,7 @@ class NotPosted(Exception):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """An answer that leads elsewhere is an error: what is sent is for the service that was named."""
+    """A redirect is an error: the data is for the service that was named."""
 
     def redirect_request(
         self,
@@ -48,7 +48,7 @@ def post(address: str, body: bytes, headers: Mapping[str, str]) -> None:
 
 
 def _plain(error: object) -> str:
-    """What went wrong, without what was sent."""
+    """What went wrong, without the data that was sent."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return type(error).__name__

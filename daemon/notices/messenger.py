@@ -1,4 +1,4 @@
-"""The recipients of the settings: who wants to know what, and how each is told."""
+"""The recipients in the settings: who wants to know what, and how each is notified."""
 
 import hashlib
 import hmac
@@ -28,11 +28,11 @@ class NotSent(Exception):
 
 
 class NoLink(Exception):
-    """It can't be known now where the recipient could answer; the message says why."""
+    """It is not known now where the recipient could answer; the message says why."""
 
 
 class SettingsMessenger:
-    """Tells the recipients of the settings in force. Used in threads."""
+    """Notifies the recipients of the settings in force. Used in threads."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class SettingsMessenger:
         self._link = link
 
     def recipients(self, kind: str) -> tuple[str, ...]:
-        """The names of those who are told of this kind."""
+        """The names of those who are notified of this kind."""
         return tuple(dict.fromkeys(each.name for each in self._recipients() if each.wants(kind)))
 
     def send(self, notice: PendingNotice) -> str | None:
@@ -59,7 +59,7 @@ class SettingsMessenger:
 
 
 def send(recipient: Recipient, notice: PendingNotice, url: str | None = None) -> str | None:
-    """Tell the recipient; `url` is where it can answer. Returns why it was not told."""
+    """Notify the recipient; `url` is where it can answer. Returns why that failed."""
     try:
         match recipient.means:
             case "command":

@@ -36,7 +36,7 @@ from runward.daemon.ports.processes import RunPlace
 
 
 class Standing(NamedTuple):
-    """The directory that stands at a path: which one it is, by device and inode, and whether it may be read."""
+    """The directory at a path: which one it is, by device and inode, and whether it may be read."""
 
     identity: str
     readable: bool
@@ -61,9 +61,9 @@ class Gone(NamedTuple):
 class Listing(NamedTuple):
     """The run directories inside a root, by name, and the names that can't be watched.
 
-    Of a root of another tool's these are places: its sessions' logs, or directories. `unlisted` are the directories
-    in it that couldn't be looked into: what was known there is not gone. `native` are our own runs among them, which
-    want a root of their own.
+    In a root of another tool these are places: its sessions' logs, or directories. `unlisted` are the directories in it
+    that couldn't be looked into: what was known there is not gone. `native` are our own runs among them, which need a
+    root of their own.
     """
 
     directories: Mapping[str, Signature]
@@ -73,11 +73,11 @@ class Listing(NamedTuple):
 
 
 class Halted(Exception):
-    """Hashing was to go no further."""
+    """Hashing was told to stop."""
 
 
 class PartsPlaced(NamedTuple):
-    """The parts of a bundle have their names. `aside` are the names under which is kept what had them before."""
+    """The parts of a bundle have their names. `aside` are the new names of what had those names before."""
 
     aside: tuple[str, ...] = ()
 
@@ -96,12 +96,12 @@ class Files(Protocol):
     def know_roots(self, identities: Mapping[str, str | None]) -> None:
         """From here on the directories at these paths are known by these identities.
 
-        Nothing is asked of what lies below a root while another directory stands in for it, and nothing written there.
+        While another directory is in the place of a root, nothing below it is read, and nothing is written there.
         """
         ...
 
     def away(self, path: str) -> str | None:
-        """Why nothing can be said of a path now: another directory stands where its root should; None where none does."""
+        """Why nothing can be said about a path now: another directory is in its root's place; else None."""
         ...
 
     def list_root(self, root: str) -> Listing | Unreadable | Gone: ...
@@ -147,7 +147,7 @@ class Files(Protocol):
         ...
 
     def final_message(self, layout: str, path: str) -> str | Unreadable | None:
-        """What the agent said last in a foreign session whose log stands at `path`; None where nothing says so."""
+        """The agent's last message in a foreign session whose log is at `path`; None if nothing contains it."""
         ...
 
     def outcomes_digest(self, path: str) -> str | None:
@@ -159,7 +159,7 @@ class Files(Protocol):
         ...
 
     def intents(self, path: str, cursor: IntentCursor, most: int, is_over: bool) -> IntentsRead | None:
-        """Up to `most` lines behind the cursor; None where there is no such file. Raises `OSError`."""
+        """Up to `most` lines after the cursor; None if there is no such file. Raises `OSError`."""
         ...
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]: ...
@@ -171,7 +171,7 @@ class Files(Protocol):
     def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst: ...
 
     def check_epoch(self, epoch: int) -> None:
-        """Raises `EpochPassed` where another daemon took the state directory over."""
+        """Raises `EpochPassed` if another daemon took the state directory over."""
         ...
 
     def leave_word(self, directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone: ...
@@ -187,7 +187,7 @@ class Files(Protocol):
         ...
 
     def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
-        """What a session's files tell of its calls, in order. Raises `Halted` where `go_on` says no."""
+        """What a session's files say about its calls, in order. Raises `Halted` if `go_on` says no."""
         ...
 
     def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | Gone | None: ...
@@ -205,11 +205,11 @@ class Files(Protocol):
         ...
 
     def receipt(self, directory: str, attempt: int) -> dict[str, JsonValue] | Unreadable | None:
-        """The fields of the receipt that lies there; None where none does that can be read."""
+        """The fields of the receipt there; None if there is none that can be read."""
         ...
 
     def remove_parts(self, directory: str, names: Sequence[str]) -> Unreadable | None:
-        """Take parts of a bundle out of our own state for good; `directory` is relative to it."""
+        """Remove parts of a bundle from our own state for good; `directory` is relative to it."""
         ...
 
     def inbox(self) -> tuple[InboxFile, ...]: ...

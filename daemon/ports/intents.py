@@ -21,9 +21,9 @@ class IntentLine(NamedTuple):
 
 
 class IntentsRead(NamedTuple):
-    """What was read: the lines, and the cursor behind them. `owner` is the uid of the directory's owner.
+    """What was read: the lines, and the cursor after them. `owner` is the uid of the directory's owner.
 
-    `more` lines are there. `problem` says why the file is read no further.
+    If `more`, there are further lines. `problem` says why the file is read no further.
     """
 
     lines: tuple[IntentLine, ...]

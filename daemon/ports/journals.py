@@ -1,4 +1,4 @@
-"""Lines of journals, as they are to stand and as they were found."""
+"""Lines of journals, as they should be and as they were found."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Journal: TypeAlias = tuple[str, str]
 
 
 class JournalLine(NamedTuple):
-    """Bytes that are to stand once in the file `name` of `directory`, appended as a whole.
+    """Bytes that should be once in the file `name` of `directory`, appended as a whole.
 
-    `check` says that they may be there already, or in part (an earlier daemon owed them). `live` means
-    that the run may be in the middle of a line. Where an earlier store may have written to this journal, `known` are
-    our lines in it that this one knows, and others that say the same as these may stand there; else it is None.
-    `only_first`: nothing is written where something stands already (`NotFirst`).
+    `check` says that they may already be there, whole or in part (an earlier daemon had to write them). `live` means
+    that the run may be in the middle of a line. If an earlier store may have written to this journal, `known` are our
+    lines in it that this store knows, and other lines that say the same as these may be there; else it is None.
+    `only_first`: nothing is written if the journal isn't empty (`NotFirst`).
     """
 
     directory: str
@@ -27,14 +27,14 @@ class JournalLine(NamedTuple):
 
 
 class NotFirst(NamedTuple):
-    """The journal isn't empty: what stands in it has to be known before the line is written."""
+    """The journal isn't empty: its content must be known before the line is written."""
 
 
 class Appended(NamedTuple):
-    """The lines stand at `offset`. `closed` bytes of a foreign torn line were closed off before them.
+    """The lines are at `offset`. `closed` bytes of a foreign torn line were closed off before them.
 
-    `places` are their pieces (offset, length) in order, where something else stands between them. `adopted` is what
-    stands there where that isn't the very content, but lines that say the same.
+    `places` are their pieces (offset, length) in order, if something else is between them. `adopted` is what is there,
+    if that isn't the exact content but lines that say the same.
     """
 
     offset: int
@@ -45,7 +45,7 @@ class Appended(NamedTuple):
 
 
 class NotAppended(NamedTuple):
-    """The line doesn't stand. `for_good` means that it never will: its directory is gone."""
+    """The line isn't there. `for_good` means that it never will be: its directory is gone."""
 
     why: str
     for_good: bool = False
@@ -69,7 +69,7 @@ in place, or it stands elsewhere in the file than where it was written."""
 
 
 class AlteredLine(NamedTuple):
-    """A line of ours that doesn't stand at `offset`, where it was written.
+    """A line of ours that isn't at `offset`, where it was written.
 
     `left` is how many bytes of a torn line are still there.
     """
@@ -82,10 +82,10 @@ class AlteredLine(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """Those of our lines in a journal that don't stand as they were written, in their order."""
+    """Those of our lines in a journal that are not as they were written, in order."""
 
     altered: tuple[AlteredLine, ...]
 
 
 class EpochPassed(Exception):
-    """Another daemon has taken over the state directory: this one may do nothing any more."""
+    """Another daemon has taken over the state directory: this one must not do anything any more."""

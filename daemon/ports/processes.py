@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners 
 
 
 class RunPlace(NamedTuple):
-    """A run directory as it stands: its owner's uid, which one it is, and why no word could be left in it."""
+    """A run directory as it is: its owner's uid, which one it is, and why no note could be left in it."""
 
     owner: int
     device: int
@@ -23,15 +23,15 @@ class RunPlace(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A process was told to end; `who` says which."""
+    """A process got the order to end; `who` says which."""
 
     who: str
 
 
 class NotTold(NamedTuple):
-    """Nobody could be told to end, and asking again changes nothing.
+    """No process could get the order to end, and asking again changes nothing.
 
-    `too_late`: because nobody, or nothing, is left of the run, which an earlier try may have brought about.
+    `too_late`: because nothing is left of the run, perhaps due to an earlier try.
     """
 
     why: str
@@ -39,7 +39,7 @@ class NotTold(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A run that was ordered has begun, now or earlier: its `run.json` stands, and its command may have run."""
+    """A run that was ordered has begun, now or earlier: its `run.json` exists, and its command may have run."""
 
 
 class NotBegun(NamedTuple):
@@ -54,7 +54,7 @@ WriterOf: TypeAlias = "Callable[[str, str, str], Writer]"
 
 
 class NotRemoved(NamedTuple):
-    """A worktree could not be removed: it is worth another try."""
+    """A worktree could not be removed, but another try may succeed."""
 
     why: str
 
@@ -65,27 +65,27 @@ class Processes(Protocol):
     def host(self) -> str: ...
 
     def boot_id(self) -> str:
-        """The name of this boot of the machine; empty where nobody may know it."""
+        """The name of this boot of the machine; empty if this user may not know it."""
         ...
 
     def booted_at(self) -> float | None:
-        """When this machine started (Unix seconds); None where nobody may know."""
+        """When this machine started (Unix seconds); None if this user may not know."""
         ...
 
     def state(self, process: RecordedProcess) -> ProcessState: ...
 
     def descriptor(self, process: RecordedProcess) -> int | None:
-        """A descriptor, its caller's to close, that becomes readable when this process ends; None where there is none."""
+        """A descriptor that becomes readable when this process ends; the caller closes it. None if there is none."""
         ...
 
     def writers(self) -> WriterOf:
-        """Whom to ask during one batch of looks: what is read for one session isn't read again for the next."""
+        """Looks up writers during one batch of looks: what is read for one session isn't read again for the next."""
         ...
 
     def launcher_of(self, process: RecordedProcess, layout: str, path: str) -> str | None:
-        """The id of the launcher's session in which this process was started that writes the session at `path`.
+        """The id of the launcher's session in which the process was started that writes the session at `path`.
 
-        None where nobody knows, and where only others say that the process writes that session.
+        None if nobody knows, or if only others say that the process writes that session.
         """
         ...
 
@@ -96,13 +96,13 @@ class Processes(Protocol):
         ...
 
     def age(self, process: RecordedProcess) -> float | None:
-        """Seconds since this process started, whether or not it lives; None where it is of another boot."""
+        """Seconds since this process started, whether or not it lives; None if it is from another boot."""
         ...
 
     def start(self, order: StartRun, epoch: int) -> Begun | NotBegun: ...
 
     def expect_start(self, epoch: int) -> None:
-        """A run was started, so another one may be soon: get ready for it. Raises OSError."""
+        """A run was started, so another one may follow soon: get ready for it. Raises OSError."""
         ...
 
     def forget_starts(self, owed: Collection[str]) -> None: ...

@@ -13,7 +13,7 @@ from runward.handlers.layouts.transcript import LogLine
 class Cursor(NamedTuple):
     """How far a log was read: its device and inode, the bytes (unpacked) and lines before here, and the hash of the
     last of these bytes. `in_long_line`: the line that begins before here was given already, as cut. `packed` is the
-    size of a packed file that was read to its end (or what it was before, where it grew meanwhile). `unended`: the last
+    size of a packed file that was read to its end (or its earlier size, if it grew meanwhile). `unended`: the last
     line before here was given before its newline came.
     """
 
@@ -82,12 +82,12 @@ class LogPortion(NamedTuple):
 class SessionSight(NamedTuple):
     """What a look at a session found.
 
-    `signature` is the place's own, as it is listed. After `anew` nothing holds that was known before: what follows is
-    from the beginning of all the session's files. The documents are to be taken in first, then the portions; of the
-    documents those that differ, or may. `read` is how far that is. `changed_at` is when the newest of the files
-    changed (Unix seconds), `hindrances` those that can't be read. `more` says that there was more than might be read
-    at once: look again. `unsettled` says that a document is being written, or that something changed just now, and
-    may change again unnoticed: look again soon, as at `read.retry_at` where something failed.
+    `signature` is the place's own, as it is listed. After `anew` nothing that was known before is valid: what follows
+    is from the beginning of all the session's files. Documents are to be processed first, then the portions; only
+    documents that differ, or may differ, are included. `read` is how far that is. `changed_at` is when the newest of
+    the files changed (Unix seconds), `hindrances` those that can't be read. `more` says that there was more than may be
+    read at once: look again. `unsettled` says that a document is being written, or that something changed just now, and
+    may change again unnoticed: look again soon, or at `read.retry_at` if something failed.
     """
 
     signature: Signature
@@ -103,7 +103,7 @@ class SessionSight(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Which session lies at a place: the id that its tool gave it, and the file or directory that it is in now."""
+    """Which session lies at a place: its id in its tool, and the file or directory that it is in now."""
 
     layout: LogLayout | DirectoryLayout
     session_id: str
@@ -126,7 +126,7 @@ def load_files_read(text: str) -> FilesRead:
 
 
 def brought_up(read: FilesRead) -> FilesRead:
-    """What was stored by this version or the one before, after which each log is read on. Raises `ValueError`."""
+    """What this version or the one before stored; each log is then read from there. Raises `ValueError`."""
     if read.version == VERSION:
         return read
     if read.version != 1:

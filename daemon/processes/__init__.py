@@ -1,1 +1,1 @@
-"""Runs and kills: the launcher, who a process is, and how a whole tree of them is ended for sure."""
+"""Runs and kills: the launcher, process identities, and how to end a whole process tree reliably."""

@@ -1,4 +1,4 @@
-"""Which processes a process descends from, and in which launcher's run it was started. Nobody need answer: /proc tells."""
+"""Which processes a process descends from, and in which launcher's run it was started, as /proc shows it."""
 
 from typing import Final
 
@@ -18,8 +18,8 @@ _LONGEST_ID: Final = 1000
 def launcher_of(process: RecordedProcess) -> str | None:
     """The id of the session whose launcher started the process, as its environment says.
 
-    None where it says nothing, and where nobody can tell: the process is gone or another user's, or the number is
-    another process's by now.
+    None if it says nothing, or if nobody can tell: the process is gone or another user's, or its number is now another
+    process's.
     """
     if not _is_still(process):
         return None

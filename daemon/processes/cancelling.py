@@ -1,7 +1,7 @@
-"""How the daemon tells a launcher that a person wants its run ended: by a signal, and by a word beside it.
+"""How the daemon tells a launcher that a person wants its run ended: by a signal, and by a note.
 
-The signal is one that nothing else sends and that every launcher keeps blocked, so that a process that doesn't keep it
-blocked is no launcher. Who ordered it, and why, stands in `cancel.json`, where the daemon could write that.
+The signal is one that nothing else sends and that every launcher keeps blocked, so a process that doesn't keep it
+blocked is not a launcher. `cancel.json` says who ordered it and why, if the daemon could write that.
 """
 
 import os
@@ -15,13 +15,13 @@ _LONGEST_ORDER = 600
 
 
 def order_text(said_by: str, reason: str) -> str:
-    """An order in words: what `exit.json` keeps as its error. It always names who gave it."""
+    """An order in words, which `exit.json` keeps as its error. It always names who gave it."""
     said = f": {reason}" if reason else ""
     return f"cancelled by {said_by}{said}"[:_LONGEST_ORDER]
 
 
 def read_word(directory: int) -> str | None:
-    """The order that was left in the run directory behind a descriptor; None where none can be read.
+    """The order that was left in the run directory behind a descriptor; None if none can be read.
 
     The command may have put anything there: a link, a FIFO, a giant, nonsense.
     """
@@ -33,7 +33,7 @@ def read_word(directory: int) -> str | None:
         finally:
             os.close(descriptor)
     except OSError:
-        return None  # whatever is there instead, the signal said enough
+        return None  # whatever is there instead, the signal was enough
     return _order(content)
 
 

@@ -1,8 +1,7 @@
-"""Telling a recorded run to end: the very process that was recorded, or nobody.
+"""Telling a recorded run to end: exactly the process that was recorded, or none.
 
-What a run directory names may be wrong or a trap. So a process is held by a descriptor before it is compared
-with what was recorded, and it must belong to the directory's owner: for a directory the daemon does no more
-than its owner could do.
+What a run directory names may be wrong or a trap. So a process is held by a descriptor before it is compared with the
+record, and it must belong to the directory's owner: for a directory the daemon does no more than its owner could do.
 """
 
 import errno
@@ -21,7 +20,7 @@ _LARGEST_ENVIRONMENT = 4 << 20
 
 
 def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
-    """Tell the launcher to end its run as cancelled; where it is gone, the command itself, by SIGTERM."""
+    """Tell the launcher to end its run as cancelled; if it is gone, the command itself, by SIGTERM."""
     whys: list[str] = []
     for name, recorded in (("launcher", processes.launcher), ("process", processes.process)):
         if recorded is None:
@@ -37,22 +36,22 @@ def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
             return Told(f"{who} was told")
         whys.append(f"{who} {why}")
         if why != _GONE:
-            break  # a launcher that lives and may not be told is not gone round
+            break  # a launcher that lives and may not be signalled is not bypassed
     too_late = bool(whys) and all(each.endswith(_GONE) for each in whys)
     return NotTold("; ".join(whys) or "its files name no process", too_late)
 
 
 def _signal(process: int, number: int) -> None:
-    """Send the signal, and have a stopped process go on to answer it. Raises as pidfd_send_signal(2) does."""
+    """Send the signal, and continue a stopped process so that it can react. Raises like pidfd_send_signal(2)."""
     signal.pidfd_send_signal(process, number)
     try:
         signal.pidfd_send_signal(process, signal.SIGCONT)
     except ProcessLookupError:
-        pass  # the first one ended it: it was told
+        pass  # the first signal ended it: it got the order
 
 
 def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str | None:
-    """Why the process was not told, None where it was. Raises ProcessLookupError, PermissionError and OSError."""
+    """Why the process did not get the order, None if it did. Raises ProcessLookupError, PermissionError and OSError."""
     if recorded.boot_id != current_boot_id():
         return _GONE
     if recorded.pid in (1, os.getpid()):
@@ -74,7 +73,7 @@ def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str 
         if owner != place.owner:
             return f"belongs to user {owner}, and the run directory to user {place.owner}"
         if not blocked >> (CANCEL - 1) & 1:
-            # No launcher of Runward's, which keeps this signal for itself: anybody else would just die of it.
+            # Not a launcher of Runward's, which keeps this signal for itself: any other process would just die of it.
             if not by_launcher and not _says_so(recorded.pid, place):
                 return "is named by the run's files alone: it does not say itself that it is of this run"
             _signal(descriptor, signal.SIGTERM)
@@ -116,7 +115,7 @@ def _is_place(path: bytes, place: RunPlace) -> bool:
 
 
 def _holds(pid: int, place: RunPlace) -> bool:
-    """Whether the process has this very directory open, as a launcher has its run's to the end."""
+    """Whether the process has this very directory open, as a launcher has its run's until the end."""
     for descriptor in os.listdir(f"/proc/{pid}/fd"):
         try:
             status = os.stat(f"/proc/{pid}/fd/{descriptor}")

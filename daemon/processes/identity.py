@@ -1,8 +1,8 @@
-"""Who a process is, beyond its number: numbers are used again, start times within one boot are not.
+"""The identity of a process beyond its number: numbers are reused, start times within one boot are not.
 
-Written down as `process.json` (the native layout), and asked again after any restart of daemon or launcher.
-Nothing here needs more than /proc, and nothing that costs the launcher start-up time: so the values are
-named tuples (dataclasses import `inspect`, 10 ms).
+It is written to `process.json` (the native layout), and checked again after any restart of daemon or launcher. Nothing
+here needs more than /proc, and nothing costs the launcher start-up time: so the values are named tuples (dataclasses
+import `inspect`, 10 ms).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEAD_STATES = "ZXx"
 
 
 class ProcessIdentity(Value):
-    """One process for all time: its number, its start (clock ticks since the boot), and the boot."""
+    """A unique process: its number, its start (clock ticks since the boot), and the boot."""
 
     pid: int
     start_ticks: int
@@ -44,12 +44,12 @@ class ProcessStat(Value):
 
     @property
     def is_dead(self) -> bool:
-        """A zombie is dead; but a leader that ended before its other threads shows as one and is not."""
+        """A zombie is dead; but a leader that ended before its other threads looks like one and is not."""
         return self.state in _DEAD_STATES and self.threads <= 1
 
 
 def identity_of(pid: int) -> ProcessIdentity:
-    """The identity of a process that runs now. Raises ProcessLookupError if none does under this number."""
+    """The identity of a process that runs now. Raises ProcessLookupError if no process has this number."""
     try:
         stat = read_stat(pid)
     except FileNotFoundError:
@@ -60,7 +60,7 @@ def identity_of(pid: int) -> ProcessIdentity:
 
 
 def state_of(identity: ProcessIdentity, *, proc: str = _PROC) -> ProcessState:
-    """Whether that very process still runs. `unknown` where nobody of our rights can tell."""
+    """Whether exactly that process still runs. `unknown` if our rights don't suffice to tell."""
     try:
         if identity.boot_id != current_boot_id(proc):
             return "gone"
@@ -80,7 +80,7 @@ def seconds_since_start(identity: ProcessIdentity) -> float:
 
 
 def pid_namespace() -> int | None:
-    """Which PID namespace this process is in, by its inode: numbers of processes mean something only in their own."""
+    """Which PID namespace this process is in, by its inode: process numbers are only valid within a namespace."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
@@ -114,21 +114,21 @@ def current_boot_id(proc: str = _PROC) -> str:
 
 
 def descriptor_of(process: ProcessIdentity) -> int | None:
-    """A descriptor of this very process, which becomes readable when it ends; None where it has, or can't be had."""
+    """A descriptor of exactly this process, readable when it ends; None if it has ended, or none can be had."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except (OSError, OverflowError, ValueError):
         return None
     if (
         state_of(process) != "alive"
-    ):  # asked with the descriptor in hand, so the number can't be another's meanwhile
+    ):  # checked with the descriptor in hand, so the number can't be another's meanwhile
         os.close(descriptor)
         return None
     return descriptor
 
 
 def booted_at(proc: str = _PROC) -> float | None:
-    """When this machine started (Unix seconds), by its clock as it is now; None where nobody may know."""
+    """When this machine started (Unix seconds), by its current clock; None if this user may not know."""
     try:
         with open(f"{proc}/stat", "rb") as file:
             times = [line.split()[1] for line in file if line.startswith(b"btime ")]

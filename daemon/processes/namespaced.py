@@ -1,4 +1,4 @@
-"""Processes by the numbers that they have in PID namespaces below ours, as in a container: their own files say those."""
+"""Processes by their numbers in PID namespaces below ours, as in a container: their own files contain those."""
 
 import os
 from typing import Final
@@ -10,9 +10,9 @@ _NUMBERS: Final = b"NSpid:"
 
 
 def number_of(inner: int, start_ticks: int, *, proc: str = "/proc") -> int | None:
-    """Our number of the process that is called `inner` in a namespace below ours; None where there is none to see.
+    """Our number of the process that is called `inner` in a namespace below ours; None if none is visible.
 
-    Start times are the whole machine's, so the two together name one process.
+    Start times are the whole machine's, so the two together identify one process.
     """
     for name in os.listdir(proc):
         if not name.isascii() or not name.isdigit():

@@ -1,9 +1,9 @@
-"""The processes below this one, and how all of them are ended, whatever they do against it.
+"""The processes below this one, and how to end them all, whatever they do against it.
 
-It relies on the launcher being their subreaper: a process that loses its parent becomes a child of ours, so from our
-own children everybody can be reached. A process may fork while we look, so each is stopped when it is found
-and the look is repeated until it finds nobody new; stopped processes fork no more. Then all are killed, and
-that again until there is no child left.
+It relies on the launcher being their subreaper: a process that loses its parent becomes a child of ours, so all of them
+can be reached from our own children. A process may fork while we look. So each is stopped when it is found, and the
+look is repeated until it finds no new one; stopped processes fork no more. Then all are killed, and this repeats until
+there is no child left.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Killed(Value):
 
 
 def descendants(without: AbstractSet[int] = frozenset()) -> Iterator[int]:
-    """Everybody below this process, parents first, but for the children in `without` and what is below them."""
+    """All processes below this one, parents first, except the children in `without` and what is below them."""
     lookup = _children_lookup()
     waiting = [child for child in lookup(os.getpid()) if child not in without]
     seen = set(waiting)
     while waiting:
         pid = waiting.pop(0)
-        yield pid  # before its children are asked for: the caller may stop it first
+        yield pid  # before its children are listed: the caller may stop it first
         for child in lookup(pid):
             if child not in seen:
                 seen.add(child)
@@ -48,7 +48,7 @@ def descendants(without: AbstractSet[int] = frozenset()) -> Iterator[int]:
 
 
 def children_of(pid: int) -> Sequence[int]:
-    """Somebody's direct children, zombies among them."""
+    """The direct children of any process, including zombies."""
     return _children_lookup()(pid)
 
 
@@ -58,7 +58,7 @@ def children() -> frozenset[int]:
 
 
 def send_signal(pid: int, number: int) -> bool:
-    """Whether the signal could be sent: false for a process that is gone or belongs to somebody else."""
+    """Whether the signal could be sent: false if the process is gone or belongs to somebody else."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -67,7 +67,7 @@ def send_signal(pid: int, number: int) -> bool:
 
 
 def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
-    """Ends everybody below this process, and returns when they are gone and reaped."""
+    """Ends all processes below this one, and returns when they are gone and reaped."""
     found: set[int] = set()
     exits: dict[int, int] = {}
     give_up = time.monotonic() + _PATIENCE_S
@@ -76,7 +76,7 @@ def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
         exits.update(reap())
         left = {pid for pid in descendants(without) if not _is_dead(pid)}
         if not left or left <= refused or time.monotonic() > give_up:
-            exits.update(reap())  # who died since the last time
+            exits.update(reap())  # those that died since the last time
             return Killed(frozenset(found), exits, frozenset(left))
         signal.sigtimedwait({signal.SIGCHLD}, 0.01)
 
@@ -95,7 +95,7 @@ def reap() -> dict[int, int]:
 
 
 def _stop_and_kill(without: AbstractSet[int], found: set[int]) -> set[int]:
-    """One go at everybody; returns those that may not be signalled."""
+    """One attempt on all of them; returns those that may not be signalled."""
     stopped: set[int] = set()
     refused: set[int] = set()
     is_complete = False
@@ -120,7 +120,7 @@ def _is_dead(pid: int) -> bool:
 
 
 def _children_lookup() -> Callable[[int], Sequence[int]]:
-    """How to ask for somebody's children, for the length of one look."""
+    """A function that lists a process's children, for the duration of one look."""
     if os.path.exists("/proc/thread-self/children"):
         return _children_by_kernel
     below: dict[int, list[int]] = {}

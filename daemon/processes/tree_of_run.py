@@ -77,7 +77,7 @@ def _stop_more(held: dict[int, int], directory: str) -> bool:
 
 
 def _take(held: dict[int, int], pid: int, parent: int, directory: str) -> bool:
-    """Hold one more, if it still is who was found: a number may be another's by now."""
+    """Hold one more, if it is still the process that was found: its number may be another's by now."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:

@@ -1,7 +1,7 @@
 """Immutable values for the launcher, which must not import `typing`, and so has no NamedTuple.
 
 That import alone takes as long as all that the launcher does of its own before the command runs. A type checker
-is told to treat these classes as dataclasses, so it knows their fields and constructors all the same.
+is told to treat these classes as dataclasses, so it still knows their fields and constructors.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The queue: what is owed. Events go in once, jobs come out claimed, and are completed once."""
+"""The queue of open work. Events go in once; jobs come out claimed, and are completed once."""

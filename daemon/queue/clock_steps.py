@@ -1,8 +1,8 @@
-"""Steps of the wall clock: what waits for some time waits that long, whatever the wall clock does.
+"""Steps of the wall clock: a timed wait keeps its length, whatever the wall clock does.
 
-What waits is a row with a wall time. The store notes how far the wall clock is ahead of the machine's own clock, which no
-step moves. Where the two drift apart, the rows that wait for a while are moved by as much, in the transaction that notes
-it: so each step is made up for once, also over crashes and restarts.
+A wait is a row with a wall time. The store notes how far the wall clock is ahead of the machine's own clock, which no
+step moves. If the two drift apart, the waiting rows are moved by the same amount, in the transaction that notes it. So
+each step is compensated once, even across crashes and restarts.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +32,7 @@ _NOTE: Final = "update daemon set clock_boot_id = ?, clock_ahead = ?, clock_at =
 
 
 class Attempt(Protocol):
-    """Runs a transaction; an uncertain commit is found out by the last argument."""
+    """Runs a transaction; the last argument finds out about an uncertain commit."""
 
     def __call__(
         self, statements: Sequence[Statement], name: str, happened: Callable[[], Awaitable[bool]]
@@ -40,7 +40,7 @@ class Attempt(Protocol):
 
 
 class ClockSteps:
-    """How far the wall clock is ahead of the machine's own, as far as everything that waits goes by it."""
+    """How far the wall clock is ahead of the machine's own clock, as all waiting rows assume."""
 
     def __init__(self, store: Store, clock: Clock, attempt: Attempt) -> None:
         self._store = store
@@ -52,10 +52,10 @@ class ClockSteps:
         """Seconds by which the wall clock was ahead when that was noted last."""
 
     async def start(self) -> None:
-        """Go on from what the daemon before this one noted.
+        """Continue from what the previous daemon noted.
 
-        After a reboot nobody knows how long the machine was off. A clock that says less than before was set back, by
-        as much at least; any other is believed.
+        After a reboot nobody knows how long the machine was off. A clock that shows less than before was set back by at
+        least that much; any other is believed.
         """
         ((boot, ahead, at),) = await self._store.read(_NOTED)
         now, current = self._read()
@@ -67,11 +67,11 @@ class ClockSteps:
             self.ahead = current + max(0.0, as_float(at) - now)
 
     def steady(self) -> float:
-        """The wall time (Unix seconds) by which everything goes that waits: without steps that nobody noted yet."""
+        """The wall time (Unix seconds) that all waiting rows use, without steps that are not noted yet."""
         return self._clock.monotonic() + self.ahead
 
     async def noted(self) -> float:
-        """The wall time, after everything that waits was moved by as much as the clock was stepped."""
+        """The wall time, after every waiting row was moved by the clock's step."""
         now, ahead = self._read()
         if not self._is_news(now, ahead):
             return now
@@ -97,7 +97,7 @@ class ClockSteps:
         return abs(ahead - self.ahead) > SHORTEST
 
     async def _note(self, now: float, ahead: float) -> None:
-        """Move what waits for a while, and note by how much the clock is ahead now."""
+        """Move the waiting rows, and note by how much the clock is ahead now."""
         moved = [Statement(sql, [(ahead - self.ahead,)]) for sql in tables.MOVED_BY_STEPS]
         is_step = self._is_step(ahead)
         after = ahead if is_step else self.ahead

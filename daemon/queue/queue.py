@@ -1,8 +1,8 @@
-"""Putting, claiming and completing, each in a transaction of its own that holds a whole batch.
+"""Putting, claiming and completing, each in its own transaction that holds a whole batch.
 
-Every claim carries a token that is new for its turn; a job completes under the token it was
-claimed with, and every write checks the epoch. If the database refuses a batch, it is halved by
-lane until the guilty one stands alone, whose failure becomes its job's next state.
+Every claim carries a token that is new for its turn. A job completes under the token that it was claimed with, and
+every write checks the epoch. If the database refuses a batch, the batch is halved by lane until only the lane at fault
+is left. Its failure becomes its job's next state.
 """
 
 import math
@@ -48,7 +48,7 @@ PATIENCE: Final = 0.5
 
 
 class StoreTrouble(Exception):
-    """The world keeps the store from writing (busy, full, broken): try the same again later."""
+    """The world keeps the store from writing (busy, full, broken): retry the same later."""
 
 
 class Observation(NamedTuple):
@@ -60,7 +60,7 @@ class Observation(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Jobs that this turn may carry out, in order, and the token that says so.
+    """Jobs that this turn may carry out, in order, and the token that proves it.
 
     `trouble` says that not everything could be recorded: it must be observed again.
     """
@@ -89,7 +89,7 @@ class Tally:
 
 
 class Queue:
-    """The queue of one daemon: for the worker's turns, and for the work in the background beside them."""
+    """The queue of one daemon: for the worker's turns, and for background work alongside them."""
 
     def __init__(self, store: Store, clock: Clock, randomness: Randomness) -> None:
         self._store = store
@@ -116,7 +116,7 @@ class Queue:
         self.tally = Tally()
 
     async def start(self) -> None:
-        """Free what an earlier daemon had claimed and find the ends of the tables."""
+        """Free what an earlier daemon had claimed, and find the ends of the tables."""
         self.tally.stolen = await jobs.take_back(self._store, self._clock.now())
         await self._steps.start()
         self._head = await events.head(self._store)
@@ -135,7 +135,7 @@ class Queue:
         return due.jobs
 
     async def due_in_background(self, limit: int, most_bytes: float) -> list[Job]:
-        """Jobs that may run now in the background, none of which reads more than so many bytes."""
+        """Jobs that may run now in the background, none of which reads more than this many bytes."""
         now = await self._now_in_order()
         due = await jobs.due_in_background(self._store, now, limit, most_bytes)
         await self._hold(due.broken, now)
@@ -147,7 +147,7 @@ class Queue:
         return now
 
     async def _now_in_order(self) -> float:
-        """The time (Unix seconds). If the clock was stepped back, no job that failed waits for it to catch up."""
+        """The time (Unix seconds). If the clock was stepped back, no failed job waits for it to catch up."""
         now = self._now(await self._steps.noted())
         if self._stepped_back:  # perhaps while no daemon ran
             await self._attempt([Statement(jobs.RETRY_NOW, [(now, now)])], "clock", _unknowable)
@@ -197,7 +197,7 @@ class Queue:
         return Claim(token, tuple(sorted(mine, key=lambda job: job.id)), trouble, ahead)
 
     async def _unpack(self, observed: Sequence[Observation]) -> None:
-        """Have the rows of packed sessions again that something is said of. Nobody sees a difference."""
+        """Restore the rows of packed sessions that have new facts. Nobody sees a difference."""
         lanes = {event.lane for each in observed for event in each.events}
         try:
             await self._unpack_all(lanes)
@@ -214,7 +214,7 @@ class Queue:
             await self._attempt(statements, "unpack", _unknowable)
 
     async def _reopen(self, observed: Sequence[Observation]) -> None:
-        """Have the pruned sessions again that a further attempt goes on from. Nobody sees a difference but them."""
+        """Restore the pruned sessions that a further attempt continues. Only those sessions show a difference."""
         further = {
             event.session_key
             for each in observed
@@ -273,7 +273,7 @@ class Queue:
         mine: list[Job],
         error: Exception,
     ) -> None:
-        """The database refused: leave known events out, then halve until the guilty one stands alone."""
+        """The database refused: leave known events out, then halve until only the one at fault is left."""
         known = await events.known_events(
             self._store, [event.key for each in observed for event in each.events]
         )
@@ -303,9 +303,9 @@ class Queue:
     async def complete(self, claim: Claim, results: Sequence[JobResult], completed: Completed) -> None:
         """Apply what was decided and complete the jobs under the claim's token.
 
-        What is durable is added to `completed`, also where this raises `StoreTrouble`: the rest is to
-        be tried again. Raises `EpochRefused` where this daemon's time is over. What was decided while the
-        clock was stepped is decided again: its times may be partly of before and partly of after the step.
+        What is durable is added to `completed`, even if this raises `StoreTrouble`: the rest must be retried. Raises
+        `EpochRefused` if another daemon has taken over. What was decided while the clock was stepped is decided again:
+        its times may mix values from before and after the step.
         """
         async with self._one_at_a_time:
             await self._steps.noted()
@@ -386,7 +386,7 @@ class Queue:
             self.wake_background()
 
     def _opened(self, lane: str) -> None:
-        """A job of this lane waits or is held."""
+        """A job in this lane waits or is held."""
         if in_background(lane):
             self._background_is_due = True
         else:
@@ -403,7 +403,7 @@ class Queue:
     async def _attempt(
         self, statements: Sequence[Statement], name: str, happened: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Run a transaction; find out about an uncertain commit; name the world's trouble."""
+        """Run a transaction, resolve an uncertain commit, and report the world's trouble."""
         try:
             await self._store.run(statements, name)
         except EpochRefused:
@@ -417,7 +417,7 @@ class Queue:
             raise StoreTrouble(str(error)) from error
 
     async def _find_out(self, happened: Callable[[], Awaitable[bool]]) -> bool:
-        """Whether a commit whose result is unknown took place. Nothing can go on before that is known."""
+        """Whether a commit with an unknown result took place. Nothing can continue before that is known."""
         while True:
             try:
                 known = await happened()
@@ -437,12 +437,12 @@ class Queue:
     async def _was_applied(self, results: Sequence[JobResult], token: str) -> bool:
         ids = [each.job.id for each in results]
         states = await jobs.states_under(self._store, ids)
-        # A job that is gone was packed or pruned under a successor, whose epoch refuses what is tried again.
+        # A missing job was packed or pruned under a successor, whose epoch refuses the retry.
         return states.keys() >= set(ids) and all(states[each][1] != token for each in ids)
 
 
 async def _unknowable() -> bool:
-    """For what may as well be done again."""
+    """For work that can be done again without harm."""
     return False
 
 
@@ -451,6 +451,6 @@ def _emitted(results: Sequence[JobResult]) -> list[str]:
 
 
 def _without(result: JobResult, known: frozenset[str]) -> JobResult:
-    """The result without events that are recorded already: a second report is harmless."""
+    """The result without events that are already recorded: a second report is harmless."""
     effects = [each for each in result.effects if not (isinstance(each, Emit) and each.event.key in known)]
     return result._replace(effects=effects)

@@ -1,6 +1,6 @@
 """How a program inside a run acts in the exchange: it appends intents to its run's file, and finds their results.
 
-The directory is the run's own and as hostile as ever: no link in it is followed, and nothing but regular files is opened.
+The directory belongs to the run and is hostile: no link in it is followed, and only regular files are opened.
 """
 
 import json
@@ -25,7 +25,7 @@ _APPEND: Final = (
 def append_intent(directory: str, line: bytes) -> None:
     """Append `line`, which has no newline, as a line of its own. Raises `OSError` and `NotRegular`.
 
-    A last line that somebody left without its end is ended first, so that it does not swallow this one.
+    An unterminated last line is terminated first, so that it does not swallow this one.
     """
     with opened(directory, DIRECTORY) as within:
         descriptor = os.open(INTENTS, _APPEND, 0o600, dir_fd=within)
@@ -42,7 +42,7 @@ def append_intent(directory: str, line: bytes) -> None:
 
 
 class ResultsOfRun:
-    """The results that the daemon appends to the file of a run, found by the ids of their intents. For several threads."""
+    """The results that the daemon appends to a run's file, found by the ids of their intents. For several threads."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -51,7 +51,7 @@ class ResultsOfRun:
         self._lock = threading.Lock()
 
     def expect(self, identifier: str) -> None:
-        """Keep the result of the intent with this id once it is there. Call it before the intent is appended."""
+        """Keep the result of the intent with this id when it arrives. Call this before the intent is appended."""
         with self._lock:
             self._found[identifier] = None
 
@@ -61,7 +61,7 @@ class ResultsOfRun:
             self._found.pop(identifier, None)
 
     def result(self, identifier: str) -> dict[str, JsonValue] | None:
-        """The ActionResult of the intent with this id; None as long as there is none. Raises `OSError` and `NotRegular`."""
+        """The ActionResult of the intent with this id; None until it exists. Raises `OSError` and `NotRegular`."""
         with self._lock:
             self._read_on()
             return self._found.get(identifier)
@@ -70,7 +70,7 @@ class ResultsOfRun:
         try:
             descriptor = open_in_run(self._directory, RESULTS)
         except FileNotFoundError:
-            return  # the daemon makes it with the first result
+            return  # the daemon creates it with the first result
         try:
             results = Growing(descriptor, self._cursor)
             more = True

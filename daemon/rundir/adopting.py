@@ -1,8 +1,8 @@
-"""After a restore: finding the lines in a journal that say already what is owed, under another hash.
+"""After a restore: finding lines in a journal that already say what is to be written, under another hash.
 
-A store that was restored forgot what was judged after its backup. It judges those runs again, and owes their
-journals lines that stand there: the same facts, with the hashes of events that are gone. Such a line is adopted
-where it stands, so that none is there twice. Each is adopted once, and none that the store knows already.
+A restored store forgot what was judged after its backup. It judges those runs again. The lines for their journals are
+already there: the same facts, with the hashes of events that are gone. Such a line is adopted where it is, so that no
+line is there twice. Each is adopted once, and none that the store already knows.
 """
 
 import re
@@ -34,7 +34,7 @@ class _Candidate(NamedTuple):
 
 
 def as_they_stand(descriptor: int, size: int, content: bytes, known: Sequence[StandingLines]) -> bytes | None:
-    """The lines of `content`, each as it stands in the first `size` bytes already, if it does; None if none does.
+    """The existing counterparts of the lines of `content` in the first `size` bytes; None if there are none.
 
     `known` are the lines in this journal that the store knows. Raises `OSError`.
     """
@@ -46,7 +46,7 @@ def as_they_stand(descriptor: int, size: int, content: bytes, known: Sequence[St
 
 
 def _adopted(line: bytes, left: list[_Candidate]) -> bytes:
-    """The line that is there in place of `line`, which is taken out of those that are `left`; else itself."""
+    """The existing line in place of `line`, which is taken out of those that are `left`; else `line` itself."""
     ours = read_json(line)
     if not isinstance(ours, dict):
         return line
@@ -64,8 +64,8 @@ def _without(value: Mapping[str, JsonValue], ignored: frozenset[str]) -> dict[st
 
 
 def _candidates(descriptor: int, size: int, taken: set[int]) -> Iterator[_Candidate]:
-    """The whole lines that have a hash like ours, but for those at the places that are `taken`."""
-    # A crash may have taken no more than the last newline. Without it the line would be closed off, and told again behind.
+    """The whole lines that have a hash like ours, except those at the places that are `taken`."""
+    # A crash may have lost only the last newline. Without this the line would be closed off, and repeated after it.
     for offset, line in whole_lines(descriptor, size, _LONGEST):
         if offset in taken or b'"hash":"' not in line:
             continue

@@ -1,7 +1,7 @@
 """Facts about expected artifacts: what lies at a contract's paths, without leaving their root.
 
-A link that stays inside the root counts as what it leads to (ADR-0029 resolves paths); one that
-leads outside doesn't. Each step of the way is taken by descriptor.
+A link that stays inside the root counts as its target (ADR-0029 resolves paths); one that leads outside doesn't. Each
+path component is opened by descriptor.
 """
 
 import errno
@@ -36,7 +36,7 @@ _NOT_REGULAR: Final = FileFact("not_regular")
 def artifact_facts(root: str, within: str, paths: Sequence[str | RuledPath]) -> RootFacts | Unreadable:
     """A fact for each of `paths`, relative to the directory `root`.
 
-    Where `within` is given, `root` lies below it and no component after `within` may be a link.
+    If `within` is given, `root` lies below it and no component after `within` may be a link.
     """
     try:
         descriptor = open_artifacts(root, within)
@@ -63,9 +63,9 @@ def _facts(root: int, paths: Sequence[str | RuledPath]) -> tuple[FileFact, ...]:
 
 
 def open_artifacts(root: str, within: str) -> int | None:
-    """A descriptor of the directory `root` as a place to start from; None where there is none.
+    """A descriptor of the directory `root` as a starting point; None if there is no such directory.
 
-    Raises `OSError` where the machine is the trouble, and nothing is known.
+    Raises `OSError` if the machine is the trouble, and nothing is known.
     """
     run = _open_run(within) if within else None
     if run is None and within:
@@ -79,9 +79,9 @@ def open_artifacts(root: str, within: str) -> int | None:
 
 
 def _open_run(path: str) -> int | None:
-    """The run's own directory; None where it is gone or a link.
+    """The run's own directory; None if it is gone or a link.
 
-    Raises `OSError` where it can't be read: nothing is known then, and nothing is missing.
+    Raises `OSError` if it can't be read: then nothing is known, and nothing is missing.
     """
     try:
         return os.open(path, DIRECTORY)
@@ -139,12 +139,12 @@ def _of(status: os.stat_result) -> FileFact:
 
 
 def modified_ns(status: os.stat_result) -> int:
-    """When a file was modified, within what the store can hold: some file systems take any time."""
+    """When a file was modified, within the range that the store can hold: some file systems accept any time."""
     return max(-LATEST_NS, min(LATEST_NS, status.st_mtime_ns))
 
 
 def refusal(error: OSError) -> FileFact:
-    """What an error on the way to a file says of the file. Raises the error where it is the machine's trouble."""
+    """What an error on the way to a file says about the file. Raises the error if the machine causes it."""
     if error.errno in NOWHERE:
         return _ABSENT
     if error.errno in REFUSED:
@@ -155,7 +155,7 @@ def refusal(error: OSError) -> FileFact:
 
 
 class Resolved(NamedTuple):
-    """Where a path ends: its name in a directory whose descriptor the caller has to close, and what is there."""
+    """Where a path ends: its name in a directory, whose descriptor the caller must close, and what is there."""
 
     directory: int
     name: str
@@ -163,7 +163,7 @@ class Resolved(NamedTuple):
 
 
 def _through_links(root: int, parts: list[str]) -> FileFact:
-    """The rare way, for a path with a link in it."""
+    """The slow way, for a path with a link in it."""
     try:
         found = resolve(root, parts)
     except OSError as error:
@@ -175,9 +175,9 @@ def _through_links(root: int, parts: list[str]) -> FileFact:
 
 
 def resolve(root: int, parts: list[str]) -> Resolved | FileFact:
-    """Where `parts` lead, taken by hand, following links only while they stay below `root`; else why not.
+    """Where `parts` lead, resolved by hand, following links only while they stay below `root`; else why not.
 
-    One descriptor is held however deep it goes, so what is above is walked to anew. Raises `OSError` for what isn't
+    However deep it goes, only one descriptor is held, so a parent is walked to anew. Raises `OSError` for what isn't
     there, or can't be read.
     """
     way: list[str] = []
@@ -231,6 +231,6 @@ def _exchanged(held: int, other: int) -> int:
 
 
 def _below(root: int, target: str) -> str | None:
-    """An absolute link's way below `root` ("" for the root itself), or None where it leads elsewhere."""
+    """An absolute link's path below `root` ("" for the root itself), or None if it leads elsewhere."""
     place = os.readlink(f"/proc/self/fd/{root}")
     return target[len(place) + 1 :] if f"{target}/".startswith(f"{place}/") else None

@@ -1,6 +1,6 @@
-"""A bundle that is made on demand, from the session's files as they are now: where the daemon writes none.
+"""A bundle that is made on demand, from the session's current files, if the daemon writes none.
 
-It is in no chain: its receipt names none before it.
+It is in no chain: its receipt names no earlier one.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class CannotMake(Exception):
 
 
 def lines_on_demand(order: BundleOrder, *, is_over: bool = True) -> tuple[Replay, Iterator[bytes]]:
-    """The replay as the session's files tell it now, and its lines."""
+    """The replay according to the session's current files, and its lines."""
     replay = Replay(order)
     return replay, replay.lines(told_by(order.layout, order.path, _always), is_over=is_over)
 

@@ -1,7 +1,7 @@
 """The parts of a bundle: written under temporary names, and put in place once it is recorded that they are ours.
 
-The directory of a native run belongs to the run, which may have put anything under our names. What is there and is
-not ours is kept under another name. Nothing here follows a link.
+The directory of a native run belongs to the run, which may have put anything under our names. What is there and isn't
+ours is kept under another name. Nothing here follows a link.
 """
 
 import errno
@@ -29,7 +29,7 @@ _LISTED: Final = 10_000
 
 
 def clear_parts(directory: str, names: Sequence[str]) -> Unreadable | Gone | None:
-    """Take away what an earlier try left under temporary names of these parts."""
+    """Remove what an earlier try left under temporary names of these parts."""
     try:
         descriptor = os.open(directory, DIRECTORY)
     except OSError as error:
@@ -46,9 +46,9 @@ def clear_parts(directory: str, names: Sequence[str]) -> Unreadable | Gone | Non
 
 
 def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unreadable | NoDraft | Gone:
-    """Write what `chunks` are together under a temporary name in this directory, and sync it.
+    """Write the joined `chunks` under a temporary name in this directory, and sync it.
 
-    What `chunks` raises is raised, and then nothing is left.
+    An exception from `chunks` propagates, and then nothing is left.
     """
     try:
         descriptor = os.open(directory, DIRECTORY)
@@ -77,7 +77,7 @@ def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unr
 
 
 def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMissing | Unreadable | Gone:
-    """Give each part its name; what has that name and is not the part is kept aside. Safe to repeat."""
+    """Give each part its name; if something else has that name, it is kept aside. Safe to repeat."""
     try:
         descriptor = os.open(directory, DIRECTORY)
     except OSError as error:
@@ -106,7 +106,7 @@ def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMiss
 
 
 def remove_parts(directory: str, names: Sequence[str]) -> Unreadable | None:
-    """Take parts away for good. One that is not there is away already."""
+    """Remove parts for good. A missing one counts as removed."""
     try:
         with opened(directory, DIRECTORY) as descriptor:
             for name in names:
@@ -119,7 +119,7 @@ def remove_parts(directory: str, names: Sequence[str]) -> Unreadable | None:
 
 
 def copy_part(source: str, name: str, directory: str, plain: str) -> Part | Unreadable | NoDraft | Gone:
-    """Write what the part `name` of one directory is now into another one, under a temporary name for `plain`."""
+    """Copy the current part `name` of one directory into another one, under a temporary name for `plain`."""
     try:
         with opened(source, DIRECTORY) as within, opened(name, REGULAR, within) as descriptor:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -130,7 +130,7 @@ def copy_part(source: str, name: str, directory: str, plain: str) -> Part | Unre
 
 
 def exists_otherwise(directory: str, parts: Sequence[Part]) -> list[str]:
-    """The names of parts that something else than the part has in this directory. Raises `OSError`."""
+    """The names of parts under which this directory has something else. Raises `OSError`."""
     with opened(directory, DIRECTORY) as descriptor:
         return [
             part.name
@@ -140,14 +140,14 @@ def exists_otherwise(directory: str, parts: Sequence[Part]) -> list[str]:
 
 
 def put_over(directory: str, parts: Sequence[Part]) -> None:
-    """Give each part its name, in place of whatever file has it. Raises `OSError`."""
+    """Give each part its name, replacing any file that has it. Raises `OSError`."""
     with opened(directory, DIRECTORY) as descriptor:
         for part in parts:
             os.rename(part.temporary, part.name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
 
 
 def replace_parts(directory: str, parts: Sequence[Part]) -> Unreadable | None:
-    """The same for parts of ours that stand there, durably."""
+    """The same for existing parts of ours, durably."""
     try:
         put_over(directory, parts)
         with opened(directory, _LISTING) as listing:
@@ -163,12 +163,12 @@ def _chunks(descriptor: int) -> Iterator[bytes]:
 
 
 def _no_place(error: OSError) -> Unreadable | Gone:
-    """Why a directory can't be opened; one that a link or a file stands in for is gone."""
+    """Why a directory can't be opened; one that was replaced by a link or a file is gone."""
     return Gone() if error.errno in ABSENT or error.errno == LINK else unreadable(error)
 
 
 def _refused(error: OSError) -> Unreadable | NoDraft:
-    """A full disk has room again some day; a directory that may not be written to mostly stays so."""
+    """A full disk may have room again later; a directory that may not be written to usually stays so."""
     if error.errno in REFUSED or error.errno == errno.EROFS:
         return NoDraft(f"nothing can be written to its directory: {error.strerror}", may_pass=True)
     return unreadable(error)
@@ -186,7 +186,7 @@ def _write(descriptor: int, chunks: Iterable[bytes]) -> tuple[int, str]:
 
 
 def _keep_aside(directory: int, name: str) -> str | None:
-    """Give what has this name another one; returns that, or None where nothing had it."""
+    """Rename what has this name; returns the new name, or None if nothing had it."""
     if not _exists(directory, name):
         return None
     for number in range(1, _MOST_ASIDE):

@@ -1,4 +1,4 @@
-"""Reading the parts of a bundle from its directory: no link is followed, and what is read is bounded."""
+"""Reading the parts of a bundle from its directory: no link is followed, and reads are bounded."""
 
 import os
 import stat
@@ -44,7 +44,7 @@ def verify_bundle(
     require_signature: bool = False,
     recorded: Recorded | None = None,
 ) -> Verified | None:
-    """Verify the bundle of an attempt in a directory. None where it has no RECEIPT.json. Raises `OSError`.
+    """Verify the bundle of an attempt in a directory. None if it has no RECEIPT.json. Raises `OSError`.
 
     `authorized` gives the keys whose signatures count; it is called only if the receipt is signed. The bundle is also
     compared with what was `recorded` of it.
@@ -86,7 +86,7 @@ def part_hashes(directory: str, attempt: int) -> dict[str, str]:
 
 
 def receipt_fields(directory: str, attempt: int) -> dict[str, JsonValue] | None:
-    """The fields of the receipt in a directory; None where it cannot be read. Raises `OSError`."""
+    """The fields of the receipt in a directory; None if it cannot be read. Raises `OSError`."""
     with opened(directory, ROOT) as within:
         content = _part(within, part_name(RECEIPT, attempt), LARGEST_RECEIPT)
     return read_receipt(content).fields if isinstance(content, bytes) else None
@@ -118,7 +118,7 @@ def _summary(within: int, name: str, receipt: ReadReceipt) -> list[BundleProblem
 
 
 def _part(within: int, name: str, largest: int) -> bytes | Unread | None:
-    """The whole of a part; None where it does not exist."""
+    """All of a part; None if it does not exist."""
     try:
         with opened(name, REGULAR, within) as descriptor:
             refuse_irregular(descriptor, name)

@@ -1,7 +1,7 @@
-"""Reading the calls of a session out of its files: all that a look at them finds since the last one, in order.
+"""Reading the calls of a session from its files: everything new since the last look, in order.
 
-Each item goes to the caller, one by one, so that no transcript is ever held whole. How far the files were read
-is a value (`CallsRead`), with which a later reading goes on.
+Items go to the caller one by one, so no transcript is ever held whole. How far the files were read is a value
+(`CallsRead`), from which a later reading continues.
 """
 
 import os
@@ -40,7 +40,7 @@ _ADAPTER: Final = TypeAdapter(CallsRead)
 
 
 def dump_calls_read(read: CallsRead) -> str:
-    """The place as JSON text, for the store."""
+    """The position as JSON text, for the store."""
     return _ADAPTER.dump_json(read).decode()
 
 
@@ -53,10 +53,10 @@ def load_calls_read(text: str) -> CallsRead:
 
 
 class CallReading:
-    """One reading of the calls of the session whose log, or directory, stands at `path`.
+    """One reading of the calls of the session whose log, or directory, is at `path`.
 
-    Iterate over `told` once. After that `read` is how far the files were read, `hindrances` are files that could not be
-    read, and `changed` names the files that aren't what was read before: nothing more is told of them.
+    Iterate over `told` once. After that `read` says how far the files were read, `hindrances` are files that could not
+    be read, and `changed` names the files that aren't the ones read before: nothing more is reported of them.
     """
 
     def __init__(self, layout: str, path: str, read: CallsRead = NOTHING) -> None:
@@ -70,7 +70,7 @@ class CallReading:
         self.changed: list[str] = []
 
     def told(self, most_bytes: int | None = None) -> Iterator[Told]:
-        """What is new, in the order of the files. After about `most_bytes` of a log no more is read of it."""
+        """What is new, in the order of the files. After about `most_bytes` of a log no more of it is read."""
         try:
             if self._layout.logs or self._layout.documents:
                 with opened(self._path, DIRECTORY) as within:
@@ -132,7 +132,7 @@ class CallReading:
             os.close(descriptor)
 
     def _reader_takes(self, name: str, log: PlacedLines, most_bytes: int | None) -> Iterator[Told]:
-        """Feed the lines to the layout's reader. What can't be read is told in its place among the others."""
+        """Feed the lines to the layout's reader. What can't be read is reported in its place among the others."""
         too_long: list[TooLong] = []
 
         def readable() -> Iterator[PlacedLine]:
@@ -159,7 +159,7 @@ def _passed_over(name: str, too_long: list[TooLong]) -> Iterator[Told]:
 
 
 class _Found:
-    """Gathers the documents that are new."""
+    """Collects the new documents."""
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
@@ -168,7 +168,7 @@ class _Found:
         """Logs are read elsewhere."""
 
     def see(self, document: Document) -> None:
-        """A document that is new or was written anew."""
+        """A document that is new or was rewritten."""
         self.documents.append(document)
 
     def was_read(self, count: int) -> None:

@@ -1,6 +1,6 @@
-"""Whether anything in a run directory changed: for the launcher, which ends a run that is silent.
+"""Whether anything in a run directory changed: for the launcher, which ends a silent run.
 
-What is in the directory is somebody else's: no link is followed, and a look is bounded.
+The content belongs to somebody else: no link is followed, and each look is bounded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Changes:
         self._sum = self._look()
 
     def newest(self) -> float | None:
-        """When the newest change since the last call happened (Unix seconds); None where nothing changed."""
+        """When the newest change since the last call happened (Unix seconds); None if nothing changed."""
         known, self._sum = self._sum, self._look()
         return None if self._sum == known else self._newest / 1e9
 
@@ -37,7 +37,7 @@ class Changes:
             return 0  # the directory can't be read, which is not a change by itself
 
     def _within(self, descriptor: int, depth: int) -> int:
-        """The sum over all that is in a directory. The descriptor is closed."""
+        """The sum over everything in a directory. The descriptor is closed."""
         found = 0
         try:
             for name in os.listdir(descriptor):

@@ -1,7 +1,7 @@
-"""Comparing a journal with what the store says of it: which of our lines don't stand where they were written.
+"""Comparing a journal with the store: which of our lines are not where they were written.
 
-Nothing here writes. What is found is a fact about the disk; what follows from it is decided by
-`runward.handlers.journal.repair`, and carried out like every other line that a journal is owed.
+Nothing here writes. The findings are facts about the disk. `runward.handlers.journal.repair` decides what follows from
+them, and the repair is written like every other line of a journal.
 """
 
 import errno
@@ -31,10 +31,10 @@ _TAIL: Final = 16
 
 
 def compare(directory: str, name: str, lines: Sequence[StandingLines]) -> Compared | Gone | Unreadable:
-    """Those of `lines`, given in the order of their rows, that don't stand as they were written.
+    """Those of `lines`, given in the order of their rows, that are not as they were written.
 
-    `Gone` where the run's directory is gone, `Unreadable` where that can't be told: its root is away or
-    empty (an empty root is what a mount that is missing looks like), or the disk refuses.
+    `Gone` if the run's directory is gone, `Unreadable` if that can't be told: its root is away or empty (an empty root
+    looks like a missing mount), or the disk refuses.
     """
     try:
         within = os.open(directory, DIRECTORY)
@@ -94,14 +94,14 @@ def _compared(descriptor: int, size: int, lines: Sequence[Line]) -> Iterator[Alt
         if elsewhere:
             yield _altered(each, "moved")
         elif not there and each.offset < last:
-            # What follows it was written later and is still there: no crash leaves that.
+            # What follows was written later and is still there: no crash leaves that.
             yield _altered(each, "changed")
         elif not there:
             yield _at_the_end(descriptor, each)
 
 
 def _at_the_end(descriptor: int, line: Line) -> AlteredLine:
-    """What became of a line after which nothing of ours stands: others may have gone on where it was cut."""
+    """The state of a line after which nothing of ours follows: others may have continued at the cut."""
     there = os.pread(descriptor, len(line.content), line.offset)
     left = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(there, line.content, strict=False)))
     if len(there) == len(line.content) and there.endswith(line.content[-_TAIL:]):
@@ -118,7 +118,7 @@ def _line_at(descriptor: int, offset: int) -> bytes:
 
 
 def _same_fact(value: Mapping[str, JsonValue], line: bytes) -> bool:
-    """Whether what stands in place of our line says that it follows from the same event."""
+    """Whether the text in place of our line says that it follows from the same event."""
     ours = read_json(line)
     return isinstance(ours, dict) and value.get("hash") == ours.get("hash")
 

@@ -1,4 +1,4 @@
-"""What a contract finds on the disk, outcomes included, for anyone who verifies without the daemon."""
+"""What a contract finds on the disk, including outcomes, for anyone who verifies without the daemon."""
 
 from runward.config.contract import Contract
 from runward.daemon.rundir.artifacts import artifact_facts

@@ -19,7 +19,7 @@ def ctcp_facts(root: int, paths: Sequence[str]) -> list[FileFact]:
 
 
 def _fact(first: FileFact, path: str, report: Report) -> FileFact:
-    """The fact about an entry whose first file is as `first` says. Each error of its contract is a broken rule."""
+    """The fact about an entry whose first file has the state `first`. Each error of its contract is a broken rule."""
     if not report.has_errors:
         state = FileFact("excused") if first.state == "absent" else first._replace(state="file")
         return state._replace(rules=(RuleFact("profile", path, True, f"holds to its contract of {CTCP}"),))

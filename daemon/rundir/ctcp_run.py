@@ -1,6 +1,6 @@
-"""A CTCP run directory held against its contracts: each file is read within bounds, and no link is followed.
+"""A CTCP run directory checked against its contracts: each file is read within bounds, and no link is followed.
 
-One contract is checked after another, so that a patch and a journal of the greatest size are never held together.
+One contract is checked after another, so a patch and a journal of maximum size are never held together.
 """
 
 import errno
@@ -32,7 +32,8 @@ def check_run(
 ) -> dict[str, Report]:
     """A report for each of the letters, on the run directory with this descriptor.
 
-    `also` has further checks by their letters. With `allow_missing` nothing is said of files that don't exist. Raises `OSError` where the machine is the trouble, and nothing is known.
+    `also` has further checks by their letters. With `allow_missing` missing files are not reported. Raises `OSError` if
+    the machine is the trouble, and nothing is known.
     """
     reports: dict[str, Report] = {}
     for letter in letters:
@@ -76,7 +77,7 @@ def _content(file: int, most: int) -> Document:
 
 
 def _refused(error: OSError) -> Document:
-    """What an error on the way to a file says of it. Raises the error where it is the machine's trouble."""
+    """What an error on the way to a file says about it. Raises the error if the machine causes it."""
     if error.errno in NOWHERE:
         return NO_DOCUMENT
     if error.errno in REFUSED:
@@ -87,7 +88,7 @@ def _refused(error: OSError) -> Document:
 
 
 def _bundle(root: int) -> ZipDirectory | None:
-    """The directory of the failure bundle; None where there is no bundle."""
+    """The directory of the failure bundle; None if there is no bundle."""
     try:
         with opened(BUNDLE, REGULAR, root) as file:
             if not stat.S_ISREG(os.fstat(file).st_mode):

@@ -1,4 +1,4 @@
-"""The end of a foreign session's log, for what the agent said last. Never more of a log is read than `MOST_BYTES`."""
+"""The agent's last message, from the end of a foreign session's log. At most `MOST_BYTES` of a log are read."""
 
 import os
 from typing import Final
@@ -13,7 +13,7 @@ MOST_BYTES: Final = 4 << 20
 
 
 def final_message(layout: str, path: str) -> str | Unreadable | None:
-    """What the agent said last, by the log at `path`; None where it did not, or where the log can't be read by anyone.
+    """The agent's last message in the log at `path`; None if there is none, or if the log can't be read by anyone.
 
     A packed log is not read: it was packed long after its session was over.
     """
@@ -36,7 +36,7 @@ def final_message(layout: str, path: str) -> str | Unreadable | None:
 
 
 def _last_lines(descriptor: int) -> list[bytes]:
-    """The whole lines at the end of a log, and what stands behind the last newline."""
+    """The whole lines at the end of a log, and the text after the last newline."""
     size = os.fstat(descriptor).st_size
     start = max(0, size - MOST_BYTES)
     lines = os.pread(descriptor, MOST_BYTES, start).split(b"\n")

@@ -1,7 +1,7 @@
-"""Whether git would apply a run's patch to a work tree: asked without running anything that the tree configures.
+"""Whether git would apply a run's patch to a work tree, checked without running anything that the tree configures.
 
-git is told of a repository that doesn't exist, so it reads no configuration of the tree's, of the user's or of the
-machine's, and runs no hook, filter or monitor. It only reads files.
+git is pointed at a repository that doesn't exist. So it reads no configuration of the tree, the user or the machine,
+and runs no hook, filter or monitor. It only reads files.
 """
 
 import os
@@ -39,7 +39,7 @@ class NoGit(Exception):
 
 
 def check_applies(tree: str, documents: Documents, report: Report) -> None:
-    """Report a patch that git refuses. One that is not a right patch by itself is not handed to git."""
+    """Report a patch that git refuses. A malformed patch is not passed to git."""
     document = documents.document(PATH)
     if document.state != "file" or report.has_errors:
         return

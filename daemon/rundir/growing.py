@@ -1,9 +1,9 @@
 """Reading a growing log from where the last reading ended: whole lines, once each, in bounded memory.
 
-The place is a `Cursor`, which is stored beside what was made of the lines. A file that was truncated, replaced or
-changed before that place is read from its beginning, and it is said. `.zst` files are unpacked as they are read.
-A last line without its newline counts where it is a whole JSON object: nothing more can belong to it.
-For somebody who follows one file on a terminal, see `tailing.py`.
+The position is a `Cursor`, which is stored with the result of the lines. A file that was truncated, replaced or changed
+before that position is read from its beginning, and this is reported. `.zst` files are unpacked as they are read. A
+last line without its newline counts if it is a whole JSON object: nothing more can belong to it. To follow one file on
+a terminal, see `tailing.py`.
 """
 
 import hashlib
@@ -38,9 +38,9 @@ FROM_THE_BEGINNING: Final = frozenset({"rewritten", "truncated", "replaced"})
 
 
 class Portion(NamedTuple):
-    """What one reading gave, and where the next one goes on. `more`: there was more to read at once.
+    """The result of one reading, and where the next one continues. `more`: there was more than is read at once.
 
-    `taken` are the bytes that were read for it.
+    `taken` is the number of bytes that were read for it.
     """
 
     lines: list[LogLine]
@@ -56,7 +56,7 @@ class _Source(Protocol):
     def read(self, most: int) -> bytes: ...
 
     def pass_over_hole(self) -> int:
-        """The zero bytes that follow and were never written, which needn't be read."""
+        """The length of the following zero bytes that were never written, which needn't be read."""
         ...
 
 
@@ -77,7 +77,7 @@ class _Plain:
 
 
 class Growing:
-    """A log that is open for reading. `descriptor` is a regular file's, and stays the caller's."""
+    """A log that is open for reading. `descriptor` is of a regular file, and stays the caller's."""
 
     def __init__(self, descriptor: int, cursor: Cursor, *, is_packed: bool = False) -> None:
         self._descriptor = descriptor
@@ -88,13 +88,13 @@ class Growing:
         self._source, self._cursor, self._happened = self._find(cursor)
 
     def is_another(self) -> bool:
-        """Whether this isn't what was read before: then its lines are given from the first one on."""
+        """Whether this isn't the file that was read before: then its lines are given from the first one on."""
         return self._happened in FROM_THE_BEGINNING
 
     def portion(self, most_bytes: int = MOST_BYTES) -> Portion:
         """The next whole lines, from about `most_bytes`. Raises `OSError`, and `CannotUnpack` for a packed file.
 
-        It raises when all lines before the place where it fails were given.
+        It raises only after all lines before the failing position were given.
         """
         lines: list[LogLine] = []
         before, taken, more = self._cursor, 0, self._happened != "same"
@@ -119,9 +119,9 @@ class Growing:
         return Portion(lines, self._cursor, happened, more, taken)
 
     def torn(self) -> str:
-        """What is wrong with the end of a log that was read to it: the end of a sentence, or nothing.
+        """What is wrong with the end of a log that was read completely: the end of a sentence, or nothing.
 
-        As long as somebody writes to the log, the rest of the line may follow.
+        While somebody still writes to the log, the rest of the line may follow.
         """
         rest = self._rest.strip()
         if not rest:
@@ -130,7 +130,7 @@ class Growing:
         return f"ends in {len(rest)} {what}, without a newline: they are passed over"
 
     def _find(self, cursor: Cursor) -> tuple[_Source, Cursor, Happened]:
-        """The place in the file at which reading goes on."""
+        """The position in the file at which reading continues."""
         status = os.fstat(self._descriptor)
         fresh = Cursor(status.st_dev, status.st_ino, before=_hash(b""))
         if cursor == UNREAD:
@@ -159,7 +159,7 @@ class Growing:
         return unpacked
 
     def _take(self, piece: bytes, lines: list[LogLine]) -> None:
-        """Put the whole lines that end in `piece` among `lines`, and keep what follows them."""
+        """Add the whole lines that end in `piece` to `lines`, and keep what follows them."""
         if self._cursor.in_long_line:
             ended, newline, piece = piece.partition(b"\n")
             self._move(ended + newline, in_long_line=not newline)
@@ -172,7 +172,7 @@ class Growing:
             contents[0] = before + contents[0]
             whole = len(before) + len(piece) - len(self._rest)
             further, number = len(contents), self._cursor.lines + 1
-            if self._cursor.unended:  # the first of them goes on where one was given already
+            if self._cursor.unended:  # the first of them continues a line that was already given
                 further, number = further - 1, number - 1
                 if not contents[0].strip():
                     del contents[0]
@@ -189,10 +189,10 @@ class Growing:
             self._rest = b""
 
     def _take_unended(self, lines: list[LogLine]) -> None:
-        """Put the last line among `lines` where only its newline is missing."""
+        """Add the last line to `lines` if only its newline is missing."""
         whole = self._rest.rstrip(b"\0 \t\r")
         if is_object(whole):
-            further = 0 if self._cursor.unended else 1  # it may go on where one was given already
+            further = 0 if self._cursor.unended else 1  # it may continue a line that was already given
             lines.append(LogLine(self._cursor.lines + further, whole))
             self._rest = self._rest[len(whole) :]
             self._move(whole, further, unended=True)
@@ -211,7 +211,7 @@ class Growing:
         in_long_line: bool = False,
         unended: bool = False,
     ) -> None:
-        """Go on over these bytes, in which so many lines were given, or over `length` bytes which end with them."""
+        """Advance over these bytes, which contained this many lines, or over `length` bytes which end with them."""
         self._last = (self._last + over[-_BEFORE:])[-_BEFORE:]
         self._cursor = self._cursor._replace(
             offset=self._cursor.offset + (len(over) if length is None else length),

@@ -1,7 +1,7 @@
-"""Hashing what a contract names: whole files, without leaving their root, blocking, or trusting that they stay.
+"""Hashing the files that a contract names: whole, without leaving their root or blocking, even if they change.
 
-Paths are resolved as they are for a verification, and what is opened is what is read. A file is read from its
-descriptor up to the size that it had when it was opened, so nobody can keep a reader busy by writing on.
+Paths are resolved as for a verification, and the opened file is the one that is read. A file is read from its
+descriptor up to its size at opening, so nobody can keep a reader busy by appending.
 """
 
 import errno
@@ -44,8 +44,8 @@ def file_hashes(
 
     A file that would exceed `MOST`, together with the files before it, is `too_large` and is not read.
 
-    `go_on` is told how many bytes were read since it was asked last, and says whether to read on. Raises `Halted`
-    where it says no.
+    `go_on` gets the number of bytes read since the last call, and says whether to continue. Raises `Halted` if it says
+    no.
     """
     try:
         descriptor = open_artifacts(root, within)
@@ -58,7 +58,7 @@ def file_hashes(
 
         def counted(count: int) -> bool:
             nonlocal left
-            left -= count  # also of a file that changes meanwhile, and gets no hash
+            left -= count  # also for a file that changes meanwhile, and gets no hash
             return go_on(count)
 
         return RootHashes(True, tuple([_hash(descriptor, path, left, counted) for path in paths]))
@@ -80,7 +80,7 @@ def _hash(root: int, path: str, most: int, go_on: Callable[[int], bool]) -> File
 
 
 def _open(root: int, parts: list[str]) -> int | FileHash:
-    """A descriptor to read the file from, or why there is none. Raises `OSError` where the machine is the trouble."""
+    """A descriptor to read the file from, or why there is none. Raises `OSError` if the machine is the trouble."""
     try:
         found = resolve(root, parts)
         if isinstance(found, FileFact):
@@ -98,7 +98,7 @@ def _open(root: int, parts: list[str]) -> int | FileHash:
 
 
 def _without(fact: FileFact) -> FileHash:
-    """There is nothing to read, and why."""
+    """There is nothing to read, with the reason."""
     if fact.state == "file" or fact.state == "unfit":
         return FileHash("unreadable")
     return FileHash("absent" if fact.state == "excused" else fact.state)

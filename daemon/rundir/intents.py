@@ -27,10 +27,10 @@ def has_intents(directory: str) -> bool:
 
 
 def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool) -> IntentsRead | None:
-    """Up to `most` lines behind the cursor; None where there is no file. Raises `OSError` where it can't be read now.
+    """Up to `most` lines after the cursor; None if there is no file. Raises `OSError` if it can't be read now.
 
-    A last line without a newline counts once the run `is_over`. What is not the regular file that it was, or is not
-    what it was before the cursor, is read no further.
+    A last line without a newline counts once the run `is_over`. If the file is no longer the same regular file, or
+    differs before the cursor, it is read no further.
     """
     try:
         with opened(directory, DIRECTORY) as within:

@@ -1,10 +1,10 @@
 """Appending Runward's own lines to a session's journal: each exactly once, and in order.
 
-One write with O_APPEND a line, under a lock on the file. Inside the lock the epoch is read, so a
-daemon that was frozen and woke up after its successor took over writes nothing. A line that may
-have been written before a crash, or whose sync failed, is looked for first and written again at its
-own place; what a crash or a full disk tore off is completed. Foreign bytes are never touched: a foreign torn line is closed off with a newline, and
-only when the run is over.
+Each line is one write with O_APPEND, under a lock on the file. The epoch is read inside the lock, so a daemon that was
+frozen and woke up after its successor took over writes nothing. A line that may have been written before a crash, or
+whose sync failed, is looked for first and rewritten at its own place. What a crash or a full disk tore off is
+completed. Foreign bytes are never touched: a foreign torn line is closed off with a newline, and only when the run is
+over.
 """
 
 import errno
@@ -35,7 +35,7 @@ _CHUNK: Final = 1 << 20
 def append(
     line: JournalLine, epoch: int, current_epoch: Callable[[], int]
 ) -> Appended | NotAppended | NotFirst:
-    """Have the line stand in its journal. Raises `EpochPassed`; a failure is an answer."""
+    """Make sure that the line is in its journal. Raises `EpochPassed`; a failure is an answer."""
     try:
         directory = os.open(line.directory, DIRECTORY)
     except OSError as error:
@@ -91,7 +91,7 @@ def _locked(
 
 
 def _append(descriptor: int, content: bytes, size: int, live: bool) -> Appended | NotAppended:
-    """Write `content` as whole lines after what stands there."""
+    """Write `content` as whole lines after the existing content."""
     torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
     if not torn:
         return _write(descriptor, content, size)
@@ -101,10 +101,10 @@ def _append(descriptor: int, content: bytes, size: int, live: bool) -> Appended 
 
 
 def _complete(descriptor: int, line: JournalLine, size: int) -> Appended | NotAppended:
-    """Write those of the lines that don't stand yet, each of which may stand or be torn.
+    """Write those of the lines that aren't there yet; each may be there or torn.
 
-    Line by line, for a write that was torn between two lines may have been followed by the run's own. A line
-    that the run's torn bytes ran into, though we looked, is owed alone: better out of order than others twice.
+    Line by line, for a write that was torn between two lines may have been followed by the run's own. If the run's torn
+    bytes ran into a line although we checked, only that line is written again: better out of order than others twice.
     """
     lines = line.content.splitlines(keepends=True)
     found = [find(descriptor, each, size) for each in lines]
@@ -126,7 +126,7 @@ def _complete(descriptor: int, line: JournalLine, size: int) -> Appended | NotAp
 
 
 def _standing(lines: Sequence[bytes], found: Sequence[int], written: Appended) -> Appended:
-    """Where all the lines stand: each where it was found, or behind one another where they were `written`."""
+    """Where all the lines are: each where it was found, or one after another if they were `written`."""
     pieces: list[tuple[int, int]] = []
     following = written.offset
     for line, offset in zip(lines, found, strict=True):
@@ -142,8 +142,8 @@ def _standing(lines: Sequence[bytes], found: Sequence[int], written: Appended) -
 def _write(descriptor: int, content: bytes, size: int, line_at: int = 0) -> Appended | NotAppended:
     """One write at the end of what was `size` bytes; our line begins `line_at` bytes from there.
 
-    What a full disk tears off is completed by the next try, which checks. The run takes no lock, so it
-    may have appended since: where our bytes went is asked, and a line that isn't whole is written again.
+    What a full disk tears off is completed by the next try, which checks. The run takes no lock, so it may have
+    appended since. So we check where our bytes went, and a line that isn't whole is written again.
     """
     point("journal.append.before")
     written = os.write(descriptor, content)
@@ -158,7 +158,7 @@ def _write(descriptor: int, content: bytes, size: int, line_at: int = 0) -> Appe
 
 
 def _write_again(descriptor: int, line: bytes, offset: int) -> None:
-    """Write over our own line with itself, so that the next sync means it.
+    """Overwrite our own line with itself, so that the next sync really writes it.
 
     The cache may show what the disk refused: after a failed sync its pages count as written (fsyncgate).
     """
@@ -172,7 +172,7 @@ def _write_again(descriptor: int, line: bytes, offset: int) -> None:
 
 
 def find(descriptor: int, line: bytes, size: int) -> int:
-    """The offset of `line`, as a whole line, in the first `size` bytes, or -1; read in pieces that overlap."""
+    """The offset of `line`, as a whole line, in the first `size` bytes, or -1; read in overlapping pieces."""
     position, overlap = 0, len(line) - 1
     while position < size:
         piece = os.pread(descriptor, _CHUNK + overlap, position)
@@ -194,7 +194,7 @@ def _after_newline(descriptor: int, offset: int) -> bool:
 
 
 def _begun(descriptor: int, line: bytes, start: int, size: int) -> int:
-    """How many bytes of a line that stands nowhere as a whole stand at the very end of the file, as its last line."""
+    """How many bytes of a line that is nowhere whole are at the very end of the file, as its last line."""
     tail = os.pread(descriptor, min(size - start, len(line) - 1), max(start, size - len(line) + 1))
     last = tail[tail.rfind(b"\n") + 1 :]
     begins = size - len(last)
@@ -204,7 +204,7 @@ def _begun(descriptor: int, line: bytes, start: int, size: int) -> int:
 
 
 def _closed_before(descriptor: int, offset: int) -> int:
-    """The bytes of the foreign torn line that was closed off before our line at `offset`; 0 where there was none."""
+    """The bytes of the foreign torn line that was closed off before our line at `offset`; 0 if there was none."""
     if offset < len(CLOSING) or os.pread(descriptor, len(CLOSING), offset - len(CLOSING)) != CLOSING:
         return 0
     begin = max(0, offset - _CHUNK)
@@ -214,10 +214,10 @@ def _closed_before(descriptor: int, offset: int) -> int:
 
 
 def sync(journals: Sequence[Journal], sync_file_system: Callable[[int], None]) -> dict[Journal, str]:
-    """Have the lines of these journals survive a power cut; returns those that may not, and why.
+    """Make the lines of these journals survive a power cut; returns those that may not, and why.
 
-    A journal whose run directory is gone needs no sync; one whose root is away may be back. What the
-    disk refused once must be written again, for the next sync may only say that nothing is left to do.
+    A journal whose run directory is gone needs no sync; one whose root is away may be back. What the disk refused once
+    must be written again, for the next sync may only say that nothing is left to do.
     """
     refused: dict[Journal, str] = {}
     if len(journals) > MANY:
@@ -247,7 +247,7 @@ def _sync_one(directory: str, name: str, sync_file_system: Callable[[int], None]
             return "its root is away"
         return None if error.errno in (*ABSENT, errno.ELOOP, errno.ENXIO) else error.strerror
     try:
-        # What isn't a file any more has no lines of ours, and may not be able to sync.
+        # Something that isn't a file any more has no lines of ours, and may not be able to sync.
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.fsync(descriptor)
     except OSError as error:

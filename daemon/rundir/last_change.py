@@ -1,4 +1,4 @@
-"""When a session's files last changed, for people who ask whether it goes on."""
+"""When a session's files last changed, for people who ask whether it is still running."""
 
 import os
 from typing import Final
@@ -8,7 +8,7 @@ _ENTRIES: Final = 10_000
 
 
 def last_change(path: str) -> float | None:
-    """When a log, or anything directly in a run directory, last changed (Unix seconds); None where nobody can tell."""
+    """When a log, or anything directly in a run directory, last changed (Unix seconds); None if nobody can tell."""
     newest: float | None = None
     try:
         with os.scandir(path) as entries:

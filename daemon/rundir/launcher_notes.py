@@ -1,6 +1,6 @@
-"""A word for the launcher of a run, left in its run directory: what a signal can't say.
+"""A note for the launcher of a run, left in its run directory: what a signal can't say.
 
-It is not a record, so it is not synced: anyone who it is for lives and reads it at once, or never.
+It is not a record, so it is not synced: its reader is alive and reads it at once, or never.
 """
 
 import os
@@ -15,9 +15,9 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 
 
 def leave_word(directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:
-    """Put `content` under `name` into a run directory, in place of what was there, and say whose the directory is.
+    """Put `content` under `name` into a run directory, replacing what was there, and say whose directory it is.
 
-    A word that can't be written is not waited for: `RunPlace.problem` says why, and the signal must do.
+    Nothing waits for a note that can't be written: `RunPlace.problem` says why, and the signal must suffice.
     """
     try:
         descriptor = os.open(directory, DIRECTORY)

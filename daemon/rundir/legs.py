@@ -1,7 +1,7 @@
-"""What lies in the directories of a flow's legs: whether one of them worked before the plan was there.
+"""What is in the directories of a flow's legs: whether one of them worked before the plan was there.
 
-Only names and times are looked at, never contents, and never more than so many of them: what isn't found
-is not held against anybody. Links are not followed.
+Only names and times are checked, never contents, and at most a fixed number of entries: what isn't found counts against
+nobody. Links are not followed.
 """
 
 import errno
@@ -29,9 +29,9 @@ _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
-    """The legs in whose directories something older than the plan lies, each with one such thing.
+    """The legs whose directories contain something older than the plan, each with one such thing.
 
-    Older is what was changed last (which nobody can set) before the plan's file, and not written after it: a copy of
+    Older means last changed (a time that nobody can set) before the plan's file, and not written after it: a copy of
     the run is made in any order, but keeps the times of writing.
     """
     try:
@@ -56,9 +56,9 @@ def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
 
 
 def filled_without(plan: str, run: str, artifacts: str) -> tuple[str, ...]:
-    """The directories below `artifacts` that hold something, where the directory `run` has no file `plan` even then.
+    """The directories below `artifacts` that hold something, if the directory `run` has no file `plan` even then.
 
-    None where that can't be told: what wasn't seen is not evidence.
+    None if that can't be told: what wasn't seen is not evidence.
     """
     filled: tuple[str, ...] = ()
     try:
@@ -83,7 +83,7 @@ def _filled(artifacts: str, within: str) -> tuple[str, ...]:
 
 
 def _things(top: int, within: str, most: int) -> Iterator[tuple[str, os.stat_result]]:
-    """Whatever is not a directory below the directory `within` of `top`, the nearest first, by its path from `top`."""
+    """All non-directories below the directory `within` of `top`, the nearest first, by their paths from `top`."""
     waiting = deque([(within, 0)])
     while waiting:
         way, depth = waiting.popleft()
@@ -108,7 +108,7 @@ def _things(top: int, within: str, most: int) -> Iterator[tuple[str, os.stat_res
 
 
 def _listed(top: int, way: str) -> int | None:
-    """A descriptor to list the directory with; None where there is none, or it can't be listed."""
+    """A descriptor to list the directory with; None if there is none, or it can't be listed."""
     try:
         place = open_below(top, way.split("/") if way else ["."])
         try:

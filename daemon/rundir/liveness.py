@@ -1,4 +1,4 @@
-"""Whether the process lives that writes a foreign session, as far as the tool's own files name it."""
+"""Whether the process that writes a foreign session is alive, as far as the tool's own files name it."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -13,13 +13,13 @@ NOBODY_KNOWS: Final = Writer("unknown")
 
 
 class Writers:
-    """The writers of sessions. Claude Code's pid files are read once for each of its directories, and then known."""
+    """The writers of sessions. Claude Code's pid files are read once for each of its directories, and then cached."""
 
     def __init__(self) -> None:
         self._pid_files: dict[str, Mapping[str, tuple[PidFile, ...]]] = {}
 
     def writer(self, layout: str, path: str, session_id: str) -> Writer:
-        """What is known of the writer of the session whose log lies at `path`."""
+        """What is known of the writer of the session whose log is at `path`."""
         ask = _ASK.get(layout)
         return NOBODY_KNOWS if ask is None else ask(self, path, session_id)
 
@@ -37,7 +37,7 @@ class Writers:
 
 
 def says_so(process: RecordedProcess, layout: str, path: str) -> bool:
-    """Whether the process itself has a part in a session that others may only say it writes.
+    """Whether the process itself shows that it takes part in a session that others may only claim it writes.
 
     A lock is its holder's own word. A pid file is not: anybody may write one.
     """

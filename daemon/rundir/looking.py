@@ -1,7 +1,7 @@
 """Looking into run directories: listing a root, and reading the documents that are new.
 
-Files are opened without following or blocking, only regular ones, and never more than
-`MAXIMUM_DOCUMENT` bytes of one.
+Only regular files are opened, without following links or blocking, and at most `MAXIMUM_DOCUMENT` bytes of one are
+read.
 """
 
 import errno
@@ -20,12 +20,12 @@ MAXIMUM_DOCUMENT: Final = 1 << 20
 
 
 def signature(status: os.stat_result) -> Signature:
-    """What tells this version of a file from the next."""
+    """Distinguishes this version of a file from the next."""
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def standing(path: str) -> Standing | None:
-    """Which directory stands at `path` now, and whether it may be read; None where none can be reached."""
+    """Which directory is at `path` now, and whether it may be read; None if none can be reached."""
     try:
         status = os.stat(path)
     except OSError:
@@ -56,7 +56,7 @@ def list_root(root: str) -> Listing | Unreadable | Gone:
 
 
 def directory_signature(root: str, directory: str) -> Signature | None:
-    """The signature of a run directory, as `list_root` tells it; None where there is none or it can't be reached."""
+    """The signature of a run directory, as `list_root` gives it; None if there is none or it can't be reached."""
     try:
         status = os.stat(f"{root}/{directory}", follow_symlinks=False)
     except OSError:
@@ -75,7 +75,7 @@ def _storable(name: str) -> bool:
 def look(
     root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]
 ) -> Sight | Unreadable | Gone:
-    """The wanted documents of a run directory, read where they differ from what is known."""
+    """The wanted documents of a run directory, read if they differ from what is known."""
     try:
         descriptor = os.open(f"{root}/{directory}", DIRECTORY)
     except OSError as error:
@@ -101,7 +101,7 @@ def look(
 def unchanged(
     root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
 ) -> frozenset[str]:
-    """Those of the known run directories whose wanted documents are there, or not, just as they are known."""
+    """Those of the known run directories whose wanted documents are present or absent exactly as known."""
     return frozenset(
         directory
         for directory, signatures in known.items()
@@ -110,7 +110,7 @@ def unchanged(
 
 
 def _at(path: str) -> Signature | None:
-    """The signature of what is at `path`, None where there is nothing; what can't be reached is like no known one."""
+    """The signature of what is at `path`, None if there is nothing. What can't be reached is like no known one."""
     try:
         status = os.stat(path, follow_symlinks=False)
     except OSError as error:
@@ -132,9 +132,9 @@ def gone(root: str) -> Gone | Unreadable:
 
 
 def document_at(within: int, name: str, known: Signature | None = None) -> Document | None:
-    """The document `name` of an open directory as it is now, without its content where it is the known one.
+    """The document `name` of an open directory as it is now, without its content if it is the known one.
 
-    None where there is none. Raises `OSError`.
+    None if there is none. Raises `OSError`.
     """
     try:
         status = os.stat(name, dir_fd=within, follow_symlinks=False)

@@ -1,6 +1,6 @@
-"""Roots with sessions of several layouts: which directories in them are sessions', by a bounded look into each.
+"""Roots with sessions of several layouts: a bounded look into each directory tells which ones are sessions.
 
-What lies in a session's directory belongs to that session, so no other one is looked for there.
+Everything in a session's directory belongs to that session, so no other one is looked for there.
 """
 
 import os
@@ -13,14 +13,14 @@ from runward.handlers.layouts.registry import DirectoryLayout
 
 
 def recognise_place(directory: int, shape: MixedShape) -> DirectoryLayout | str | None:
-    """The layout of an open directory; `"native"` for a run of our own that says so, as any tool may have a `run.json`."""
+    """The layout of an open directory; `"native"` only for our own run that says so: any tool may have a `run.json`."""
     names = frozenset(name for name in shape.telling_names() if _stands(name, directory))
     layout = recognise_inside(directory, names, shape.layouts) if names else None
     return None if layout == native.LAYOUT and not says_native(directory, names) else layout
 
 
 def shape_inside(directory: int, shape: MixedShape) -> DirectoryShape:
-    """Which files tell of what an open directory is; of one that is not a session's, those that may make it one."""
+    """Which files tell what an open directory is; for one that is no session's yet, those that may make it one."""
     layout = recognise_place(directory, shape)
     return directory_shape(layout) if isinstance(layout, DirectoryLayout) else shape.directories()
 

@@ -1,7 +1,7 @@
 """Opening what lies under a root without ever leaving it or blocking.
 
-Every component is opened by itself, relative to the one before it, without following links; so
-what was checked is what is used, whatever is renamed meanwhile.
+Every component is opened by itself, relative to the one before it, without following links. So what was checked is what
+is used, whatever is renamed meanwhile.
 """
 
 import errno
@@ -24,7 +24,7 @@ LINK: Final = errno.ELOOP
 
 
 def unreadable(error: OSError) -> Unreadable:
-    """An operating system's error as an answer, without the path that it was about."""
+    """An operating system's error as an answer, without the path that it concerned."""
     return Unreadable(error.strerror or str(error))
 
 
@@ -35,7 +35,7 @@ def open_root(path: str) -> int:
 
 @contextmanager
 def opened(path: str, flags: int, within: int | None = None) -> Iterator[int]:
-    """A descriptor of `path`, relative to the descriptor `within` where there is one, closed afterwards."""
+    """A descriptor of `path`, relative to the descriptor `within` if there is one, closed afterwards."""
     descriptor = os.open(path, flags, dir_fd=within)
     try:
         yield descriptor
@@ -57,7 +57,7 @@ def opened_below(within: int, parts: list[str]) -> Iterator[int]:
 
 
 def open_place(root: str, parts: list[str]) -> int:
-    """A descriptor of the directory that `parts` lead to below a root, of the root itself without any. Raises `OSError`.
+    """A descriptor of the directory that `parts` lead to below a root, or of the root itself. Raises `OSError`.
 
     No link below the root is followed.
     """
@@ -75,7 +75,7 @@ def open_place(root: str, parts: list[str]) -> int:
 def open_below(within: int, parts: list[str]) -> int:
     """A descriptor of the directory that `parts` lead to, one component at a time.
 
-    Raises `OSError`: ELOOP or ENOTDIR where a component is a link or no directory.
+    Raises `OSError`: ELOOP or ENOTDIR if a component is a link or not a directory.
     """
     descriptor = os.open(parts[0], DIRECTORY, dir_fd=within)
     for part in parts[1:]:

@@ -1,4 +1,4 @@
-"""Runward's own lines in a journal one by one, as the store knows them: a row of it may be several."""
+"""Runward's own lines in a journal one by one, as the store knows them: one row may be several lines."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple

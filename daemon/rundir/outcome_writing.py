@@ -1,4 +1,4 @@
-"""Writing an outcome from inside a run, into the folder where its outcomes are read."""
+"""Writing an outcome from inside a run, into the directory from which its outcomes are read."""
 
 import os
 
@@ -8,7 +8,7 @@ from runward.daemon.rundir.outcomes import OUTCOMES
 
 
 def write_outcome(directory: str, name: str, content: bytes) -> None:
-    """Put an outcome into the run's folder under the file name `name`, whole or not at all. Raises `OSError`."""
+    """Put an outcome into the run's directory of outcomes as `name`, whole or not at all. Raises `OSError`."""
     with opened(directory, DIRECTORY) as within:
         try:
             os.mkdir(OUTCOMES, 0o700, dir_fd=within)

@@ -32,9 +32,9 @@ _NOT_THERE: Final = ABSENT | REFUSED | {LINK, errno.ENAMETOOLONG, errno.EINVAL}
 
 
 def outcomes_digest(path: str) -> str | None:
-    """What tells this state of a run's files with outcomes from the next; None where there are none.
+    """Distinguishes this state of a run's outcome files from the next; None if there are none.
 
-    They lie in the run's directory `path` and in its `artifacts`. Nothing is read of them.
+    They lie in the run's directory `path` and in its `artifacts`. Their contents are not read.
     """
     if not any(_is_there(f"{path}/{each}") for each in _USUAL):
         return None
@@ -62,7 +62,7 @@ def _signatures_in(directory: str) -> list[tuple[str, Signature]]:
             finally:
                 os.close(listing)
     except OSError:
-        return found  # the verdict, which must read them, says what keeps it from that
+        return found  # the verdict, which must read them, says why it can't
     return found
 
 

@@ -1,7 +1,7 @@
 """Claude Code's pid files, `<config dir>/sessions/<pid>.json`: which process writes which session.
 
-They are written in place, go away when the program ends in order, and stay behind when it is killed, until its next
-start. So a file that points to nobody says that its process is gone, and no file says nothing.
+They are written in place and removed when the program ends normally. When it is killed, they stay until its next start.
+So a file that names no live process says that its process is gone, and a missing file says nothing.
 """
 
 import os
@@ -43,13 +43,13 @@ _MOST_BYTES: Final = 64 << 10
 
 
 def config_directory(transcript: str) -> str | None:
-    """Claude Code's directory, from the path of a transcript where its own program put it."""
+    """Claude Code's directory, from the path of a transcript, if its own program put it there."""
     projects = os.path.dirname(os.path.dirname(transcript))
     return os.path.dirname(projects) if os.path.basename(projects) == PROJECTS else None
 
 
 def pid_files(config: str) -> Mapping[str, tuple[PidFile, ...]]:
-    """The pid files in Claude Code's directory, by session. What is half written is left out."""
+    """The pid files in Claude Code's directory, by session. Half-written ones are left out."""
     found: dict[str, tuple[PidFile, ...]] = {}
     directory = f"{config}/{SESSIONS}"
     try:
@@ -67,7 +67,7 @@ def pid_files(config: str) -> Mapping[str, tuple[PidFile, ...]]:
 
 
 def writer_of(files: tuple[PidFile, ...]) -> Writer:
-    """What is known of the processes that the pid files of one session name; of several, one that lives speaks."""
+    """What is known of the processes that one session's pid files name; if there are several, a live one counts."""
     found = [_found(each) for each in files]
     liveness = together([state for state, _ in found])
     for file, (state, process) in zip(reversed(files), reversed(found), strict=True):
@@ -78,10 +78,10 @@ def writer_of(files: tuple[PidFile, ...]) -> Writer:
 
 
 def _found(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
-    """Whether a file's process lives, and who it is, to be found again.
+    """Whether a file's process is alive, and its identity, so that it can be found again.
 
-    The files name no boot, so it is taken to be of this one. Where the number is nobody's, or another process's, it may
-    be that of a PID namespace below ours.
+    The files name no boot, so this one is assumed. If the number belongs to nobody, or to another process, it may be
+    from a PID namespace below ours.
     """
     if file.start_ticks is None:
         return _found_by_time(file)
@@ -98,7 +98,7 @@ def _found(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
 
 
 def is_claude_code(process: RecordedProcess, config: str) -> bool:
-    """Whether a process says itself that it is Claude Code, by its name, with this directory, by its environment.
+    """Whether a process's own name and environment say that it is Claude Code with this directory.
 
     Anybody may write a pid file that names anybody's process. What can't be seen counts as no.
     """
@@ -128,9 +128,9 @@ def _is_its_name(word: bytes) -> bool:
 
 
 def _found_by_time(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
-    """The process of a file that names no start in ticks (up to 2.1.101): known by when it says that it started.
+    """The process of a file that names no start in ticks (up to 2.1.101): identified by the start time it gives.
 
-    Another process under its number may be that of a PID namespace in which ours can't be found.
+    Another process with its number may mean a PID namespace in which ours can't be found.
     """
     try:
         identity = identity_of(file.pid)

@@ -1,7 +1,7 @@
-"""Reading the whole lines of a log with the byte at which each begins, from where the last reading ended.
+"""Reading the whole lines of a log with the byte offset of each, from where the last reading ended.
 
-Unlike `growing.py`, which takes what it needs of every log there is, this is for the few lines that are kept: none is
-cut, and one over `LONGEST_LINE` is passed over and said to be. No more than that is held at a time.
+`growing.py` reads what it needs of every log; this is for the few lines that are kept. None is cut. One over
+`LONGEST_LINE` is skipped and reported. No more than that is held at a time.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ NO_LINES: Final = LinesRead()
 
 
 class TooLong(NamedTuple):
-    """A line that isn't read, with the bytes that it has."""
+    """A line that isn't read, with its length in bytes."""
 
     number: int
     start: int
@@ -44,11 +44,11 @@ class TooLong(NamedTuple):
 
 
 class PlacedLines:
-    """The lines of an open log. `descriptor` is a regular file's, and stays the caller's.
+    """The lines of an open log. `descriptor` is of a regular file, and stays the caller's.
 
-    `is_another` says that this isn't what was read before: then its lines are given from the first one on. `read` is how
-    far the lines were given, and `place` the same to be kept. Reading raises `OSError`, and `CannotUnpack` for a packed
-    log.
+    `is_another` says that this isn't the file that was read before: then its lines are given from the first one on.
+    `read` is how far the lines were given, and `place` the same to be kept. Reading raises `OSError`, and
+    `CannotUnpack` for a packed log.
     """
 
     def __init__(self, descriptor: int, read: LinesRead, *, is_packed: bool = False) -> None:
@@ -65,7 +65,7 @@ class PlacedLines:
         self._open(self.read.offset)
 
     def lines(self, most_bytes: int | None = None) -> Iterator[PlacedLine | TooLong]:
-        """The lines that are there now; after `most_bytes` of them no further ones."""
+        """The lines that are there now; after `most_bytes` no further ones."""
         stop = None if most_bytes is None else self.read.offset + most_bytes
         held: list[bytes] = []
         size = 0
@@ -92,7 +92,7 @@ class PlacedLines:
             held, size = [last], len(last)
 
     def _ended(self, content: bytes, size: int) -> Iterator[PlacedLine | TooLong]:
-        """The line that ends here, which may be the rest of one that was given already."""
+        """The line that ends here, which may be the rest of one that was already given."""
         read = self.read
         is_rest = read.unended and not content.strip(b"\0 \t\r")
         number = read.lines if read.unended else read.lines + 1
@@ -109,7 +109,7 @@ class PlacedLines:
             yield PlacedLine(number, read.offset, content)
 
     def _unended(self, held: list[bytes], size: int) -> Iterator[PlacedLine]:
-        """The last line, where only its newline is missing."""
+        """The last line, if only its newline is missing."""
         whole = b"".join(held).rstrip(b"\0 \t\r")
         if size > LONGEST_LINE or not is_object(whole):
             return
@@ -129,7 +129,7 @@ class PlacedLines:
         return self.read._replace(before=f"{length}:{_hash(self._last)}")
 
     def _knows(self, read: LinesRead, fresh: LinesRead) -> bool:
-        """Whether the file still has before this place what it had."""
+        """Whether the file still has the same content before this position."""
         if (read.device, read.inode) != (fresh.device, fresh.inode):
             return False
         length, _, digest = read.before.partition(":")
@@ -157,7 +157,7 @@ class PlacedLines:
         return piece
 
     def _hole(self) -> int:
-        """Pass over zero bytes that were never written; how many they are."""
+        """Skip zero bytes that were never written; returns how many they are."""
         following = data_after(self._descriptor, self._at)
         length, self._at = following - self._at, following
         return length

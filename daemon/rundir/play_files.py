@@ -1,4 +1,4 @@
-"""The files of a play in a show that are kept with it: `_meta.json` in its directory, and the plan in the one around it."""
+"""The files that are kept with a play in a show: `_meta.json` in its directory, and the plan in the parent."""
 
 from runward.daemon.rundir.looking import document_at
 from runward.daemon.rundir.opening import DIRECTORY, opened, unreadable

@@ -1,4 +1,4 @@
-"""Which layout a file or a directory is in, by its content: a look at names and at the first bytes of a few files."""
+"""Which layout a file or a directory has, by its content: its names and the first bytes of a few files."""
 
 import os
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ def recognise_log(path: str, layouts: Layouts) -> LogLayout | None:
 
 
 def recognise_head(descriptor: int, name: str, layouts: Layouts) -> tuple[LogLayout | None, bytes]:
-    """The layout of an open log that has this name, and the first bytes, by which it was recognised.
+    """The layout of an open log with this name, and the first bytes that identified it.
 
     Raises `OSError`, and `CannotUnpack` for a packed one.
     """
@@ -45,13 +45,13 @@ def recognise_head(descriptor: int, name: str, layouts: Layouts) -> tuple[LogLay
 
 
 def log_by_its_place(path: str, layouts: Layouts) -> LogLayout | None:
-    """The layout whose logs usually lie at such a path: the best that can be said of one that can't be read."""
+    """The layout whose logs usually lie at such a path: the best guess for one that can't be read."""
     plain = unpacked_name(path)
     return next((each for each in layouts.logs if each.usual_place.search(plain)), None)
 
 
 def recognise_directory(path: str, names: Iterable[str], layouts: Layouts) -> DirectoryLayout | str | None:
-    """The layout of the directory at `path`, in which these names stand; `"native"` for our own."""
+    """The layout of the directory at `path`, which has these names; `"native"` for our own."""
     try:
         with opened(path, DIRECTORY) as within:
             return recognise_inside(within, frozenset(names), layouts)
@@ -60,7 +60,7 @@ def recognise_directory(path: str, names: Iterable[str], layouts: Layouts) -> Di
 
 
 def recognise_inside(within: int, names: frozenset[str], layouts: Layouts) -> DirectoryLayout | str | None:
-    """As `recognise_directory`, of an open directory."""
+    """Like `recognise_directory`, for an open directory."""
     if says_native(within, names):
         return native.LAYOUT
     for layout in layouts.directories:
@@ -70,12 +70,12 @@ def recognise_inside(within: int, names: frozenset[str], layouts: Layouts) -> Di
 
 
 def says_native(within: int, names: frozenset[str]) -> bool:
-    """Whether an open directory's `run.json` says itself that it is of one of our own runs."""
+    """Whether an open directory's own `run.json` says that it is one of our runs."""
     return native.SCHEMA.encode() in _heads(within, names, (native.RUN,)).get(native.RUN, b"")
 
 
 def _heads(within: int, names: frozenset[str], markers: tuple[str, ...]) -> dict[str, bytes]:
-    """The first bytes of those markers that are there and can be read."""
+    """The first bytes of those markers that exist and can be read."""
     heads = {}
     for marker in markers:
         *parents, name = marker.split("/")
@@ -98,7 +98,7 @@ def _head_below(within: int, parents: list[str], name: str) -> bytes:
 
 
 def head_of(descriptor: int, most: int, *, is_packed: bool) -> bytes:
-    """The first bytes of an open file, unpacked. Raises `OSError`, and `CannotUnpack` where nothing can be."""
+    """The first bytes of an open file, unpacked. Raises `OSError`, and `CannotUnpack` if nothing can be."""
     if not is_packed:
         return os.pread(descriptor, most, 0)
     head, unpacked = b"", Unpacked(descriptor)

@@ -1,4 +1,4 @@
-"""Reading a replay from a file, line by line: hashed on the way, and no line held that is too long."""
+"""Reading a replay from a file, line by line: hashed on the way, and no line is held that is too long."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class ReplayFile:
 
     @property
     def sha256(self) -> str | None:
-        """The hash of what was read; None where a hole is longer than any line, which nobody hashes."""
+        """The hash of what was read; None if a hole is longer than any line, for nobody hashes that."""
         return None if self._has_large_hole else self._digest.hexdigest()
 
     def whole(self, largest: int) -> bytes | None:
@@ -63,7 +63,7 @@ class ReplayFile:
             yield _line(number + 1, held, length, b"")
 
     def _pass_over_hole(self) -> int:
-        """Go on behind a hole; returns its length."""
+        """Skip a hole; returns its length."""
         end = data_after(self._descriptor, self.size)
         passed = end - self.size
         self.size = end

@@ -1,7 +1,7 @@
-"""Facts about artifacts whose contract asks for more than a file that is not empty: globs, types, schemas.
+"""Facts about artifacts whose contract asks for more than a non-empty file: globs, types, schemas.
 
-What a run left is read, and the run is hostile: what is gone through and read of all entries together is bounded, and
-what is beyond the bounds breaks its rule.
+The run is hostile, and its files are read. So what is searched and read for all entries together is bounded, and
+whatever exceeds the bounds breaks its rule.
 """
 
 import codecs
@@ -52,7 +52,7 @@ _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass
 class _Check:
-    """A document that is to be held against a schema, and the fact that waits for it."""
+    """A document that is to be checked against a schema, and the fact that waits for it."""
 
     schema: str
     path: str
@@ -62,7 +62,7 @@ class _Check:
 
 @dataclass
 class RuledLook:
-    """A look at the entries of one contract; what it may still go through and read."""
+    """A look at the entries of one contract, and what it may still search and read."""
 
     root: int
     names_left: int = MOST_NAMES
@@ -70,7 +70,7 @@ class RuledLook:
     _checks: list[_Check] = field(default_factory=list)
 
     def facts(self, ruled: Sequence[RuledPath]) -> list[FileFact]:
-        """A fact for each entry. Raises `OSError` where the machine is the trouble, and nothing is known."""
+        """A fact for each entry. Raises `OSError` if the machine is the trouble, and nothing is known."""
         looked = [self._look(each) for each in ruled if each.rules.profile is None]
         _hold(self._checks)
         found = (_settled(*each) for each in looked)
@@ -119,7 +119,7 @@ class RuledLook:
         return FileFact("file", sum(each.size for each in found), 0, (), tuple(found[:MOST_MATCHES])), rules
 
     def _walk(self) -> Iterator[tuple[str | None, os.stat_result]]:
-        """Each thing below the root with its path; no link is followed. A path of None: there is more."""
+        """Everything below the root with its path; no link is followed. A path of None: there is more."""
         todo: list[tuple[str, int]] = [("", 0)]
         while todo:
             directory, depth = todo.pop()
@@ -167,7 +167,7 @@ class RuledLook:
         return descriptor
 
     def _held(self, ruled: RuledPath, file: Match) -> list["RuleFact | _Check"]:
-        """The rules for one file that is there."""
+        """The rules for one existing file."""
         rules = ruled.rules
         found: list[RuleFact | _Check] = []
         if rules.min_size:
@@ -201,7 +201,7 @@ class RuledLook:
         return found
 
     def _read(self, descriptor: int, most: int) -> bytes | None:
-        """The whole file, None where it is larger."""
+        """All of the file, None if it is larger."""
         most = min(most, self.bytes_left)
         content = b""
         while len(content) <= most and (piece := os.pread(descriptor, _CHUNK, len(content))):
@@ -281,7 +281,7 @@ def _count(rules: ArtifactRules, glob: str, found: Sequence[Match]) -> RuleFact:
 
 
 def _hold(checks: Sequence[_Check]) -> None:
-    """Hold the documents against their schemas, in a process of its own."""
+    """Check the documents against their schemas, in a separate process."""
     if not checks:
         return
     words = [sys.executable, "-I", schema_child.__file__]
@@ -309,7 +309,7 @@ def _said(check: _Check, answer: list[object] | None) -> RuleFact:
 
 
 def _settled(fact: FileFact, rules: Sequence[RuleFact | _Check]) -> FileFact:
-    """The fact with what came of its rules."""
+    """The fact with the result of its rules."""
     told = tuple(each for each in (rule.said if isinstance(rule, _Check) else rule for rule in rules) if each)
     broken = fact.state == "file" and not all(each.holds for each in told)
     return fact._replace(rules=told, state="unfit" if broken else fact.state)

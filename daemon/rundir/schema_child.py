@@ -1,8 +1,8 @@
-"""Holds JSON documents against JSON Schemas, in a process of its own; a program, not a module.
+"""Checks JSON documents against JSON Schemas, in a separate process; a program, not a module.
 
-A run may have written both, and both can be made so that a check takes years, all memory or the whole stack. Here that
-costs a process with limits. It reads one JSON list of [schema, document] from its input, both as text, and writes a
-line for each: null where the document holds, else [message, path].
+A run may have written both, and can make them so that a check takes years, all memory or the whole stack. Here that
+only costs a process with limits. It reads one JSON list of [schema, document] from its input, both as text, and writes
+a line for each: null if the document is valid, else [message, path].
 """
 
 import json

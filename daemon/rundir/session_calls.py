@@ -1,4 +1,4 @@
-"""What a session's files tell of its calls from their beginning, with what hindered the reading in its place."""
+"""What a session's files say about its calls, from the beginning, with whatever hindered the reading in its place."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,9 +8,9 @@ from runward.handlers.bundle.calls import Place, Told, Unusable
 
 
 def told_by(layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
-    """What the files of the session at `path` tell, in their order; what could not be read comes last.
+    """What the files of the session at `path` say, in their order; what could not be read comes last.
 
-    `go_on` is told how many bytes each line has, and says whether to read on. Raises `Halted` where it says no.
+    `go_on` gets the number of bytes of each line, and says whether to continue. Raises `Halted` if it says no.
     """
     reading = CallReading(layout, path)
     for told in reading.told():

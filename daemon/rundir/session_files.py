@@ -1,4 +1,4 @@
-"""The files of one foreign session: what of them is new, beginning at what is known of them.
+"""The files of one foreign session: what is new in them, given what is already known.
 
 What is new goes to the caller, in the order in which it is found. Nothing here knows the scanners.
 """
@@ -46,26 +46,26 @@ _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Reader(Protocol):
-    """Who takes in what is new of a session. `name` is a file's path relative to the session's place."""
+    """Receives what is new in a session. `name` is a file's path relative to the session's place."""
 
     def take(self, name: str, lines: Sequence[LogLine]) -> None: ...
 
     def see(self, document: Document) -> None: ...
 
     def was_read(self, count: int) -> None:
-        """So many bytes were read just now."""
+        """This many bytes were just read."""
         ...
 
 
 class AnotherLog(Exception):
-    """A log isn't the one that was read before: the whole session is to be read from its beginning."""
+    """A log isn't the one that was read before: the whole session must be read from its beginning."""
 
 
 class SessionFiles:
     """One look at the files of a session, which lie at or below the open directory `within`.
 
-    What can't be read is among the `hindrances`; nothing but `AnotherLog` is raised. After about `most_bytes` the
-    look ends, with `more`.
+    What can't be read is among the `hindrances`; only `AnotherLog` is raised. After about `most_bytes` the look ends,
+    with `more`.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SessionFiles:
         self._were_listed = dict(known.listed)
         self._listed: dict[str, Signature] = {}
         self._beside = dict.fromkeys(known.beside)
-        # What lies further ahead was set before the clock was set back.
+        # A time further ahead was set before the clock was set back.
         self._waits = now < known.retry_at <= now + LONGEST_WAIT
         self._fails = self._failed = False
         self._unsettled: set[str] = set()
@@ -117,7 +117,7 @@ class SessionFiles:
     ) -> None:
         """Small files that are written whole; those that differ. A half-written one is withheld while it is new.
 
-        `found` are signatures that were just found, of files that needn't be looked at if these are known.
+        `found` are signatures that were just found, for files that needn't be looked at if these are known.
         """
         there: dict[str, Signature] = {}
         self.withheld = False
@@ -192,9 +192,9 @@ class SessionFiles:
             self._read(directory, last, LogRead(name, known.cursor), come_and_go=come_and_go)
 
     def beginnings(self, wanted: Iterable[str]) -> None:
-        """The first lines of further logs that tell only little of the session, once each.
+        """The first lines of further logs that say only little about the session, once each.
 
-        Of one that is in the way, nothing; of one whose first line isn't written yet, when it is.
+        Nothing for a log that hinders; if its first line isn't written yet, once it is.
         """
         for pattern in wanted:
 
@@ -211,9 +211,9 @@ class SessionFiles:
             self._each(pattern, (), read)
 
     def _each(self, pattern: str, known: Iterable[str], visit: Callable[[int, str, str], None]) -> None:
-        """Visit the files that a path or glob stands for: the directory that each is in, its name in there, its path.
+        """Visit the files that match a path or glob: each file's directory, its name in there, its path.
 
-        `known` are those of a directory that is as it was when it was listed.
+        `known` are those of a directory that has not changed since it was listed.
         """
         parent, _, last = pattern.rpartition("/")
         try:
@@ -300,7 +300,7 @@ class SessionFiles:
             self.more = True
             return
         if torn and abs(self._now - status.st_mtime) < JUST_WRITTEN:
-            self._unsettled.add(read.name)  # the rest of the line may be on its way
+            self._unsettled.add(read.name)  # the rest of the line may follow
             torn = ""
         elif torn:
             self.hindrances.append(Complaint(read.name, None, torn, None))
@@ -308,9 +308,9 @@ class SessionFiles:
         self._settle(read.name, status.st_mtime)
 
     def _portions(self, log: Growing, read: LogRead, *, is_packed: bool) -> bool:
-        """Take in as many further lines as may be read now, at least one, or as much as is kept of a long one.
+        """Read as many further lines as may be read now, at least one, or as much as is kept of a long one.
 
-        Whether there were more.
+        Returns whether there were more.
         """
         start = 0 if log.is_another() else read.cursor.offset
         allowed = self._most - self.bytes_read
@@ -328,7 +328,7 @@ class SessionFiles:
                 return portion.more
 
     def _beginning(self, directory: int, last: str, name: str) -> bool:
-        """Whether it needn't be looked at again."""
+        """Returns whether it needn't be looked at again."""
         try:
             descriptor = open_regular(directory, last)
             try:
@@ -354,7 +354,7 @@ class SessionFiles:
         self.changed_at = at if self.changed_at is None else max(at, self.changed_at)
 
     def _settle(self, name: str, modified_at: float) -> None:
-        """Trust what was read of a file, unless the file is too young for that."""
+        """Trust what was read of a file, unless the file changed too recently."""
         if abs(self._now - modified_at) <= RACY:
             self._unsettled.add(name)
 
@@ -362,7 +362,7 @@ class SessionFiles:
         return log._replace(signature=NOT_KNOWN) if log.name in self._unsettled else log
 
     def _fail(self, name: str, error: Exception) -> str:
-        """Tell what can't be read, and why. What failed before the time to try again is not counted once more."""
+        """Report what can't be read, and why. Failures before the time to try again are not counted again."""
         self._fails = True
         self._failed = self._failed or not self._waits
         if isinstance(error, NotRegular):

@@ -24,7 +24,7 @@ def look_at_session(
     most_bytes: int,
     now: float,
 ) -> SessionSight | Unreadable | Gone:
-    """What is new at a place since `known`, which may be of another place that was renamed to this one.
+    """What is new at a place since `known`, which may be from another place that was renamed to this one.
 
     About `most_bytes` are read, and at least one line if there is one. `now` is in Unix seconds.
     """

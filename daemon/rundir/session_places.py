@@ -1,4 +1,4 @@
-"""Where foreign sessions lie under a root: all its places with their signatures, and one's."""
+"""Where foreign sessions lie under a root: all places with their signatures, and a single one's."""
 
 import os
 from typing import Final
@@ -41,7 +41,7 @@ _LISTED: Final = _ROOT | os.O_NOFOLLOW
 
 
 def list_places(root: str, shape: Shape) -> Listing | Unreadable | Gone:
-    """All places under a root. No link below it is followed, and names that begin with a dot are nobody's."""
+    """All places under a root. No link below it is followed, and names that begin with a dot are ignored."""
     listing = _Listing(shape)
     try:
         with opened(root, _ROOT) as top:
@@ -52,7 +52,7 @@ def list_places(root: str, shape: Shape) -> Listing | Unreadable | Gone:
 
 
 def place_signature(root: str, place: str, shape: Shape) -> Signature | None:
-    """The signature of a place, as `list_places` tells it; None where there is none or it can't be reached."""
+    """The signature of a place, as `list_places` gives it; None if there is none or it can't be reached."""
     *parents, name = place.split("/")
     try:
         if isinstance(shape, MixedShape):
@@ -82,9 +82,9 @@ def _signature_in_mixed(root: str, parents: list[str], name: str, shape: MixedSh
 
 
 def log_at(within: int, name: str) -> tuple[str, os.stat_result] | None:
-    """The file in which the log `name` of an open directory is, the plain one before the packed one, and its status.
+    """The file that has the log `name` of an open directory, the plain one before the packed one, and its status.
 
-    None where neither is there. Raises `OSError`.
+    None if neither exists. Raises `OSError`.
     """
     for each in (name, name + PACKED):
         try:
@@ -95,16 +95,16 @@ def log_at(within: int, name: str) -> tuple[str, os.stat_result] | None:
 
 
 def signature_in(within: int, name: str, shape: DirectoryShape) -> Signature:
-    """The signature of a session's directory: its inode, the sizes of what tells of it, and the newest of the times.
+    """The signature of a session's directory: its inode, the sizes of the files that count, and the newest time.
 
-    A directory's own time says nothing of what grows in it. Raises `OSError`.
+    A directory's own time says nothing about what grows in it. Raises `OSError`.
     """
     with opened(name, DIRECTORY, within) as directory:
         return directory_signature(directory, shape)[0]
 
 
 def directory_signature(directory: int, shape: DirectoryShape) -> tuple[Signature, dict[str, Signature]]:
-    """As `signature_in`, of an open directory, and the signatures of what it is made of."""
+    """Like `signature_in`, for an open directory, and the signatures that it consists of."""
     inode, size, changed = signature(os.fstat(directory))
     found: dict[str, Signature] = {}
     for path in shape.beneath():
@@ -136,7 +136,7 @@ class _Listing:
         self.native: list[str] = []
 
     def look(self, within: int, prefix: str, levels: int) -> None:
-        """What lies in an open directory. Raises `OSError` where it can't be listed."""
+        """What lies in an open directory. Raises `OSError` if it can't be listed."""
         directories: list[str] = []
         logs: dict[str, os.stat_result] = {}
         may_tell = False
@@ -172,9 +172,9 @@ class _Listing:
         return self._logs.is_log(entry.name) and entry.is_file(follow_symlinks=False)
 
     def _is_session(self, within: int, place: str) -> bool:
-        """Whether an open directory with a file that tells of sessions is one's; it is listed in any case.
+        """Whether an open directory with a file that indicates sessions is one's; it is listed in any case.
 
-        One that is none may become one without a change of its own.
+        One that isn't may become one without a change of its own.
         """
         shape = self._shape
         if not isinstance(shape, MixedShape) or place.endswith(LOG):

@@ -1,4 +1,4 @@
-"""Reading a foreign session from its beginning to what is there now: all its files through its scanner."""
+"""Reading a foreign session from its beginning to its present end: all its files through its scanner."""
 
 import os
 import time
@@ -35,7 +35,7 @@ class SessionRead(NamedTuple):
 def read_session(
     layout: LogLayout | DirectoryLayout, path: str, was_read: Callable[[int], None] = lambda count: None
 ) -> SessionRead:
-    """Read the session whose log, or directory, stands at `path`. What can't be read is told, and raises nothing.
+    """Read the session whose log, or directory, is at `path`. Unreadable files are reported; nothing is raised.
 
     `was_read` is called with the bytes of files as they are read.
     """
@@ -45,7 +45,7 @@ def read_session(
         with opened(directory if isinstance(layout, LogLayout) else path, DIRECTORY) as within:
             files = SessionFiles(within, NOTHING_READ, time.time(), scanning)
             if isinstance(layout, LogLayout):
-                os.stat(name, dir_fd=within, follow_symlinks=False)  # one that isn't there is told
+                os.stat(name, dir_fd=within, follow_symlinks=False)  # a missing one is reported
                 files.log(within, name, unpacked_name(name))
                 files.beginnings(beside(layout, name))
             else:
@@ -60,9 +60,9 @@ def read_session(
 
 
 def _documents(files: SessionFiles, layout: DirectoryLayout) -> None:
-    """The documents first: they may say in which zone the times in the logs are.
+    """The documents first: they may give the time zone of the times in the logs.
 
-    They are waited for a little: some tools write theirs anew in place.
+    They are waited for briefly: some tools rewrite theirs in place.
     """
     for retries_left in range(MOST_RETRIES, -1, -1):
         files.documents(layout.documents, withhold=retries_left > 0)
@@ -86,7 +86,7 @@ class Scanning:
         self.scan, _ = self.scan.feed(name, lines)
 
     def _beginning(self, name: str, lines: Sequence[LogLine]) -> float | None:
-        """When the session began, by its first lines; what comes later may tell of a later attempt."""
+        """When the session began, by its first lines; later ones may belong to a later attempt."""
         for count in _FIRST_LINES:
             told = self.scan.feed(name, lines[:count])[0].tell()
             if told.started_at is not None:

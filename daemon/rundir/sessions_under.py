@@ -1,7 +1,7 @@
-"""Finding the sessions under a path, as `runward inspect` is given it: a file, a session's directory, or any above.
+"""Finding the sessions under the path that `runward inspect` gets: a file, a session's directory, or any parent.
 
-A directory is walked in order and within bounds. Links in it are not followed, names that begin with a dot are passed
-over, and what lies in a session's own directory belongs to that session.
+A directory is walked in order and within bounds. Links in it are not followed, names that begin with a dot are skipped,
+and everything in a session's own directory belongs to that session.
 """
 
 import os
@@ -26,27 +26,27 @@ _LOG_NAMES: Final = (LOG, LOG + PACKED)
 
 
 class Place(NamedTuple):
-    """Where a session's files are: its log, or its directory. A layout that is a text is our own, `native`."""
+    """Where a session's files are: its log, or its directory. A layout given as text is our own, `native`."""
 
     layout: LogLayout | DirectoryLayout | str
     path: str
 
 
 class Hindrance(NamedTuple):
-    """What kept a path from being looked into; `message` is the end of a sentence that begins with the path."""
+    """Why a path could not be searched; `message` is the end of a sentence that begins with the path."""
 
     path: str
     message: str
 
 
 class CannotList(Exception):
-    """What was named can't be listed or read; the message says why."""
+    """The named path can't be listed or read; the message says why."""
 
 
 def sessions_under(path: str, layouts: Layouts) -> Iterator[Place | Hindrance]:
     """The sessions at or under `path`, in the order of their paths.
 
-    A file that is not a log stands for the directory that it lies in, if that is a session's. Raises `FileNotFoundError`
+    A file that is not a log means the directory that it lies in, if that is a session's. Raises `FileNotFoundError`
     and `CannotList`.
     """
     place = os.path.realpath(path)
@@ -71,7 +71,7 @@ class _Listed(NamedTuple):
 
 
 class _Walk:
-    """A walk through directories, with what it may still look at."""
+    """A walk through directories, with what it may still visit."""
 
     def __init__(self, layouts: Layouts) -> None:
         self._layouts = layouts
@@ -132,7 +132,7 @@ def _list(directory: str) -> _Listed:
 
 
 def _log(path: str, layouts: Layouts, *, is_named: bool) -> Place | Hindrance | None:
-    """The session whose log stands at `path`. A file that is named may be something else; one that is found, too.
+    """The session whose log is at `path`. Both a named and a found file may be something else.
 
     Raises `CannotList` for one that is named and can't be read, if nothing else tells what it is.
     """

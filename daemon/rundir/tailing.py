@@ -1,7 +1,7 @@
 """Reading the lines of a growing file from where the last reading ended, for anyone who follows it.
 
-The file may be an agent's: it is opened without following links or blocking, only regular files are read,
-and no line is kept longer than `MAXIMUM_LINE`. Nothing here writes.
+The file may be an agent's: it is opened without following links or blocking, only regular files are read, and no line
+is kept longer than `MAXIMUM_LINE`. Nothing here writes.
 """
 
 import os
@@ -19,7 +19,7 @@ _CHUNK: Final = 1 << 16
 
 
 class NotRegular(Exception):
-    """What stands there is no regular file."""
+    """What is there is not a regular file."""
 
 
 class Line(NamedTuple):
@@ -31,7 +31,7 @@ class Line(NamedTuple):
 
 
 class Tail:
-    """The lines of one file. `reopen` gives a descriptor of what stands at its path now, or raises `OSError`."""
+    """The lines of one file. `reopen` gives a descriptor of what is at its path now, or raises `OSError`."""
 
     def __init__(self, reopen: Callable[[], int]) -> None:
         self._reopen = reopen
@@ -49,7 +49,7 @@ class Tail:
     def lines(self) -> Iterator[Line]:
         """The whole lines that were added since the last call. Raises `OSError`."""
         if os.fstat(self._descriptor).st_size < self._offset:
-            self._begin()  # it was cut: what it says now is new
+            self._begin()  # it was truncated: its content is new
         while piece := os.pread(self._descriptor, _CHUNK, self._offset):
             self._offset += len(piece)
             *whole, rest = piece.split(b"\n")
@@ -61,11 +61,11 @@ class Tail:
                 self._pass_over_hole()
 
     def unfinished(self) -> Line | None:
-        """The last line, where nobody has ended it yet."""
+        """The last line, if nobody has ended it yet."""
         return self._line() if self._held or self._is_cut else None
 
     def moved_on(self) -> bool:
-        """Whether another file stands at the path now; then that one is read from its beginning.
+        """Whether another file is at the path now; then that one is read from its beginning.
 
         Read the rest of the old one first.
         """
@@ -124,7 +124,7 @@ def open_regular(within: int, name: str) -> int:
 
 
 def ends_with(directory: str, name: str, content: bytes) -> bool:
-    """Whether `content` stands near the end of a run's file; what can't be read ends with nothing."""
+    """Whether `content` is near the end of a run's file. A file that can't be read ends with nothing."""
     try:
         descriptor = open_in_run(directory, name)
     except (OSError, NotRegular):

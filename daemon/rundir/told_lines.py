@@ -1,4 +1,4 @@
-"""Runward's lines in a journal, as they stand on the disk, for whoever makes a session's state from them again."""
+"""Runward's lines in a journal, as they are on the disk, for rebuilding a session's state from them."""
 
 import os
 import stat
@@ -17,15 +17,15 @@ LONGEST: Final = 8 << 20
 
 
 class JournalAway(Exception):
-    """There is nothing to read the lines from, which says nothing of the lines; the message says why."""
+    """There is nothing to read the lines from, which says nothing about the lines; the message says why."""
 
 
 def told_lines(
     directory: str, name: str, hashes: Container[str], read: Callable[[int], None]
 ) -> Iterator[JsonValue]:
-    """The lines that carry one of these hashes. `read` is told of the bytes that were read.
+    """The lines that carry one of these hashes. `read` is called with the number of bytes that were read.
 
-    None where there is no such file in the directory. Raises `JournalAway`.
+    None if there is no such file in the directory. Raises `JournalAway`.
     """
     with ExitStack() as held:
         try:

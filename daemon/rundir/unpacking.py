@@ -1,4 +1,4 @@
-"""Unpacking `.zst` files in pieces, with bounds: what is packed may be made to unpack to more than any disk."""
+"""Unpacking `.zst` files in pieces, with bounds: a packed file may be made to unpack to more than any disk holds."""
 
 import os
 from typing import IO, Final, cast
@@ -16,7 +16,7 @@ _PIECE: Final = 1 << 17
 
 
 class CannotUnpack(Exception):
-    """The file is not a whole zstd file, or a too large one; the message says which."""
+    """The file is not a whole zstd file, or it is too large; the message says which."""
 
 
 class _FromTheStart:
@@ -35,7 +35,7 @@ class _FromTheStart:
 
 
 class Unpacked:
-    """The unpacked bytes of an open file, in order. A file that breaks off gives what there is of it."""
+    """The unpacked bytes of an open file, in order. A truncated file gives what there is of it."""
 
     def __init__(self, descriptor: int) -> None:
         unpacker = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
@@ -46,7 +46,7 @@ class Unpacked:
         self._count = 0
 
     def read(self, most: int) -> bytes:
-        """At most so many of the next bytes; none at the end. Raises `OSError` and `CannotUnpack`."""
+        """At most this many of the next bytes; none at the end. Raises `OSError` and `CannotUnpack`."""
         try:
             piece: bytes = self._reader.read(most)
         except zstandard.ZstdError as error:
@@ -57,5 +57,5 @@ class Unpacked:
         return piece
 
     def pass_over_hole(self) -> int:
-        """None: what is packed has no holes."""
+        """Does nothing: a packed file has no holes."""
         return 0

@@ -1,4 +1,4 @@
-"""The lines of a file one by one, of any length: one that is too long is passed over, and so is nothing else."""
+"""The lines of a file one by one, of any length: one that is too long is skipped, and nothing else is."""
 
 import os
 from collections.abc import Iterator

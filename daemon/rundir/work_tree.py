@@ -1,8 +1,8 @@
-"""What git says of a session's directory, asked without running anything that its repository configures.
+"""What git says about a session's directory, without running anything that its repository configures.
 
-The repository is the agent's. Git is pointed at an empty repository of ours, which borrows the objects and a copy of the
-index of the real one. So no configuration of the repository applies while files are compared: no filter, hook, external
-diff, text conversion or monitor exists. Submodules are left out. Time and output are bounded.
+The repository is the agent's. Git is pointed at an empty repository of ours, which borrows the objects and a copy of
+the index of the real one. So no configuration of the repository applies while files are compared: no filter, hook,
+external diff, text conversion or monitor exists. Submodules are left out. Time and output are bounded.
 """
 
 import os
@@ -41,7 +41,7 @@ _DIFF: Final = ("diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--n
 
 
 class _NotTold(Exception):
-    """Git does not say, or not within the bounds."""
+    """Git does not answer, or not within the bounds."""
 
 
 def work_tree_since(cwd: str, since: float) -> WorkTree | None:
@@ -75,7 +75,7 @@ def _asked(cwd: str, since: float, deadline: float) -> WorkTree:
 
 
 def _is_in_a_tree(cwd: str) -> bool:
-    """Whether the directory or one above it has a `.git`: most have none, and git need not be asked."""
+    """Whether the directory or one above it has a `.git`. Most have none, and then git need not be started."""
     place = Path(cwd)
     return place.is_absolute() and any(os.path.lexists(each / ".git") for each in (place, *place.parents))
 
@@ -91,13 +91,13 @@ def _borrow(ours: Path, git_directory: str, commit: str) -> None:
             raise _NotTold
         with os.fdopen(os.dup(descriptor), "rb") as index:
             (ours / "index").write_bytes(index.read(_MOST_INDEX))
-        # A file that changed in the moment in which the index was written has its times in it. Git looks into such a file
-        # again, and knows it by the time of the index.
+        # A file that changed at the moment the index was written has the index's time. Git reads such a file again,
+        # and recognises it by the time of the index.
         os.utime(ours / "index", ns=(told.st_atime_ns, told.st_mtime_ns))
 
 
 def _run(arguments: tuple[str, ...], cwd: str, where: dict[str, str], deadline: float) -> str:
-    """What git prints. Raises `_NotTold` if it refuses, takes too long or says too much."""
+    """Git's output. Raises `_NotTold` if it refuses, takes too long or prints too much."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise _NotTold
@@ -128,7 +128,7 @@ def _run(arguments: tuple[str, ...], cwd: str, where: dict[str, str], deadline: 
 
 
 def _end_of(process: subprocess.Popen[bytes], deadline: float) -> int:
-    """The exit code of a process; one that outlasts the deadline is killed."""
+    """The exit code of a process; one that exceeds the deadline is killed."""
     try:
         return process.wait(max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
 """Codex's writer locks, `<home>/thread-writer-locks/<thread id>.lock`: flock'ed while a thread has a writer.
 
 The file stays behind when Codex is killed, until its next start sweeps it away. So a lock file that nobody holds says
-that the writer is gone, and no file says nothing.
+that the writer is gone, and a missing file says nothing.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ _NOBODY_KNOWS: Final = Writer("unknown")
 
 
 def home_directory(rollout: str) -> str | None:
-    """Codex's home, from the path of a rollout where its own program put it."""
+    """Codex's home, from the path of a rollout, if its own program put it there."""
     directory = os.path.dirname(rollout)
     if os.path.basename(directory) == ARCHIVED:
         return os.path.dirname(directory)
@@ -32,7 +32,7 @@ def home_directory(rollout: str) -> str | None:
 
 
 def writer_of(home: str, thread: str) -> Writer:
-    """Who holds the lock of this thread's writer; `unknown` where there is none, or nobody may know."""
+    """Who holds the lock of this thread's writer; `unknown` if there is none, or nobody may know."""
     lock = lock_of(thread)
     if lock is None:
         return _NOBODY_KNOWS
@@ -53,9 +53,9 @@ def writer_of(home: str, thread: str) -> Writer:
 
 
 def _listed_holder(descriptor: int) -> int | None:
-    """The pid that the kernel lists as the holder of a lock on this file, which disturbs nobody; 0 for nobody here.
+    """The pid that the kernel lists as the lock's holder, without disturbing anyone; 0 if none is visible here.
 
-    It lists none of other PID namespaces, and on some file systems under another device number.
+    It lists none from other PID namespaces, and on some file systems under another device number.
     """
     status = os.fstat(descriptor)
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
@@ -78,7 +78,7 @@ def _pid_in(fields: list[bytes]) -> int:
 
 
 def _process(pid: int | None) -> RecordedProcess | None:
-    """Who holds a lock, to be found again. The one that took it may be gone, and a child of it hold the lock on."""
+    """Who holds a lock, to be found again. The process that took it may be gone while a child still holds the lock."""
     if not pid:
         return None
     try:
@@ -91,8 +91,8 @@ def _process(pid: int | None) -> RecordedProcess | None:
 def _is_free(descriptor: int) -> bool:
     """Whether nobody holds the lock, by trying to share it for a moment.
 
-    It is tried only where the kernel lists no holder. A Codex that wanted this very thread in that moment would have
-    found it taken once; one that looks for stale locks leaves this one for its next start.
+    This is tried only if the kernel lists no holder. A Codex that wanted this very thread at that moment would have
+    found it taken once. One that looks for stale locks would leave this one for its next start.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

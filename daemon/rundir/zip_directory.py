@@ -1,4 +1,4 @@
-"""The directory of a zip file that a run left. Nothing in the file is ever unpacked, and its directory is bounded."""
+"""The directory of a zip file that a run left. Nothing in the file is unpacked, and its directory is bounded."""
 
 import os
 import zipfile
@@ -15,7 +15,7 @@ class _TooLarge(Exception):
 
 
 class _File:
-    """A file for `zipfile` to read from, which reads no more than a directory's bytes at a time."""
+    """A file for `zipfile` to read from, which reads at most a directory's bytes at a time."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._at = descriptor, 0

@@ -1,7 +1,7 @@
-"""One alarm, kept by APScheduler. What is due is computed from rows; this only wakes the worker.
+"""One alarm, kept by APScheduler. Due times are computed from rows; this only wakes the worker.
 
-Its library sleeps by a clock that a step of the wall clock doesn't move, so the part that notices a step
-sets the alarm again.
+Its library sleeps by a clock that a step of the wall clock doesn't move, so the part that notices a step sets the alarm
+again.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class SchedulerAlarm:
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
-        # A job that is late is still wanted, once: a second's grace is the library's default.
+        # A late job is still wanted, once: the library's default is one second of grace.
         self._scheduler = AsyncIOScheduler(
             timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
@@ -38,7 +38,7 @@ class SchedulerAlarm:
         self._scheduler.shutdown(wait=False)
 
     def set(self, at: float | None) -> None:
-        """Ring at `at` (Unix seconds), in place of what was set before; None for never."""
+        """Ring at `at` (Unix seconds), replacing what was set before; None for never."""
         if at is None:
             if self._scheduler.get_job(_NAME) is not None:
                 self._scheduler.remove_job(_NAME)

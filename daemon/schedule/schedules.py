@@ -1,4 +1,4 @@
-"""Schedules: having the times that chains' files say kept in the store, at the start and when the files change."""
+"""Schedules: keeping the times from chains' files in the store, at the start and when the files change."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ PERIOD: Final = 5.0
 
 
 class Schedules(Part):
-    """Compares what the files say with what is waited for, and tells of each difference once."""
+    """Compares what the files say with what is waited for, and reports each difference once."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Schedules(Part):
         return PERIOD
 
     async def carry_out(self) -> bool:
-        """Tell of the chains whose times changed, all at once."""
+        """Report the chains whose times changed, all at once."""
         try:
             await self._compare()
         except (sqlite3.Error, OSError) as error:

@@ -1,4 +1,4 @@
-"""The artifacts of the exchange as the daemon and commands read them."""
+"""The exchange's artifacts, as the daemon and commands read them."""
 
 import json
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""Everything of one transaction, gathered row by row: one statement for each table and kind of write.
+"""Everything in one transaction, collected row by row: one statement for each table and kind of write.
 
-A batch of 256 jobs so costs a dozen statements. What an effect means for the rows is said by the owner of its table.
+So a batch of 256 jobs costs a dozen statements. The owner of a table says what an effect means for its rows.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from runward.handlers.route import SCHEDULED, TIMERS, Duty, duties, in_backgroun
 
 @dataclass(slots=True)
 class Batch:
-    """Everything of one transaction. `head` moves on as events are added."""
+    """Everything in one transaction. `head` advances as events are added."""
 
     head: Head
     epoch: int
@@ -35,7 +35,7 @@ class Batch:
     _rows: dict[Write, list[Row]] = field(default_factory=dict)
 
     def statements(self) -> list[Statement]:
-        """The transaction: guards exact, parents before their children. Raises `KeyError` for a write of no table."""
+        """The transaction: exact guards, parents before their children. `KeyError` for a write to an unknown table."""
         found = [
             Statement(write.sql, rows, write.exact)
             for write in tables.WRITES
@@ -98,7 +98,7 @@ class Batch:
         self.row(jobs.INSERT, row)
 
     def _due(self, duty: Duty, event: Event) -> float:
-        """When a job is due. A timer never waits for longer than it was set for, though its clock was ahead."""
+        """When a job is due. A timer never waits longer than it was set for, even if its clock was ahead."""
         is_timer = duty.lane.startswith(TIMERS) and not duty.lane.startswith(SCHEDULED)
         return min(duty.due, self.steady + duty.due - event.at) if is_timer else duty.due
 
@@ -115,12 +115,12 @@ class Batch:
         tables.APPLIERS[type(effect)](self, job, effect)
 
     def add(self, rows: Rows) -> None:
-        """Add rows from elsewhere, such as a cursor's new state."""
+        """Add rows from another source, such as a cursor's new state."""
         if rows.rows:
             self._rows.setdefault(rows.write, []).extend(rows.rows)
 
     def row(self, write: Write, row: Row) -> None:
-        """One more row of this statement."""
+        """Add a row to this statement."""
         rows = self._rows.get(write)
         if rows is None:
             self._rows[write] = [row]

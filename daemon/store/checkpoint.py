@@ -1,8 +1,7 @@
-"""Checkpoints: moving what is committed from the log into the database, beside the verdicts.
+"""Checkpoints: moving committed data from the log into the database, in parallel with the verdicts.
 
-Left to itself SQLite does this inside a commit, which then takes many times as long. So a connection
-of its own does it whenever the log has grown; the writer would only do it at a size that is not
-reached while this keeps up.
+By default SQLite does this inside a commit, which then takes many times as long. So a separate connection does it
+whenever the log has grown. The writer would only do it at a size that is not reached while this keeps up.
 """
 
 import os
@@ -34,7 +33,7 @@ class Checkpointer:
     def run(self) -> bool:
         """Move what can be moved without waiting for anybody; returns whether that was everything.
 
-        Raises `sqlite3.Error` where the disk refuses.
+        Raises `sqlite3.Error` if the disk refuses.
         """
         _, in_log, moved = self._connection.execute("pragma wal_checkpoint(passive)").fetchone()
         return bool(in_log == moved)

@@ -1,7 +1,7 @@
 """The hash chain over events: each event's hash covers the one before it and its own facts.
 
-Journal lines carry their event's hash, so what was given away with a run's files tells on a chain that
-somebody made anew from some event on.
+Journal lines carry their event's hash. So lines that left with a run's files expose a chain that somebody rebuilt from
+some event on.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class BrokenChain(NamedTuple):
 
 def link(head: Head, event: Event, recorded_at: float, cause: str | None, depth: int) -> Recorded:
     """`event` as the next link after `head`."""
-    from runward.handlers.events import dump_payload  # commands that follow the chain need no types of events
+    from runward.handlers.events import dump_payload  # commands that follow the chain don't need event types
 
     payload = dump_payload(event)
     digest = event_hash(head.hash, event.key, event.type, event.version, recorded_at, cause, depth, payload)
@@ -94,8 +94,8 @@ def follow(
 ) -> Head | BrokenChain:
     """Follow the chain from `head` over the events behind it, in order; returns its end, or where it breaks.
 
-    An event that was changed breaks it there; one that was changed together with its hash, at the next one. `pruned`
-    are the stretches of events that are gone, each with its end, by the number of its first event.
+    An event that was changed breaks the chain there. If its hash was changed too, the chain breaks at the next event.
+    `pruned` are the stretches of events that are gone, each with its end, by the number of its first event.
     """
     for each in events:
         head = pruned.get(head.seq + 1, head)

@@ -1,7 +1,7 @@
-"""What the store says of journals: where our lines stand, and which journals must be compared with that.
+"""What the store says about journals: where our lines are, and which journals must be compared with that.
 
-The keys of a session's events begin with the session's own key, so its lines are found by the index on
-keys; and a line's number begins with its event's. An index on directories cost half of every mark.
+The keys of a session's events begin with the session's own key, so its lines are found by the index on keys. A line's
+number begins with its event's. An index on directories took half the cost of every mark.
 """
 
 import json
@@ -68,8 +68,8 @@ _OLDER: Final = (
 async def list_uncompared(store: Store) -> None:
     """List the journals that a crash may have harmed. Raises `sqlite3.Error` and `CommitUnknown`.
 
-    These are the journals of open sessions, those that are owed lines, and those in which lines were
-    marked that haven't settled. To list again what is listed changes nothing.
+    These are the journals of open sessions, those with unwritten lines, and those with marked lines that haven't
+    settled. Listing a journal again changes nothing.
     """
     await store.run([Statement(_LIST_OWED, [()]), Statement(_LIST_OPEN, [()])], "journals")
     ((low, high),) = await store.read("select settled, (select max(id) from journal_lines) from daemon")
@@ -81,10 +81,10 @@ async def list_uncompared(store: Store) -> None:
 
 
 async def settle(store: Store, now: float) -> int:
-    """Move the bound on, if it is time (seconds since the boot); returns up to which number lines have settled."""
+    """Move the bound on, if it is time (seconds since the boot); returns the number up to which lines have settled."""
     ((settled, settling, last),) = await store.read("select settled, settling, settling_at from daemon")
     assert isinstance(last, float)
-    if last <= now < last + SETTLE_PERIOD:  # before `last` it is another boot
+    if last <= now < last + SETTLE_PERIOD:  # a value before `last` means another boot
         return as_int(settled)
     await store.run([Statement(_SETTLE, [(now,)])], "journals")
     return as_int(settling)
@@ -107,23 +107,23 @@ async def uncompared(store: Store) -> dict[Journal, str]:
 
 
 async def is_restored(store: Store) -> bool:
-    """Whether this store was ever put back from a backup: then journals may hold lines that it knows nothing of."""
+    """Whether this store was ever restored from a backup: then journals may hold lines that it doesn't know."""
     return bool(await store.read("select 1 from restores limit 1"))
 
 
 async def older_than_their_roots(store: Store, sessions: Iterable[str]) -> frozenset[str]:
-    """Those of these sessions that began before this store knew their root: an earlier one may have told of them."""
+    """Those of these sessions that began before this store knew their root: an earlier one may have lines there."""
     rows = await store.read(_OLDER, (listed(sessions),))
     return frozenset(str(key) for (key,) in rows)
 
 
 async def standing_lines(store: Store, sessions: Iterable[str]) -> dict[Journal, list[StandingLines]]:
-    """Our lines in the journals of these sessions, in the order in which they were owed."""
+    """Our lines in the journals of these sessions, in the order in which they were queued."""
     return _by_journal(await store.read(_STANDING, (listed(sessions),)))
 
 
 def read_standing_lines(connection: sqlite3.Connection, session: str) -> dict[Journal, list[StandingLines]]:
-    """The same of one session, for commands."""
+    """The same for one session, for commands."""
     return _by_journal(connection.execute(_STANDING, (listed([session]),)))
 
 
@@ -164,7 +164,7 @@ def _by_journal(rows: Iterable[Row]) -> dict[Journal, list[StandingLines]]:
 
 
 def dump_places(places: tuple[tuple[int, int], ...]) -> str | None:
-    """Pieces as the store keeps them."""
+    """Pieces in the store's format."""
     return json.dumps(places) if places else None
 
 
@@ -176,4 +176,4 @@ def _places(text: object) -> tuple[tuple[int, int], ...]:
             else tuple((int(offset), int(length)) for offset, length in json.loads(str(text)))
         )
     except (ValueError, TypeError, RecursionError):
-        return ()  # it isn't found in one piece then, and is written again
+        return ()  # then it isn't found in one piece, and is written again

@@ -1,4 +1,4 @@
-"""Migrations: numbered SQL files, forward only, each in a transaction, with a backup before."""
+"""Migrations: numbered SQL files, forward only, each in a transaction, after a backup."""
 
 import os
 import re
@@ -39,9 +39,9 @@ def migrations() -> tuple[Migration, ...]:
 def migrate(path: Path, *, keep: bool = True) -> int:
     """Bring the store at `path` to this program's schema; returns its version.
 
-    What it was before is kept beside it, unless `keep` is false, as `runward.before-upgrade-<version>-<UTC>.db`.
-    Raises `StoreTooNew`, having touched nothing, and `OSError` and `sqlite3.Error` where the file is no store or the
-    disk refuses.
+    The earlier store is kept next to it as `runward.before-upgrade-<version>-<UTC>.db`, unless `keep` is false. Raises
+    `StoreTooNew`, having touched nothing. Raises `OSError` and `sqlite3.Error` if the file is not a store or the disk
+    refuses.
     """
     steps = migrations()
     version = _version(path)
@@ -70,7 +70,7 @@ def migrate(path: Path, *, keep: bool = True) -> int:
 
 
 def _version(path: Path) -> int:
-    """The version of the store at `path`; 0 where there is none. Only read: a newer one must stay as it is."""
+    """The version of the store at `path`; 0 if there is none. Opened read-only: a newer store must stay as it is."""
     if not path.exists() or path.stat().st_size == 0:
         return 0
     with closing(sqlite3.connect(f"{uri_of(str(path))}?mode=ro", uri=True)) as connection:
@@ -79,7 +79,7 @@ def _version(path: Path) -> int:
 
 
 def _keep(connection: sqlite3.Connection, path: Path, version: int) -> None:
-    """Keep the store as it is before an upgrade; of what was kept before earlier ones, the oldest go."""
+    """Keep a copy of the store before an upgrade. The oldest of the earlier copies are deleted."""
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     target = path.with_name(f"{path.stem}.before-upgrade-{version:04d}-{moment}.db")
     with copied(connection, target) as copy:

@@ -1,4 +1,4 @@
-"""One daemon a state directory: a lock for the living, the epoch for anyone who wakes up late."""
+"""One daemon per state directory: a lock excludes live daemons, the epoch excludes one that wakes up late."""
 
 import fcntl
 import os
@@ -25,7 +25,7 @@ class StateDirectoryHeld(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """A held lock; it is let go when the process ends, however it ends."""
+    """A held lock; it is released when the process ends, however it ends."""
 
     descriptor: int
 
@@ -34,7 +34,7 @@ class Ownership:
 
 
 def prepare(state: Path) -> None:
-    """Make the state directory, for this user alone. Raises `StateDirectoryUnsafe` and `OSError`."""
+    """Make the state directory, accessible to this user only. Raises `StateDirectoryUnsafe` and `OSError`."""
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     check(state)
     (state / "inbox").mkdir(mode=0o700, exist_ok=True)
@@ -57,13 +57,13 @@ def hold(state: Path) -> Ownership:
 
 
 def _take(descriptor: int) -> None:
-    """Take the lock alone. Raises `BlockingIOError` where a daemon has it; `holder` has it for a moment only."""
+    """Take the lock only. Raises `BlockingIOError` if a daemon has it; `holder` has it for a moment only."""
     for _ in range(_ASKERS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            # Sharing it works exactly where those who have it only ask.
+            # Sharing the lock succeeds exactly if all who hold it are only checking.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.sched_yield()
@@ -71,7 +71,7 @@ def _take(descriptor: int) -> None:
 
 
 def holder(state: Path) -> int | None:
-    """The pid of the daemon that holds the state directory now, None where none does."""
+    """The pid of the daemon that holds the state directory now, None if there is none."""
     try:
         descriptor = os.open(state / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

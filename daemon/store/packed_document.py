@@ -1,6 +1,6 @@
 """A packed session: its rows as one document, compressed with a dictionary of what such documents have in common.
 
-Commands read it, too, so what is costly to import is imported when the first document is met.
+Commands read it too, so expensive imports happen only when the first document is read.
 """
 
 import os
@@ -116,9 +116,10 @@ _MOST: Final = 1 << 30
 
 
 class Document(NamedTuple):
-    """What belongs to one session: rows by table, each with the columns of `COLUMNS`.
+    """What belongs to one session: rows by table, each with the columns in `COLUMNS`.
 
-    `before` are the hashes of the events before its own, by their own numbers, where those belong to others.
+    `before` has the hashes of the events before its own, by the numbers of its own events, if those before belong to
+    others.
     """
 
     evidence_refs: str
@@ -151,7 +152,7 @@ def pack(document: Document) -> bytes:
 
 
 def unpack(content: bytes) -> Document:
-    """The document that was packed so. Raises `ValueError` where these bytes are none."""
+    """The document that was packed into these bytes. Raises `ValueError` if they are not a document."""
     import msgspec
     import zstandard
 
@@ -175,21 +176,22 @@ def _dictionary() -> "zstandard.ZstdCompressionDict":
 
 
 def insert(table: str, schema: str = "main") -> str:
-    """The statement that puts rows of a table back."""
+    """The statement that puts rows back into a table."""
     names = ", ".join(f'"{name}"' for name in COLUMNS[table])
     values = ", ".join("?" * len(COLUMNS[table]))
     return f"insert into {schema}.{table} ({names}) values ({values})"  # noqa: S608 # our own words
 
 
 def select(table: str, chosen: str) -> str:
-    """The question for rows of a table, after the session's key or the event's number and key."""
+    """The query for rows of a table, after the session's key or the event's number and key."""
     return chosen.replace("{}", ", ".join(["k.value", *(f't."{name}"' for name in COLUMNS[table])]))
 
 
 def show(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, Document]:
-    """Have the rows of those of these sessions that are packed stand in their tables, for this connection alone.
+    """Put the rows of those of these sessions that are packed into their tables, for this connection alone.
 
-    Tables of its own hide the store's: they hold what belongs to these sessions, and nothing else. Returns what was packed.
+    Its own tables hide the store's: they hold what belongs to these sessions, and nothing else. Returns what was
+    packed.
     """
     found = connection.execute(
         "select session_key, document from main.packed where session_key in (select value from json_each(?))",

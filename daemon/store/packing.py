@@ -1,7 +1,7 @@
-"""Packing as statements: sessions that are over and owed nothing become one row each, and become rows again.
+"""Packing as statements: finished sessions with no open work become one row each, and become rows again.
 
-Nobody may see a difference but by the size of the store. The chain of events holds over rows that are packed as over those
-that are pruned; a document keeps the hash before each of its stretches, so that it can be put back between others.
+Only the size of the store may show a difference. The chain of events holds over packed rows as it does over pruned
+ones. A document keeps the hash before each of its stretches, so that they can be put back between others.
 """
 
 from collections import defaultdict
@@ -44,7 +44,7 @@ _OF_SESSIONS: Final = (
     "delete from attempts where session_key = ?",
 )
 _OF_EVENTS: Final = (
-    "delete from starts where event = ?1",  # of the next step of a chain run, which is over, too
+    "delete from starts where event = ?1",  # also events of the next step of a chain run that is over
     "delete from journal_lines where id between 256 * ?1 and 256 * ?1 + 255",
     "delete from jobs where id between 32 * ?1 and 32 * ?1 + 31",
     "delete from events where seq = ?1",
@@ -54,7 +54,7 @@ _UNPACKED: Final = "delete from packed where session_key = ?"
 
 
 class PackPlace(NamedTuple):
-    """How far the walk over unpacked sessions came, in the order in which they ended."""
+    """The position in the walk over unpacked sessions, in the order in which they ended."""
 
     finished_at: float
     row: int
@@ -64,7 +64,7 @@ FIRST: Final = PackPlace(float("-inf"), 0)
 
 
 class PackSlice(NamedTuple):
-    """What is packed in one transaction, and where the walk stands then; `place` is None behind the last one."""
+    """What is packed in one transaction, and the walk's position after it; `place` is None after the last one."""
 
     statements: Sequence[Statement]
     sessions: int
@@ -95,7 +95,7 @@ async def sessions_to_pack(store: Store, place: PackPlace, before: float, most: 
 
 
 async def _documents(store: Store, told: Mapping[str, tuple[str, object]]) -> dict[str, Document]:
-    """The documents of these sessions, by key; those of which no event is there are left out."""
+    """The documents of these sessions, by key. Sessions that have no events are left out."""
     rows: dict[str, dict[str, list[Row]]] = defaultdict(lambda: {table: [] for table in COLUMNS})
     owners: dict[int, str] = {}
     keys = listed(told)
@@ -133,7 +133,7 @@ async def packed_sessions(store: Store, keys: Iterable[str]) -> dict[str, Docume
 
 
 async def unpacked(store: Store, keys: Iterable[str]) -> list[Statement]:
-    """Have the rows of those of these sessions again that are packed."""
+    """Restore the rows of those of these sessions that are packed."""
     documents = await packed_sessions(store, keys)
     if not documents:
         return []

@@ -1,4 +1,4 @@
-"""The principals of the exchange as the daemon and commands read them."""
+"""The exchange's principals, as the daemon and commands read them."""
 
 import json
 from collections.abc import Sequence

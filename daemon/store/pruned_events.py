@@ -1,6 +1,6 @@
 """Events whose rows are gone, as the chain sees them: unbroken stretches, each with the hash of its last one.
 
-Their rows are pruned, or packed and can be put back. Stretches that touch are one.
+The rows are pruned, or packed and can be put back. Stretches that touch are merged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ class Stretch(NamedTuple):
 
 
 async def absent(store: Store, events: Mapping[int, str]) -> list[Statement]:
-    """These events are gone: their numbers and hashes."""
+    """Mark these events as gone: their numbers and hashes."""
     rows = await store.read(
         "select last, first, hash from absent_events where last between ?1 - 1 and ?2"
         " union all select * from (select last, first, hash from absent_events where last > ?2 order by last limit 1)",
@@ -35,7 +35,7 @@ async def absent(store: Store, events: Mapping[int, str]) -> list[Statement]:
 
 
 async def present(store: Store, events: Iterable[int], before: Mapping[int, str]) -> list[Statement]:
-    """These events are there again; `before` has the hash of the event before each, where that one isn't."""
+    """Mark these events as present again. `before` has the hash of the event before each, if that one isn't present."""
     numbers = sorted(events)
     rows = await store.read(
         "select distinct g.last, g.first, g.hash from json_each(?) k join absent_events g"
@@ -56,7 +56,7 @@ async def present(store: Store, events: Iterable[int], before: Mapping[int, str]
 
 
 def merged(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """The stretches, those that touch as one."""
+    """The stretches, with touching ones merged."""
     found: list[Stretch] = []
     for each in sorted(stretches, key=lambda stretch: stretch.first):
         if found and found[-1].last + 1 == each.first:

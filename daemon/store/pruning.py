@@ -1,7 +1,7 @@
-"""What goes when the record of old sessions is pruned, as statements, and what stays of it: their tombstones.
+"""What is deleted when the record of old sessions is pruned, as statements, and what stays: their tombstones.
 
-Nothing goes of a session that runs or is still owed anything: a job, a line, an order, a hash, a comparison. The chain of
-events holds over what is gone, because of each unbroken stretch the last event's number and hash stay.
+Nothing is deleted of a session that runs or has open work: a job, a line, an order, a hash, a comparison. The chain of
+events stays verifiable, because the number and hash of the last event of each unbroken stretch stay.
 """
 
 import json
@@ -86,14 +86,14 @@ _REOPEN_ATTEMPT: Final = (
 
 
 class Place(NamedTuple):
-    """How far the walk over the sessions came, in the order in which they started."""
+    """The position in the walk over the sessions, in the order in which they started."""
 
     started_at: float
     row: int
 
 
 class LoosePlace(NamedTuple):
-    """How far the walk over what came through the inbox came."""
+    """The position in the walk over what came through the inbox."""
 
     lane: str
     seq: int
@@ -104,7 +104,7 @@ FIRST_LOOSE: Final = LoosePlace("", 0)
 
 
 class Slice(NamedTuple):
-    """What goes in one transaction, and where the walk stands then; `place` is None behind the last one."""
+    """What is deleted in one transaction, and the walk's position after it; `place` is None after the last one."""
 
     statements: Sequence[Statement]
     keys: Sequence[str]
@@ -112,7 +112,7 @@ class Slice(NamedTuple):
 
 
 class LooseSlice(NamedTuple):
-    """The same of requests that belong to no session."""
+    """The same for requests that belong to no session."""
 
     statements: Sequence[Statement]
     place: LoosePlace | None
@@ -165,7 +165,7 @@ async def loose_to_prune(store: Store, place: LoosePlace, before: float, most: i
 
 
 def _subject(lane: str, kind: str, payload: str) -> str:
-    """What the decision about a request is filed under."""
+    """The subject under which the decision about a request is filed."""
     if kind == PlayRunRequested.type:
         asked = json.loads(payload)
         return of_start(run_name(asked["playbook"], asked["at"], asked["request"]))
@@ -173,7 +173,7 @@ def _subject(lane: str, kind: str, payload: str) -> str:
 
 
 async def _without(store: Store, events: dict[int, str]) -> list[Statement]:
-    """These events gone (their numbers and hashes), with what hangs on their numbers."""
+    """Delete these events (their numbers and hashes), with everything that refers to their numbers."""
     if not events:
         return []
     rows: list[Row] = [(seq,) for seq in sorted(events)]
@@ -185,7 +185,7 @@ async def _without(store: Store, events: dict[int, str]) -> list[Statement]:
 
 
 async def reopened(store: Store, sessions: Iterable[str]) -> list[Statement]:
-    """Have those of these sessions again whose record was pruned: a further attempt goes on from it."""
+    """Restore those of these sessions whose record was pruned: a further attempt continues them."""
     found = await store.read(
         "select session_key from tombstones where session_key in (select value from json_each(?))"
         " and session_key not in (select key from sessions)",

@@ -1,6 +1,6 @@
-"""What goes when old chain runs are pruned, as statements: with their steps, invocations, firings and approvals.
+"""What is deleted when old chain runs are pruned, as statements: their steps, invocations, firings and approvals too.
 
-A chain run goes once it is over, old enough, and none of its sessions is left. One that is not over keeps its sessions
+A chain run is deleted once it is over, old enough, and has no session left. One that is not over keeps its sessions
 (`reading_pruning.py`).
 """
 
@@ -35,14 +35,14 @@ FIRST_FIRING: Final = 0
 
 
 class ChainSlice(NamedTuple):
-    """What goes in one transaction, and the chain run that the walk came to; None behind the last one."""
+    """What is deleted in one transaction, and the chain run that the walk reached; None after the last one."""
 
     statements: Sequence[Statement]
     place: str | None
 
 
 class FiringSlice(NamedTuple):
-    """The same of firings that began no chain run."""
+    """The same for firings that began no chain run."""
 
     statements: Sequence[Statement]
     place: int | None
@@ -57,7 +57,7 @@ async def chain_runs_to_prune(store: Store, place: str, before: float, most: int
     last = str(found[-1][0])
     if not going:
         return ChainSlice((), last)
-    # Of a step whose run was never seen, no session says what is left of it.
+    # If a step's run was never seen, no session says what is left of it.
     unseen: list[Row] = [(key,) for (key,) in await store.read(_SESSIONS, (listed(going),))]
     rows: list[Row] = [(run,) for run in going]
     statements = [Statement(sql, unseen) for sql in tables.GO_WITH_SESSION] if unseen else []

@@ -1,7 +1,7 @@
-"""The store as commands read it: read-only, in one short transaction, the daemon up or down.
+"""The store as commands read it: read-only, in one short transaction, whether the daemon is up or down.
 
-Plain sqlite3 and named tuples: `runward status` has no time for more. Who writes is `store.py`.
-Conditions on a job's state name the one of the partial indices that has it: done jobs are many.
+Plain sqlite3 and named tuples: `runward status` has no time for more. The writer is `store.py`. Each condition on a
+job's state names the state of a partial index, because there are many done jobs.
 """
 
 import json
@@ -45,12 +45,12 @@ class StoreTooNew(StoreUnreadable):
 
 
 class SessionRow(NamedTuple):
-    """A session as the store has it. Times are Unix seconds, `*_json`, `evidence_refs` and `linked` JSON texts.
+    """A session as stored. Times are Unix seconds; `*_json`, `evidence_refs` and `linked` are JSON texts.
 
-    `activity` is what a running session does, None where nobody can tell whether it still runs. `linked` are the keys
-    of the sessions that were started inside it, and of the launcher's that it was started in. `about` is a JSON list:
-    directory, first prompt, model, tokens in and out, each of which may be null. What is `not_judged_yet` is told by
-    the run's own files. `cwd` is there where it was asked for.
+    `activity` is what a running session does, None if nobody can tell whether it still runs. `linked` are the keys of
+    the sessions that were started inside it, and of the launcher's that it was started in. `about` is a JSON list:
+    directory, first prompt, model, tokens in and out, each of which may be null. `not_judged_yet` comes from the run's
+    own files. `cwd` is present if it was requested.
     """
 
     key: str
@@ -110,7 +110,7 @@ class ProblemRow(NamedTuple):
 
 
 class Directory(NamedTuple):
-    """A run directory that was looked at; `phase` is `none` where nothing in it began a session."""
+    """A run directory that was looked at; `phase` is `none` if nothing in it began a session."""
 
     root: str
     directory: str
@@ -137,7 +137,7 @@ class NextDue(NamedTuple):
 
 
 class RunningRow(NamedTuple):
-    """A session that runs: who it is, since when (Unix seconds), and what it does, where anybody can tell."""
+    """A running session: who it is, since when (Unix seconds), and what it does, if anybody can tell."""
 
     session_id: str
     layout: str
@@ -149,9 +149,9 @@ class RunningRow(NamedTuple):
 
 @contextmanager
 def reading(state: str) -> Iterator[sqlite3.Connection]:
-    """The store of the state directory `state`, as it stands at this moment.
+    """The store of the state directory `state`, as it is at this moment.
 
-    Where no daemon has run yet, an empty store. Raises `StoreUnreadable`.
+    If no daemon has run yet, an empty store. Raises `StoreUnreadable`.
     """
     path = os.path.join(state, STORE)
     connection = _connect(path) if exists(state) else _empty()
@@ -167,7 +167,7 @@ def reading(state: str) -> Iterator[sqlite3.Connection]:
 
 
 def exists(state: str) -> bool:
-    """Whether a daemon ever made a store here. Raises `StoreUnreadable` where this user may not know."""
+    """Whether a daemon ever made a store here. Raises `StoreUnreadable` if this user may not know."""
     path = os.path.join(state, STORE)
     try:
         os.stat(path)
@@ -179,7 +179,7 @@ def exists(state: str) -> bool:
 
 
 def _fix(path: str) -> str:
-    """What to do about a store that this user can't read: whose it is, where that can be told."""
+    """How to fix a store that this user can't read: it names the owner, if that can be told."""
     for place in (path, os.path.dirname(path)):
         try:
             owner = os.stat(place).st_uid
@@ -210,7 +210,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def open_to_read(path: str) -> sqlite3.Connection:
-    """A read-only connection to the store at `path`, of this version or an older one. Raises `StoreUnreadable`, `StoreTooNew`."""
+    """A read-only connection to the store at `path`, which may be older. Raises `StoreUnreadable`, `StoreTooNew`."""
     connection, version = _open(path)
     if version <= _newest_migration():
         return connection
@@ -231,7 +231,7 @@ def _open(path: str) -> tuple[sqlite3.Connection, int]:
 
 
 def uri_of(path: str) -> str:
-    """A path as SQLite's URIs have it, to be followed by `?` and how it is opened."""
+    """A path in SQLite's URI format, to be followed by `?` and how it is opened."""
     return "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
@@ -249,10 +249,10 @@ def _newest_migration() -> int:
 
 
 class Wanted(NamedTuple):
-    """Which sessions are asked for: of each filter one of the values, where there are any.
+    """Which sessions are wanted. Each filter that has values must match one of them.
 
-    `since` is a time in Unix seconds. `text` is looked for, in any case, in ids, names, the path and the reason.
-    `cwd` is a directory that they worked in, or in one below it.
+    `since` is a time in Unix seconds. `text` is looked for, in any case, in ids, names, the path and the reason. `cwd`
+    is a directory: sessions that worked in it or below it match.
     """
 
     statuses: tuple[str, ...] = ()
@@ -265,7 +265,7 @@ class Wanted(NamedTuple):
     cwd: str | None = None
 
     def has(self, row: SessionRow) -> bool:
-        """Whether this session is one of them."""
+        """Whether this session matches."""
         chosen = (
             (self.statuses, row.status),
             (self.layouts, row.layout),
@@ -288,7 +288,7 @@ EVERY: Final = Wanted()
 def sessions(
     connection: sqlite3.Connection, wanted: Wanted = EVERY, limit: int | None = None
 ) -> list[SessionRow]:
-    """The sessions that are wanted, the newest first."""
+    """The sessions that are wanted, newest first."""
     keys = connection.execute(
         "select key from sessions where (:statuses = '[]' or status in (select value from json_each(:statuses)))"
         " and (:layouts = '[]' or layout in (select value from json_each(:layouts)))"
@@ -355,12 +355,12 @@ def _declared_cwd(key: str, document: packed_document.Document) -> str | None:
 
 
 def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:
-    """The session of this key."""
+    """The session with this key."""
     return next(iter(_rows(connection, [key])), None)
 
 
 def sessions_with_keys(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
-    """The sessions of these keys, the newest first."""
+    """The sessions with these keys, newest first."""
     return _rows(connection, keys)
 
 
@@ -434,7 +434,7 @@ def newest_sessions(connection: sqlite3.Connection, limit: int) -> list[tuple[st
 
 
 def status_history(connection: sqlite3.Connection, key: str) -> list[StatusChange]:
-    """How a session's status changed, the first change first."""
+    """How a session's status changed, first change first."""
     rows = connection.execute(
         "select attempt, at, replaced, status, reason_code, reason_summary, evidence_refs, source"
         " from status_history where session_key = ? order by id",
@@ -444,7 +444,7 @@ def status_history(connection: sqlite3.Connection, key: str) -> list[StatusChang
 
 
 def owed(connection: sqlite3.Connection, key: str, name: str) -> list[bytes]:
-    """What the session's journal `name` is still owed: not written, or written and not synced yet."""
+    """What is still open for the session's journal `name`: not written, or written and not synced yet."""
     rows = connection.execute(
         "select o.content from outbox o join events e on e.seq = o.event"
         " where e.lane = ? and o.name = ? order by o.id",
@@ -454,7 +454,7 @@ def owed(connection: sqlite3.Connection, key: str, name: str) -> list[bytes]:
 
 
 def remembered(connection: sqlite3.Connection, session_key: str) -> str | None:
-    """What the daemon remembers of a session between looks, as JSON text: of a native run, of its directory."""
+    """What the daemon remembers of a session between looks, as JSON text; for a native run, of its directory."""
     layout, _, directory = session_key.partition(":")
     key = directory if layout == DEFAULT_LAYOUT else session_key
     row = connection.execute("select state from cursors where key = ?", (key,)).fetchone()
@@ -471,7 +471,7 @@ def directories_called(connection: sqlite3.Connection, text: str, limit: int) ->
 
 
 def problems(connection: sqlite3.Connection, directory: str | None = None) -> list[ProblemRow]:
-    """What is wrong with people's and agents' files; only `directory` and what is in it, where one is given."""
+    """What is wrong with people's and agents' files; only in `directory` and below it, if one is given."""
     rows = connection.execute(
         "select path, line, message, mend, since from problems"
         " where ?1 is null or path = ?1 or substr(path, 1, length(?1) + 1) = ?1 || '/' order by path, line",
@@ -488,7 +488,7 @@ def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
 
 
 def running(connection: sqlite3.Connection, limit: int) -> list[RunningRow]:
-    """The sessions that run, those first that began first; as many as `limit`, however many there are."""
+    """The running sessions, oldest first, at most `limit` of them."""
     rows = connection.execute(
         f"select s.session_id, s.layout, s.playbook, s.agent, s.started_at, {_ACTIVITY} from cursors c"  # noqa: S608 - a constant of ours
         " join sessions s on s.key = c.session_key where c.phase = 'open' and s.status = 'running'"
@@ -513,7 +513,7 @@ def queue_figures(connection: sqlite3.Connection) -> QueueFigures:
 
 
 def held_by_reason(connection: sqlite3.Connection) -> list[tuple[str, int]]:
-    """Why jobs are held, with how many for each reason, the commonest first."""
+    """Why jobs are held, with the number for each reason, most common first."""
     return connection.execute(
         "select coalesce(error, ''), count(*) from jobs where state in ('waiting', 'held')"
         " and state = 'held' group by 1 order by 2 desc, 1"

@@ -1,4 +1,4 @@
-"""The store as commands read what sessions found out."""
+"""What sessions found out, as commands read it from the store."""
 
 import json
 import sqlite3
@@ -10,7 +10,8 @@ from runward.config.json_value import JsonValue
 class ArtifactRow(NamedTuple):
     """An outcome of a session. Times are Unix seconds; `content` is a JSON text, `passed` 0, 1 or None.
 
-    With `names_file` its large content is at `file_path`, with its hash, or a problem, once that was looked at.
+    With `names_file` its large content is at `file_path`. After that file was examined, its hash or a problem is there
+    too.
     """
 
     id: str
@@ -44,7 +45,7 @@ _COLUMNS = ", ".join(ArtifactRow._fields)
 
 
 def artifacts(connection: sqlite3.Connection, wanted: Wanted) -> list[ArtifactRow]:
-    """The outcomes that are wanted, the newest first."""
+    """The outcomes that are wanted, newest first."""
     rows = connection.execute(
         f"select {_COLUMNS} from artifacts where (?1 is null or kind = ?1) and (?3 is null or session_key = ?3)"  # noqa: S608 # our own words
         " and (?2 is null or case ?2 when 'null' then passed is null when 'true' then passed = 1 else passed = 0 end)"
@@ -56,7 +57,7 @@ def artifacts(connection: sqlite3.Connection, wanted: Wanted) -> list[ArtifactRo
 
 
 def latest_outcome(connection: sqlite3.Connection, session_key: str) -> dict[str, JsonValue] | None:
-    """The outcome of a registered kind that a session produced last."""
+    """The latest outcome of a registered kind that a session produced."""
     found = connection.execute(
         "select content from artifacts where is_known and session_key = ? order by updated_at desc, place desc limit 1",
         (session_key,),
@@ -66,7 +67,7 @@ def latest_outcome(connection: sqlite3.Connection, session_key: str) -> dict[str
 
 
 def artifacts_of(connection: sqlite3.Connection, invocation: str) -> list[ArtifactRow]:
-    """The outcomes of an invocation, the oldest first."""
+    """The outcomes of an invocation, oldest first."""
     rows = connection.execute(
         f"select {_COLUMNS} from artifacts where invocation_id = ? order by updated_at, place",  # noqa: S608 # our own words
         (invocation,),

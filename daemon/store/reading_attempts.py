@@ -1,4 +1,4 @@
-"""The store as commands read the attempts of a session, for a bundle that is made on demand."""
+"""The attempts of a session, as commands read them from the store, for a bundle that is made on demand."""
 
 import sqlite3
 
@@ -17,7 +17,7 @@ def attempts_of(connection: sqlite3.Connection, key: str) -> list[BeganAndEnded]
 
 
 def finished_hash(connection: sqlite3.Connection, key: str, attempt: int) -> str | None:
-    """The hash of the event of an attempt's verdict; None where its record is pruned."""
+    """The hash of the event of an attempt's verdict; None if its record is pruned."""
     row = connection.execute(
         "select hash from events where key = ? || '#' || ? || '/finished'", (key, attempt)
     ).fetchone()

@@ -1,4 +1,4 @@
-"""The store as commands read the bundles of sessions: their receipts, in the order of the chain."""
+"""The bundles of sessions, as commands read them from the store: their receipts, in the order of the chain."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from runward.handlers.bundle.part import Part, load_parts
 
 
 class BundleRow(NamedTuple):
-    """A receipt as the store has it. `facts` and `summary` are JSON; without a `placed_at` its parts are not in place yet."""
+    """A receipt as stored. `facts` and `summary` are JSON; without a `placed_at` its parts are not in place yet."""
 
     seq: int
     session_key: str
@@ -33,7 +33,7 @@ _SIGNED = (
 
 
 def bundle_of(connection: sqlite3.Connection, key: str, attempt: int) -> BundleRow | None:
-    """What is recorded of the bundle of an attempt; None where none is."""
+    """What is recorded of the bundle of an attempt; None if nothing is."""
     row = connection.execute(
         f"select {_COLUMNS}, {_SIGNED} from receipts where session_key = ? and attempt = ?",  # noqa: S608 # our own words
         (key, attempt),
@@ -48,7 +48,7 @@ def chain(connection: sqlite3.Connection) -> Iterator[BundleRow]:
 
 
 def job_state(connection: sqlite3.Connection, key: str, attempt: int) -> str | None:
-    """The state of the job that writes the bundle of this attempt; None where none is owed."""
+    """The state of the job that writes the bundle of this attempt; None if there is no such job."""
     row = connection.execute(
         "select j.state from events e join jobs j on j.event = e.seq"
         " where e.key = ? || '#' || ? || '/finished' and j.handler = 'bundle/write'",
@@ -58,7 +58,7 @@ def job_state(connection: sqlite3.Connection, key: str, attempt: int) -> str | N
 
 
 class SigningRow(NamedTuple):
-    """What came of a request to sign a receipt: the signature or the problem, once it is settled."""
+    """The result of a request to sign a receipt: the signature or the problem, once it is settled."""
 
     is_settled: bool
     signature: str | None
@@ -66,7 +66,7 @@ class SigningRow(NamedTuple):
 
 
 def signing(connection: sqlite3.Connection, event: int) -> SigningRow | None:
-    """What came of the request that was recorded as this event; None where nothing is owed by it yet."""
+    """The result of the request that was recorded as this event; None if it has led to no signing yet."""
     row = connection.execute(
         "select settled_at is not null, signature, problem from signings where event = ?", (event,)
     ).fetchone()

@@ -1,7 +1,7 @@
 """The store as `runward why` and `runward queue` read it: events, decisions and jobs, in their order.
 
-The keys of a session's events begin with the session's own, so they are found by the index on keys. A plus
-before a column keeps SQLite from walking through all jobs by their numbers instead of the few open ones.
+The keys of a session's events begin with the session's own, so they are found by the index on keys. A plus before a
+column keeps SQLite from scanning all jobs by number instead of the few open ones.
 """
 
 import sqlite3
@@ -38,7 +38,7 @@ class DecisionRow(NamedTuple):
 
 
 class JobRow(NamedTuple):
-    """A job with its event's key and type. `blocked_by` is the job before it that stops its lane."""
+    """A job with its event's key and type. `blocked_by` is the earlier job that stops its lane."""
 
     id: int
     event: int
@@ -56,8 +56,9 @@ class JobRow(NamedTuple):
 
 
 class CancellationRow(NamedTuple):
-    """An order to end a run. `told` says whether its process was told, None while it is owed (`at` is None then)
-    and where that can't be known.
+    """An order to end a run. `told` says whether its process got the order.
+
+    It is None while the order is not carried out (`at` is None then), and if that can't be known.
     """
 
     event: int
@@ -68,7 +69,7 @@ class CancellationRow(NamedTuple):
 
 
 class LineRow(NamedTuple):
-    """Lines that a journal was owed because of an event: done where they stand at `offset`, else why not."""
+    """Lines for a journal that an event led to: done if they are at `offset`, else why not."""
 
     event: int
     name: str
@@ -79,7 +80,7 @@ class LineRow(NamedTuple):
 
 
 def session_events(connection: sqlite3.Connection, key: str) -> list[EventRow]:
-    """The events of a session, what was asked of it, and what caused them elsewhere, the first cause first."""
+    """The events of a session, the requests about it, and their causes elsewhere, first cause first."""
     rows = connection.execute(
         "select seq from events where key > ?1 || '#' and key < ?1 || '$' and lane = ?1"
         " union select event from decisions where subject = ?1"
@@ -90,7 +91,7 @@ def session_events(connection: sqlite3.Connection, key: str) -> list[EventRow]:
 
 
 def events_with_causes(connection: sqlite3.Connection, numbers: Iterable[int]) -> list[EventRow]:
-    """These events and what caused them, the first cause first."""
+    """These events and their causes, first cause first."""
     rows = connection.execute(
         "with recursive chain (seq, cause) as ("
         " select seq, cause from events where seq in (select value from json_each(?))"
@@ -114,7 +115,7 @@ def cancellations(connection: sqlite3.Connection, key: str) -> list[Cancellation
 
 
 def cancellation(connection: sqlite3.Connection, event: int) -> CancellationRow | None:
-    """The order that came of this event."""
+    """The order that this event led to."""
     return next(iter(_cancellations(connection, "event = ?", event)), None)
 
 
@@ -141,7 +142,7 @@ def decisions_about(connection: sqlite3.Connection, subject: str) -> list[Decisi
 
 
 def lines_of(connection: sqlite3.Connection, key: str) -> list[LineRow]:
-    """The lines that the journals of a session were owed, in order."""
+    """The lines for the journals of a session, in order."""
     rows = connection.execute(
         "select l.event, l.name, case when l.\"offset\" is not null then 'done'"
         " when l.why is not null then 'discarded' else 'owed' end,"
@@ -174,7 +175,7 @@ def job(connection: sqlite3.Connection, number: int) -> JobRow | None:
 
 
 def open_jobs(connection: sqlite3.Connection) -> list[JobRow]:
-    """Everything that is still owed."""
+    """All jobs that are still open."""
     rows = connection.execute(
         "select id from jobs where state in ('waiting', 'held')"
         " union all select id from jobs where state = 'running'"
@@ -192,7 +193,7 @@ def jobs_in_state(connection: sqlite3.Connection, state: str, limit: int | None 
 
 
 def jobs_for_events(connection: sqlite3.Connection, events: Iterable[int]) -> list[JobRow]:
-    """The jobs that these events brought about."""
+    """The jobs that these events created."""
     rows = connection.execute(
         "select j.id from json_each(?) e join jobs j on j.id between 32 * e.value and 32 * e.value + 31",
         (listed(events),),
@@ -201,14 +202,16 @@ def jobs_for_events(connection: sqlite3.Connection, events: Iterable[int]) -> li
 
 
 def newest_job(connection: sqlite3.Connection, held: bool = False) -> int | None:
-    """The job that was made last; with `held`, the last among the held ones."""
+    """The newest job; with `held`, the newest held one."""
     (number,) = connection.execute(_NEWEST_HELD if held else "select max(id) from jobs").fetchone()
     return None if number is None else int(number)
 
 
 def newest_conclusions(connection: sqlite3.Connection) -> list[tuple[float, str]]:
-    """The newest session and chain run that ended, the newest firing that was skipped or missed, the newest refusal and the
-    newest held job: when, and of what.
+    """The newest conclusion of each kind: when, and of what.
+
+    The kinds are a session that ended, a chain run that ended, a firing that was skipped or missed, a refusal and a
+    held job.
     """
     return [
         (float(at), str(subject))

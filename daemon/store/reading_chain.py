@@ -1,4 +1,4 @@
-"""Questions of commands to the record of one session: do its events hold in the chain, and its lines to its events."""
+"""Checks of commands on the record of one session: do its events fit the chain, and its lines their events?"""
 
 import sqlite3
 
@@ -29,7 +29,7 @@ def broken_event(connection: sqlite3.Connection, session: str) -> BrokenChain | 
 def lines_off_the_chain(connection: sqlite3.Connection, session: str) -> list[tuple[int, str]]:
     """Lines that were written for a session and don't carry the hash of the event that they are kept with.
 
-    Returns number and journal. An event whose facts and hash were both changed is told by these, too.
+    Returns number and journal. These lines also expose an event whose facts and hash were both changed.
     """
     rows = connection.execute(
         "select l.id, l.name, l.content, e.hash from events e"
@@ -45,5 +45,5 @@ def lines_off_the_chain(connection: sqlite3.Connection, session: str) -> list[tu
 
 
 def _carries(line: bytes, digest: str) -> bool:
-    value = read_json(line)  # a person who changed the store may have made anything of it
+    value = read_json(line)  # a person who changed the store may have put anything there
     return isinstance(value, dict) and value.get("hash") == digest

@@ -1,4 +1,4 @@
-"""The store as commands read what chains did."""
+"""What chains did, as commands read it from the store."""
 
 import json
 import sqlite3
@@ -48,7 +48,7 @@ _STEP_COLUMNS = ", ".join(f"s.{name}" if name == "delivery" else f"c.{name}" for
 def chain_runs(
     connection: sqlite3.Connection, chain: str | None, status: str | None, since: float | None, limit: int
 ) -> list[ChainRunRow]:
-    """The chain runs that are wanted, the newest first; `limit` -1 for all."""
+    """The chain runs that are wanted, newest first; `limit` -1 for all."""
     rows = connection.execute(
         f"select {_COLUMNS} from chain_runs where (?1 is null or chain = ?1) and (?2 is null or status = ?2)"  # noqa: S608 # our own words
         " and (?3 is null or created_at >= ?3) order by created_at desc, id limit ?4",
@@ -95,13 +95,13 @@ class ChainStatusRow(NamedTuple):
 
 
 def chain_statuses(connection: sqlite3.Connection) -> dict[str, ChainStatusRow]:
-    """What was ever said of chains, by their names."""
+    """Every chain status that was ever set, by the chains' names."""
     rows = connection.execute("select name, status, since, note, said_by from chains")
     return {name: ChainStatusRow(*row) for name, *row in rows}
 
 
 class HeldRow(NamedTuple):
-    """An event that is held for the composite trigger of a chain: when it happened, and which items it is meant for."""
+    """An event held for the composite trigger of a chain: when it happened, and which items it is meant for."""
 
     event: str
     event_id: str
@@ -111,7 +111,7 @@ class HeldRow(NamedTuple):
 
 
 def held_events(connection: sqlite3.Connection, chain: str) -> list[HeldRow]:
-    """What is held for the composite trigger of a chain, the oldest first."""
+    """What is held for the composite trigger of a chain, oldest first."""
     rows = connection.execute(
         "select event, event_id, at, items, trigger_hash from held_events where chain = ? order by id",
         (chain,),
@@ -172,7 +172,7 @@ _APPROVALS = (
 
 
 def open_approvals(connection: sqlite3.Connection) -> list[ApprovalRow]:
-    """What waits for a person, the oldest first."""
+    """What waits for a person, oldest first."""
     rows = connection.execute(
         f"{_APPROVALS} where a.status = 'asked' and r.status = 'waiting_approval' order by a.asked_at, a.id"
     )
@@ -180,7 +180,7 @@ def open_approvals(connection: sqlite3.Connection) -> list[ApprovalRow]:
 
 
 def approvals_called(connection: sqlite3.Connection, text: str) -> list[ApprovalRow]:
-    """The approvals whose id begins with `text`, and those of the chain runs whose id does, the oldest first."""
+    """The approvals whose id begins with `text`, and those of chain runs whose id does, oldest first."""
     rows = connection.execute(
         f"{_APPROVALS} where substr(a.id, 1, length(?1)) = ?1 or substr(a.run, 1, length(?1)) = ?1"
         " order by a.asked_at, a.id",
@@ -190,7 +190,7 @@ def approvals_called(connection: sqlite3.Connection, text: str) -> list[Approval
 
 
 def approvals_of_run(connection: sqlite3.Connection, run: str) -> dict[int, str]:
-    """The approvals of a chain run that were asked for last, by the numbers of their steps."""
+    """The latest approvals of a chain run, by the numbers of their steps."""
     rows = connection.execute(
         "select step, id from approvals where run = ? order by asked_at, id desc", (run,)
     )
@@ -198,7 +198,7 @@ def approvals_of_run(connection: sqlite3.Connection, run: str) -> dict[int, str]
 
 
 def approval_of(connection: sqlite3.Connection, run: str, step: int) -> str | None:
-    """The approval of a step that was asked for last."""
+    """The latest approval of a step."""
     found = connection.execute(
         "select id from approvals where run = ? and step = ? order by asked_at desc, id limit 1", (run, step)
     ).fetchone()
@@ -206,7 +206,7 @@ def approval_of(connection: sqlite3.Connection, run: str, step: int) -> str | No
 
 
 def why_refused(connection: sqlite3.Connection, request: str) -> str | None:
-    """Why a request, or what it brought about, was refused, once that is decided."""
+    """Why a request, or what it led to, was refused, once that is decided."""
     found = connection.execute(
         "select d.summary from decisions d join events e on e.seq = d.event where (e.key = ?1 or e.cause = ?1)"
         " and d.verdict = 'refused'",

@@ -1,4 +1,4 @@
-"""The store as commands read the exchange."""
+"""The exchange, as commands read it from the store."""
 
 import json
 import sqlite3
@@ -40,7 +40,7 @@ class LedgerRow(NamedTuple):
 
 
 class ActionRow(NamedTuple):
-    """An action with its result, and the hash of the event that tells it; `intent` and `result` are JSON texts."""
+    """An action with its result, and the hash of the event that reports it; `intent` and `result` are JSON texts."""
 
     seq: int
     key: str
@@ -60,7 +60,7 @@ class ActionRow(NamedTuple):
 
 
 class WantedActions(NamedTuple):
-    """Which actions are wanted: all that come after the number `after`, in their order."""
+    """Which actions are wanted: all those after the number `after`, in order."""
 
     principal: str | None = None
     artifact: str | None = None
@@ -107,13 +107,13 @@ def principals(connection: sqlite3.Connection, name: str | None = None) -> list[
 
 
 def principal(connection: sqlite3.Connection, name: str) -> Principal | None:
-    """The principal of this name, as actions know it."""
+    """The principal of this name, in the form that actions use."""
     row = connection.execute(f"{PRINCIPALS} where id = ?", (name,)).fetchone()
     return None if row is None else principal_of(row)
 
 
 def existing(connection: sqlite3.Connection) -> Existing:
-    """All that there is."""
+    """All artifacts, principals and scrip balances."""
     scrip = connection.execute("select account, amount from balances where resource = ?", (SCRIP,))
     names = connection.execute("select id from principals order by id")
     return Existing(
@@ -146,18 +146,18 @@ def shared_artifact(connection: sqlite3.Connection, artifact_id: str) -> SharedA
 
 
 def actions(connection: sqlite3.Connection, wanted: WantedActions) -> list[ActionRow]:
-    """The actions that are wanted, the oldest first."""
+    """The actions that are wanted, oldest first."""
     return [_action(row) for row in connection.execute(_ACTIONS, tuple(wanted))]
 
 
 def latest_actions(connection: sqlite3.Connection, wanted: WantedActions) -> list[ActionRow]:
-    """The newest `limit` of the actions that are wanted, the oldest of them first."""
+    """The newest `limit` of the actions that are wanted, oldest first."""
     newest = _ACTIONS.replace("order by a.seq limit", "order by a.seq desc limit")
     return [_action(row) for row in connection.execute(newest, tuple(wanted))][::-1]
 
 
 def action(connection: sqlite3.Connection, key: str) -> ActionRow | None:
-    """The action of this key."""
+    """The action with this key."""
     seq = connection.execute("select seq from actions where key = ?", (key,)).fetchone()
     if seq is None:
         return None
@@ -172,7 +172,7 @@ def _action(row: tuple[object, ...]) -> ActionRow:
 def ledger_entries(
     connection: sqlite3.Connection, account: str | None = None, since: float | None = None
 ) -> list[LedgerRow]:
-    """The entries, the oldest first."""
+    """The entries, oldest first."""
     rows = connection.execute(
         "select seq, at, action, giver, taker, resource, amount, reason from ledger_entries"
         " where (?1 is null or giver = ?1 or taker = ?1) and (?2 is null or at >= ?2) order by seq",
@@ -182,7 +182,7 @@ def ledger_entries(
 
 
 def wrong_balances(connection: sqlite3.Connection) -> Iterator[str]:
-    """What does not add up: balances that the entries don't make, those below zero, sums that aren't zero."""
+    """What does not add up: balances that differ from the entries, those below zero, sums that aren't zero."""
     rows = connection.execute(
         "with sides (account, resource, amount) as (select taker, resource, amount from ledger_entries"
         " union all select giver, resource, -amount from ledger_entries),"
@@ -226,7 +226,7 @@ def cpu_used(connection: sqlite3.Connection, name: str, since: float) -> float:
 
 
 def scrip_in_circulation(connection: sqlite3.Connection) -> int:
-    """What was minted and not taken back."""
+    """Scrip that was minted and not taken back."""
     row = connection.execute(
         "select -amount from balances where account = ? and resource = ?", (MINT, SCRIP)
     ).fetchone()
@@ -239,7 +239,7 @@ def is_principal(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def agent_of(connection: sqlite3.Connection, session_id: str) -> str | None:
-    """The agent of the native run of this id."""
+    """The agent of the native run with this id."""
     row = connection.execute(
         "select agent from sessions where session_id = ? and layout = 'native' order by started_at desc limit 1",
         (session_id,),
@@ -261,7 +261,7 @@ def has_principals(connection: sqlite3.Connection) -> bool:
 
 
 def broken_dependencies(connection: sqlite3.Connection, artifact: SharedArtifact) -> list[str]:
-    """What an artifact depends on that is not there any more."""
+    """What an artifact depends on that no longer exists."""
     rows = connection.execute(
         "select id from shared_artifacts where deleted_at is null and id in (select value from json_each(?))",
         (json.dumps(artifact.depends_on),),
@@ -271,6 +271,6 @@ def broken_dependencies(connection: sqlite3.Connection, artifact: SharedArtifact
 
 
 def as_json(text: str) -> JsonValue:
-    """A JSON text of ours as its value."""
+    """The value of a JSON text of ours."""
     value: JsonValue = json.loads(text)
     return value

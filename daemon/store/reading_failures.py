@@ -1,4 +1,4 @@
-"""Questions of commands about sessions that ended as nobody wanted, and that nobody has seen yet."""
+"""Queries of commands about sessions that ended badly and that nobody has seen yet."""
 
 import sqlite3
 from typing import Final, NamedTuple
@@ -18,14 +18,14 @@ _UNSEEN: Final = (
 
 
 class Failures(NamedTuple):
-    """How many sessions failed lately that nobody has seen, and the newest of them."""
+    """How many recently failed sessions nobody has seen, and the newest of them."""
 
     total: int
     newest: list[SessionRow]
 
 
 def unseen_failures(connection: sqlite3.Connection, now: float, limit: int | None = None) -> Failures:
-    """Those of the last day, the newest end first; as many as `limit`."""
+    """Those of the last day, newest end first; at most `limit`."""
     (total,) = connection.execute(f"select count(*) {_UNSEEN}", (now - LATELY,)).fetchone()  # our own words
     if not total:
         return Failures(0, [])

@@ -1,4 +1,4 @@
-"""The store as commands read what sessions produced: as it was verified, and as it was hashed since."""
+"""What sessions produced, as commands read it from the store: as it was verified, and as it was hashed since."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from runward.daemon.store.values import listed
 
 
 class HashedFile(NamedTuple):
-    """What came of hashing a file. Without a `sha256` (hex) the problem says why; `changed` has both."""
+    """The result of hashing a file. Without a `sha256` (hex) the problem says why; `changed` has both."""
 
     size: int
     modified_ns: int

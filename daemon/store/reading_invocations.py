@@ -1,4 +1,4 @@
-"""The store as commands read what was invoked."""
+"""Invocations, as commands read them from the store."""
 
 import sqlite3
 from typing import NamedTuple
@@ -46,7 +46,7 @@ _INVOCATIONS = (
 
 
 def invocations(connection: sqlite3.Connection, wanted: Wanted) -> list[InvocationRow]:
-    """The invocations that are wanted, the newest first."""
+    """The invocations that are wanted, newest first."""
     rows = connection.execute(
         f"select * from ({_INVOCATIONS}) i where (?1 is null or i.skill = ?1) and (?2 is null or i.status = ?2)"  # noqa: S608 # our own words
         " and (?3 is null or i.chain_run_id = ?3) and (?4 is null or i.created_at >= ?4)"
@@ -65,6 +65,6 @@ def invocations_called(connection: sqlite3.Connection, text: str) -> list[Invoca
 
 
 def invocations_of(connection: sqlite3.Connection, run: str) -> dict[tuple[int | None, int | None], str]:
-    """The ids of a chain run's invocations, by the step and its try; its root's by none."""
+    """The ids of a chain run's invocations, by the step and its try; the root has neither."""
     rows = connection.execute("select step_index, try, id from invocations where chain_run_id = ?", (run,))
     return {(step, attempt): str(identifier) for step, attempt, identifier in rows}

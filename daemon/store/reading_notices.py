@@ -1,4 +1,4 @@
-"""The store as commands read what people outside were told."""
+"""Notices to people outside, as commands read them from the store."""
 
 import sqlite3
 from typing import NamedTuple
@@ -27,7 +27,7 @@ _COLUMNS = ", ".join(NoticeRow._fields)
 
 
 def notices(connection: sqlite3.Connection, state: str | None, limit: int) -> list[NoticeRow]:
-    """The notices in this state, or all, the newest first; `limit` -1 for all."""
+    """The notices in this state, or all, newest first; `limit` -1 for all."""
     rows = connection.execute(
         f"select {_COLUMNS} from notices where ?1 is null or state = ?1 order by created_at desc, id limit ?2",  # noqa: S608 # our own words
         (state, limit),

@@ -1,4 +1,4 @@
-"""Questions of commands about pruning: what would go, what came of it, and what stays of a session that is gone."""
+"""Queries of commands about pruning: what would be deleted, its progress, and what stays of a deleted session."""
 
 import sqlite3
 from typing import Final, NamedTuple
@@ -44,14 +44,14 @@ _PRUNABLE: Final = (
 
 
 class Prunable(NamedTuple):
-    """How many sessions would be pruned, and how many are as old and still owed something."""
+    """How many sessions would be pruned, and how many are as old but still have open work."""
 
     sessions: int
     owed: int
 
 
 class PruningRow(NamedTuple):
-    """What came of a request so far; `ended_at` (Unix seconds) is None while it goes on."""
+    """The progress of a request; `ended_at` (Unix seconds) is None until it is done."""
 
     sessions: int
     ended_at: float | None
@@ -78,7 +78,7 @@ def prunable(connection: sqlite3.Connection, before: float, now: float) -> Pruna
 
 
 def pruning(connection: sqlite3.Connection, request: str) -> PruningRow | None:
-    """What came of this request; None where it isn't decided yet, or was refused."""
+    """The progress of this request; None if it isn't decided yet, or was refused."""
     row = connection.execute(
         "select p.sessions, p.ended_at from events e join prunings p on p.event = e.seq where e.key = ?",
         (request,),

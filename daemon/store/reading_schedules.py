@@ -1,11 +1,11 @@
-"""The store as commands read schedules and firings."""
+"""Schedules and firings, as commands read them from the store."""
 
 import sqlite3
 from typing import NamedTuple
 
 
 class FiringRow(NamedTuple):
-    """What became of a firing of a chain. Times are Unix seconds."""
+    """The result of a firing of a chain. Times are Unix seconds."""
 
     chain: str
     at: float
@@ -18,7 +18,7 @@ class FiringRow(NamedTuple):
 
 
 class ScheduleRow(NamedTuple):
-    """When a chain is due next: `due` is None where nothing comes any more, `since` is when its times were read first."""
+    """When a chain is due next: `due` is None if nothing more comes, `since` is when its times were first read."""
 
     since: float
     due: float | None
@@ -37,7 +37,7 @@ def schedules(connection: sqlite3.Connection) -> dict[str, ScheduleRow]:
 def last_firing(
     connection: sqlite3.Connection, chain: str, *, is_scheduled: bool = False
 ) -> FiringRow | None:
-    """What became of the last firing of a chain, or the last one of its schedule."""
+    """The result of the last firing of a chain, or the last one of its schedule."""
     rows = connection.execute(
         f"select {_FIRING} from firings where chain = ? and (due_at is not null or not ?) order by at desc, id desc limit 1",  # noqa: S608 # our own words
         (chain, is_scheduled),

@@ -1,11 +1,11 @@
-"""The store as commands read what is known of shows."""
+"""What is known of shows, as commands read it from the store."""
 
 import sqlite3
 from typing import NamedTuple
 
 
 class ShowRow(NamedTuple):
-    """A show: its directory, and how many of its plays there are, still run, and what the gates of the others decided.
+    """A show: its directory, how many plays it has, how many still run, and what the gates of the others decided.
 
     `created_at` is when its first play began (Unix seconds).
     """
@@ -53,7 +53,7 @@ _SHOWS = (
 
 
 def shows(connection: sqlite3.Connection) -> list[ShowRow]:
-    """All shows, the newest first."""
+    """All shows, newest first."""
     rows = connection.execute(f"{_SHOWS} group by h.path order by h.created_at desc, h.path")
     return [ShowRow(*row) for row in rows]
 
@@ -78,7 +78,7 @@ def plays_of(connection: sqlite3.Connection, path: str) -> list[PlayRow]:
 
 
 def plan_of(connection: sqlite3.Connection, path: str) -> str | None:
-    """The plan that the play of this show which began last was played under."""
+    """The plan of the play of this show that began last."""
     found = connection.execute(
         "select i.node_metadata ->> 'plan' from plays p join invocations i on i.session_key = p.session_key"
         " where p.show = ? order by p.created_at desc, p.name desc limit 1",

@@ -1,4 +1,4 @@
-"""The store as commands read runs that were ordered: what became of a request, and by whom a session was started."""
+"""Ordered runs, as commands read them from the store: the result of a request, and who started a session."""
 
 import sqlite3
 from typing import Final, NamedTuple
@@ -29,19 +29,19 @@ def start_of(connection: sqlite3.Connection, key: str) -> StartRow | None:
 
 
 def start_called(connection: sqlite3.Connection, name: str) -> StartRow | None:
-    """The order for the run called `name`; None where it was refused, or nobody asked for it."""
+    """The order for the run called `name`; None if it was refused, or nobody asked for it."""
     row = connection.execute(f"{_COLUMNS} where name = ? order by event desc", (name,)).fetchone()
     return None if row is None else StartRow(*row)
 
 
 def start_of_session(connection: sqlite3.Connection, session_key: str) -> StartRow | None:
-    """The order that a session was started by, if it was one."""
+    """The order that started a session, if there was one."""
     row = connection.execute(f"{_COLUMNS} where session_key = ? order by event", (session_key,)).fetchone()
     return None if row is None else StartRow(*row)
 
 
 def runs_called(connection: sqlite3.Connection, text: str, limit: int) -> list[str]:
-    """The names of runs that were asked for, refused ones too: the one called `text`, or those that begin so."""
+    """The names of runs that were asked for, also refused ones: the one called `text`, or those that begin with it."""
     wanted = of_start(text)
     for query in (_CALLED, _BEGINNING):
         rows = connection.execute(query, (wanted, limit)).fetchall()

@@ -1,4 +1,4 @@
-"""The store as commands read it that look for runs of which it doesn't know everything yet."""
+"""The store as read by commands that look for runs of which it doesn't know everything yet."""
 
 import sqlite3
 from typing import NamedTuple
@@ -24,7 +24,7 @@ _OPENED_SOON = (
 
 
 class OpenRun(NamedTuple):
-    """A native run that is recorded as running; `launcher` and `process` are JSON texts, where it names them."""
+    """A native run that is recorded as running; `launcher` and `process` are JSON texts, if it names them."""
 
     session_key: str
     root: str
@@ -42,7 +42,7 @@ def recorded_since(connection: sqlite3.Connection, root: str, path: str, at: flo
 
 
 def known_directories(connection: sqlite3.Connection, root: str) -> frozenset[str]:
-    """The run directories of a root that were looked at; the keys alone are read, for there may be many."""
+    """The run directories of a root that were looked at. Only the keys are read, for there may be many."""
     begin = len(root) + 1
     keys = connection.execute("select key from cursors where key > ?1 || '/' and key < ?1 || '0'", (root,))
     known = frozenset([key[begin:] for (key,) in keys])
@@ -61,7 +61,7 @@ def is_known(connection: sqlite3.Connection, root: str, directory: str) -> bool:
 
 
 def open_runs(connection: sqlite3.Connection) -> list[OpenRun]:
-    """The native runs that are recorded as running, those that were seen last first."""
+    """The native runs that are recorded as running, last seen first."""
     rows = connection.execute(
         "select session_key, root, directory, json_extract(state, '$[8]'), json_extract(state, '$[9]'),"
         " json_extract(state, '$[10]') from cursors where phase = 'open' and session_key >= ?1 || ':'"

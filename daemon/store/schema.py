@@ -1,4 +1,4 @@
-"""Whether a store has the schema that the migrations make: triggers and views of somebody else's would change its record."""
+"""Whether a store has the schema that the migrations make: foreign triggers or views would change its record."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ Schema: TypeAlias = frozenset[tuple[str, str, str, str | None]]
 
 
 def difference(connection: sqlite3.Connection, version: int, kinds: Sequence[str] = KINDS) -> str | None:
-    """How the store's schema differs from that of `version`; None where it doesn't. Raises `sqlite3.Error`."""
+    """How the store's schema differs from that of `version`; None if it doesn't. Raises `sqlite3.Error`."""
     found, made = (
         frozenset(row for row in rows if row[0] in kinds)
         for rows in (connection.execute(_ROWS), _made(version))

@@ -1,6 +1,6 @@
 """The state of sessions field by field, as a store has it: what can be made again from their journals.
 
-Not of it is where a session lies (`root`, `path`), for that changes without an event when files are moved.
+A session's location (`root`, `path`) is not part of it: that changes without an event when files are moved.
 """
 
 import json
@@ -67,7 +67,7 @@ def packed_among(connection: sqlite3.Connection, keys: Sequence[str]) -> Mapping
 def state_of(
     connection: sqlite3.Connection, key: str, packed: Document | None = None
 ) -> dict[str, JsonValue]:
-    """The fields of a session by name, JSON as its value; none where there is no such session."""
+    """The fields of a session by name, JSON as its value; empty if there is no such session."""
     found: dict[str, JsonValue] = {}
     row = connection.execute(_select(_SESSION, "sessions where key = ?"), (key,)).fetchone()
     if row is None:
@@ -87,7 +87,7 @@ def state_of(
 
 
 class FreshStore:
-    """A store in memory in which nothing has happened: it shows what effects make of one session at a time."""
+    """An empty store in memory: it shows what effects make of one session at a time."""
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -102,7 +102,7 @@ class FreshStore:
         self._connection.close()
 
     def state(self, key: str, effects: Effects) -> dict[str, JsonValue]:
-        """The fields of the session after these effects, which are its own. Raises `sqlite3.Error` where it refuses them."""
+        """The fields of the session after these effects of its own. Raises `sqlite3.Error` if they are refused."""
         batch = Batch(GENESIS_HEAD, 0, 0.0, 0.0)
         job = Job(0, 0, AttemptStarted(key, 1, 0.0, None), "", 0, "", key)
         for effect in effects:

@@ -1,4 +1,4 @@
-"""What SQLite says of a store's own soundness, for anyone who examines it: read-only, beside a daemon that writes."""
+"""What SQLite says about a store's soundness, for anyone who examines it: read-only, while a daemon may write."""
 
 import sqlite3
 import time
@@ -28,7 +28,7 @@ class Soundness(NamedTuple):
 
 
 def soundness(state: Path) -> Soundness:
-    """What the store at `state` is like. Raises `sqlite3.Error` where it is none, or can't be read."""
+    """The state of the store at `state`. Raises `sqlite3.Error` if it is not a store, or can't be read."""
     with _reading(state) as connection:
         values = [
             connection.execute(f"pragma {name}").fetchone()[0]
@@ -49,7 +49,7 @@ def strange_schema(state: Path, version: int) -> str | None:
 
 
 def quick_check(state: Path, within: float) -> list[str] | None:
-    """What `pragma quick_check` complains of; None where it did not come to an end within so many seconds.
+    """What `pragma quick_check` complains of; None if it did not finish within this many seconds.
 
     Raises `sqlite3.Error`.
     """
@@ -67,7 +67,7 @@ def quick_check(state: Path, within: float) -> list[str] | None:
 
 
 def can_write_ahead(path: Path) -> bool:
-    """Whether a new database at `path` can have a log that another connection reads beside. Raises `sqlite3.Error`."""
+    """Whether a new database at `path` can have a log that another connection can read. Raises `sqlite3.Error`."""
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         mode = writer.execute("pragma journal_mode = wal").fetchone()[0]
         writer.execute("create table t (a integer) strict")

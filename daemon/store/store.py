@@ -1,8 +1,8 @@
-"""The one door to the database for the daemon: transactions, and the facts that turns need.
+"""The daemon's only access to the database: transactions, and the facts that turns need.
 
-A transaction is data. It is begun with the epoch's check, its statements are queued together in
-the connection's own thread, and only when every guard held is it committed. The whole is shielded
-from cancellation, because a cancelled statement goes on and a cancelled commit still commits.
+A transaction is data. It begins with the check of the epoch. Its statements are queued together in the connection's own
+thread, and it is committed only if every guard held. All of it is shielded from cancellation, because a cancelled
+statement still runs and a cancelled commit still commits.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """What the store needs of aiosqlite, so that a simulation can answer at once instead."""
+    """The part of aiosqlite that the store needs, so that a simulation can answer at once instead."""
 
     async def execute(self, sql: str, parameters: Iterable[Any] | None = None) -> Cursor: ...
 
@@ -66,9 +66,9 @@ class Connection(Protocol):
 async def connect(path: Path) -> Connection:
     """The daemon's one writing connection, durable at every commit.
 
-    With the implicit `begin` of isolation level IMMEDIATE no statement ever commits by itself: where
-    SQLite rolled a transaction back (as it does on a full disk), those queued behind it open another
-    one, which is rolled back with it. Raises `StoreMalformed` and `sqlite3.Error`.
+    With the implicit `begin` of isolation level IMMEDIATE no statement ever commits by itself. If SQLite rolled a
+    transaction back (as it does on a full disk), the statements queued behind it open another one, which is rolled back
+    with it. Raises `StoreMalformed` and `sqlite3.Error`.
     """
     connection = await aiosqlite.connect(path, isolation_level="IMMEDIATE", cached_statements=256)
     try:
@@ -99,7 +99,7 @@ class Store:
     async def take_over(self, boot_id: str = "") -> int:
         """Begin the next epoch: from its commit on, no older daemon can write.
 
-        Where the boot has no name (`boot_id` is empty), a stop in order counts whenever it was.
+        If the boot has no name (`boot_id` is empty), an orderly stop counts whenever it was.
         """
         with anyio.CancelScope(shield=True), malformed_is_told():
             async with self._lock:
@@ -118,10 +118,10 @@ class Store:
         return self.epoch
 
     async def run(self, statements: Sequence[Statement], name: str) -> None:
-        """Carry the statements out in one durable transaction, or not at all.
+        """Run the statements in one durable transaction, or not at all.
 
         Raises `EpochRefused`, `Fenced`, `StoreMalformed`, `sqlite3.Error` for what the database refused, and
-        `CommitUnknown` where it can't be told whether the commit happened.
+        `CommitUnknown` if it can't be told whether the commit happened.
         """
         with anyio.CancelScope(shield=True), malformed_is_told():
             async with self._lock:
@@ -188,21 +188,21 @@ class Store:
                 return [tuple(row) for row in await self._connection.execute_fetchall(sql, parameters)]
 
     async def answer(self) -> None:
-        """Return once all that came before is done: a sign that transactions get on, well or badly."""
+        """Return once everything before is done: a sign that transactions get processed, successfully or not."""
         try:
             await self.read("select epoch from daemon where id = 1")
         except sqlite3.Error:
-            # The disk refuses, but the thread lives; who reads or writes in earnest says so.
+            # The disk refuses, but the thread lives; real reads and writes report that.
             return
 
     async def give_pages_back(self, most: int) -> int:
-        """Give the file's free pages back to the disk, at most so many; returns how many are left.
+        """Give the file's free pages back to the disk, at most this many; returns how many are left.
 
-        Nothing that is stored changes, so this needs neither transaction nor epoch. Raises `sqlite3.Error`.
+        No stored data changes, so this needs neither transaction nor epoch. Raises `sqlite3.Error`.
         """
         with anyio.CancelScope(shield=True), malformed_is_told():
             async with self._lock:
-                # A script is carried out to its end; by `execute` one page would be given back.
+                # A script runs to its end; `execute` would give back only one page.
                 await self._connection.executescript(f"pragma incremental_vacuum({most})")
                 ((left,),) = await self._connection.execute_fetchall("pragma freelist_count")
         return int(left)

@@ -12,8 +12,8 @@ Row: TypeAlias = tuple[Value, ...]
 class Statement(NamedTuple):
     """One SQL statement over many rows.
 
-    With `exact`, each row must touch exactly one row of the table: that is how a guard such as
-    `where token = ?` refuses.
+    With `exact`, each row must touch exactly one row of the table: that is how a guard such as `where token = ?`
+    refuses.
     """
 
     sql: str
@@ -22,7 +22,7 @@ class Statement(NamedTuple):
 
 
 class Fenced(Exception):
-    """A guard of the transaction didn't hold: somebody else was faster, or nothing is as assumed."""
+    """A guard of the transaction didn't hold: somebody else was faster, or the assumptions are wrong."""
 
 
 class EpochRefused(Fenced):
@@ -34,7 +34,7 @@ class CommitUnknown(Exception):
 
 
 class StoreMalformed(Exception):
-    """The database contradicts itself. It is no `sqlite3.Error`: what is retried for ever would never get on."""
+    """The database contradicts itself. This is not a `sqlite3.Error`: retrying would never succeed."""
 
 
 _MALFORMED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -42,7 +42,7 @@ _MALFORMED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 @contextmanager
 def malformed_is_told() -> Iterator[None]:
-    """Raises `StoreMalformed` where SQLite says that the database is malformed, or is none."""
+    """Raises `StoreMalformed` if SQLite says that the database is malformed, or is not a database."""
     try:
         yield
     except sqlite3.DatabaseError as error:

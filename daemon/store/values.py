@@ -25,5 +25,5 @@ def as_bytes(value: object) -> bytes:
 
 
 def stored_text(value: object) -> str:
-    """A text that was read as bytes: one that was damaged must not keep all others of its query from being read."""
+    """A text that was read as bytes: one damaged text must not keep the rest of its query from being read."""
     return as_bytes(value).decode(errors="replace")

@@ -1,1 +1,1 @@
-"""The units under which systemd runs the daemon: their text, and how they get into place and out of it."""
+"""The units under which systemd runs the daemon: their text, and how they are installed and removed."""

@@ -1,4 +1,4 @@
-"""Unit files on the disk: put in place, brought up to date, taken away; and what a person changed is kept."""
+"""Unit files on the disk: installed, updated, removed; and what a person changed is kept."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ _MAXIMUM: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of one file, and where what a person had changed is kept, if anything."""
+    """What happens to one file, and where a person's changes are kept, if there are any."""
 
     path: str
     deed: Deed
@@ -27,7 +27,7 @@ class Change:
 
 
 def plan(path: str, text: str | None) -> Change:
-    """What it takes for `path` to hold `text`; None: for nothing to be there. Raises `OSError`."""
+    """What is needed for `path` to hold `text`; None: for nothing to be there. Raises `OSError`."""
     there = _read(path)
     if there is None:
         return Change(path, "absent" if text is None else "written")
@@ -38,7 +38,7 @@ def plan(path: str, text: str | None) -> Change:
 
 
 def carry_out(change: Change, text: str | None) -> None:
-    """Do what was planned. Raises `OSError`."""
+    """Carry out the plan. Raises `OSError`."""
     directory, name = os.path.split(change.path)
     if change.kept is not None:
         os.rename(change.path, change.kept)
@@ -53,12 +53,12 @@ def carry_out(change: Change, text: str | None) -> None:
 
 
 def sealed(text: str) -> str:
-    """The text under a line by which it is known later whether a person has changed it."""
+    """The text after a line that shows later whether a person has changed it."""
     return f"# Written by `runward daemon install` ({_digest(text)}). Put changes into a drop-in: systemctl edit\n{text}"
 
 
 def is_untouched(text: str) -> bool:
-    """Whether this is what some version of us has sealed."""
+    """Whether this is exactly what some version of us has sealed."""
     seal = _SEAL.match(text)
     return seal is not None and seal.group(1) == _digest(text[seal.end() :])
 
@@ -68,7 +68,7 @@ def _digest(text: str) -> str:
 
 
 def _read(path: str) -> str | None:
-    """What is there; a link (systemd masks units so) is taken for what it leads to."""
+    """The content; a link (systemd masks units this way) counts as what it leads to."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read(_MAXIMUM)
@@ -77,7 +77,7 @@ def _read(path: str) -> str | None:
 
 
 def _free(path: str) -> str:
-    """`path`, or with a number behind it, where nothing is."""
+    """`path`, or with a number appended, such that nothing is there."""
     candidate, number = path, 1
     while os.path.lexists(candidate):
         number += 1

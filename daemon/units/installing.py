@@ -1,4 +1,4 @@
-"""Installing the units and taking them away: which files, and what systemd is asked for; with all that was done."""
+"""Installing the units and removing them: which files, and which requests to systemd; with a record of both."""
 
 import os
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ NAMED_UNITS: Final = "runward@*.service"
 
 @dataclass(slots=True)
 class Done:
-    """What was done, or would be: to files, and by systemd. `silence` is why no systemd answered."""
+    """What was done, or would be: to files, and by systemd. `silence` is why systemd did not answer."""
 
     is_user: bool
     is_dry: bool
@@ -34,7 +34,7 @@ class Done:
         return any(ran.code != 0 for ran in self.systemctl.ran)
 
     def call(self, *words: str) -> bool:
-        """Have a program change something; a dry run only notes it. Returns whether to go on."""
+        """Run a program that changes something; a dry run only records it. Returns whether to continue."""
         if self.is_dry:
             self.planned.append(words)
             return True
@@ -46,7 +46,7 @@ class Done:
 
 
 def user_files(program: str, config: str | None, settings: Settings) -> dict[str, str]:
-    """The one unit of who calls, over the state directory of the settings in force."""
+    """The caller's one unit, over the state directory of the settings in force."""
     text = render(USER, _command(program, config), escaped(settings.state_dir))
     return {f"{placing.user_units()}/{USER.name}": text}
 
@@ -69,7 +69,7 @@ def _command(program: str, config: str | None) -> str:
 
 
 def install(files: dict[str, str], is_user: bool, is_dry: bool) -> Done:
-    """Put the files in place, have the unit enabled and (re)started. Raises `OSError`."""
+    """Put the files in place, enable and (re)start the unit. Raises `OSError`."""
     done = Done(is_user, is_dry, systemctl=Systemctl(is_user))
     _change_files(done, dict(files))
     done.silence = done.systemctl.silence()
@@ -91,7 +91,7 @@ def _start(done: Done, users: Sequence[str]) -> None:
 
 
 def uninstall(is_user: bool, is_dry: bool) -> Done:
-    """Have the units stopped and disabled, and take the files away; the state stays. Raises `OSError`."""
+    """Stop and disable the units, and remove the files; the state stays. Raises `OSError`."""
     directory = placing.user_units() if is_user else placing.SYSTEM_UNITS
     files: dict[str, str | None] = {f"{directory}/{USER.name}": None}
     if not is_user:

@@ -1,4 +1,4 @@
-"""Where the units go, which program they run, and that a unit can see it."""
+"""Where the units go, which program they run, and whether a unit can see it."""
 
 import os
 import pwd
@@ -54,7 +54,7 @@ def unseen(program: str, also: Sequence[str] = ()) -> str | None:
 
 
 def _homes(program: str) -> set[str]:
-    """The usual ones, and those of who calls and of whose program it is."""
+    """The usual ones, the caller's, and that of the program's owner."""
     homes = {os.path.realpath(os.environ.get("HOME") or "/"), *HIDDEN}
     try:
         homes.add(os.path.realpath(pwd.getpwuid(os.stat(program).st_uid).pw_dir or "/"))
@@ -64,10 +64,10 @@ def _homes(program: str) -> set[str]:
 
 
 def user_name() -> str:
-    """The name of who calls, as logind knows it."""
+    """The caller's name, as logind knows it."""
     return name_of(os.geteuid())
 
 
 def is_lingering(user: str) -> bool:
-    """Whether the user's services start with the machine and go on after logging out."""
+    """Whether the user's services start with the machine and keep running after logging out."""
     return os.path.exists(f"{LINGER}/{user}")

@@ -1,6 +1,6 @@
-"""The text of the units: templates into which the command, the state directory and what is shared are put.
+"""The text of the units: templates filled in with the command, the state directory and the shared parts.
 
-What the checkout has in `systemd/` is rendered from the same templates, for those who package Runward.
+The files in the checkout's `systemd/` are rendered from the same templates, for those who package Runward.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def render(unit: Unit, command: str = "", state: str = "", writable: Sequence[st
 
 
 def shipped() -> dict[str, str]:
-    """The units for who packages Runward, by their path below `systemd/`."""
+    """The units for packagers of Runward, by their path below `systemd/`."""
     return {
         f"user/{USER.name}": render(USER, "%h/.local/bin/runward daemon", "%h/.local/state/runward"),
         f"system/{SYSTEM.name}": render(SYSTEM, "/usr/bin/runward daemon", SYSTEM_STATE),

@@ -21,7 +21,7 @@ class Ran:
 
 @dataclass(slots=True)
 class Systemctl:
-    """Calls to one of the two; `ran` are those that were to change something."""
+    """Calls to one of the two; `ran` are those that were meant to change something."""
 
     is_user: bool
     ran: list[Ran] = field(default_factory=list)
@@ -31,12 +31,12 @@ class Systemctl:
         return ("systemctl", *(("--user",) if self.is_user else ()), *arguments)
 
     def silence(self) -> str | None:
-        """Why no systemd answers; None where one does."""
+        """Why systemd does not answer; None if it does."""
         asked = self._call(*self.words("show", "--property=Version"))
         return None if asked.code == 0 else asked.said or f"systemctl ended with {asked.code}"
 
     def property(self, name: str, unit: str) -> str:
-        """What systemd says of a unit; empty where it says nothing."""
+        """A property of a unit according to systemd; empty if systemd gives none."""
         return self._call(*self.words("show", "--value", f"--property={name}", unit)).said
 
     def change(self, *arguments: str) -> Ran:
@@ -72,7 +72,7 @@ class Systemctl:
 
 
 def _environment(ours: Mapping[str, str], uid: int) -> dict[str, str]:
-    """Where the user's systemd is, also for a shell of su(1), which isn't told."""
+    """Where the user's systemd is, also for a shell of su(1), which doesn't get that."""
     environment = dict(ours)
     usual = f"/run/user/{uid}"
     if not environment.get("XDG_RUNTIME_DIR") and os.path.isdir(usual):

@@ -1,4 +1,4 @@
-"""The coverage meter: how much of what happened the watch noticed, and how much only a scan."""
+"""The coverage meter: how many changes the watch noticed, and how many only a scan found."""
 
 from dataclasses import dataclass
 

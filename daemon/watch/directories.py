@@ -1,6 +1,6 @@
 """Directories and the names that change in them, from inotify. No link below a watched directory is followed.
 
-A library would follow them: a few dozen links between directories are millions of paths then, and it walks them all.
+A library would follow them. Then a few dozen links between directories make millions of paths, and it walks them all.
 """
 
 import ctypes
@@ -39,12 +39,12 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Overflow(Exception):
-    """The kernel's queue was full: some changes are not told."""
+    """The kernel's queue was full: some changes are lost."""
 
 
 @dataclass(slots=True)
 class _Node:
-    """A watched directory: its name in the one `above`, by that one's watch, or its whole path where it is a first one."""
+    """A watched directory: its name in the one `above`, by that one's watch, or its whole path if it is a top one."""
 
     name: bytes
     above: int | None
@@ -53,9 +53,9 @@ class _Node:
 
 
 class Directories:
-    """Watches directories, `deep` ones to the bottom, with at most so many watches.
+    """Watches directories, `deep` ones to the bottom, with at most this many watches.
 
-    Raises `OSError`: ENOSPC where no watch more can be had, EMFILE where no inotify instance can be.
+    Raises `OSError`: ENOSPC if no more watches can be had, EMFILE if no inotify instance can be had.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Directories:
             raise
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         os.close(self._descriptor)
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class Directories:
         return found
 
     def _read(self, found: set[str]) -> bool:
-        """Take what is waiting; returns whether there was anything."""
+        """Read the waiting events; returns whether there were any."""
         told: set[tuple[int, bytes]] = set()
         for number in range(_MOST_PIECES):
             try:
@@ -151,12 +151,12 @@ class Directories:
                 moved = self._moving[move] = node.below.pop(name)
                 self._nodes[moved].name, self._nodes[moved].above = path, None
             elif is_directory and mask & _MOVED_TO and self._arrives(move, name, watch):
-                continue  # with all that is in it: a deep tree is not walked again
+                continue  # with everything below it: a deep tree is not walked again
             elif is_directory and mask & (_CREATE | _MOVED_TO):
                 self._add(path, name, watch, deep=True)
 
     def _arrives(self, move: int, name: bytes, above: int) -> bool:
-        """Whether a watched directory is the one that is moved in here; it has its new name then."""
+        """Whether a watched directory was moved in here; if so, it gets its new name."""
         moved = self._moving.pop(move, None)
         node = self._nodes.get(moved) if moved is not None else None
         if moved is None or node is None or node.above is not None:
@@ -166,7 +166,7 @@ class Directories:
         return True
 
     def _let_go_of_moved(self) -> None:
-        """Those that went and came nowhere were moved out."""
+        """Those that left and did not arrive anywhere were moved out."""
         for watch in self._moving.values():
             if watch in self._nodes and self._nodes[watch].above is None:
                 self._drop(watch)
@@ -180,7 +180,7 @@ class Directories:
         return b"/".join(reversed(names))
 
     def _add(self, path: bytes, name: bytes, above: int | None, *, deep: bool) -> None:
-        """Watch a directory and, where it is a deep one, those in it; but no more than may be watched."""
+        """Watch a directory and, if it is a deep one, those in it; but no more than may be watched."""
         waiting: list[tuple[bytes, bytes, int | None]] = [(path, name, above)]
         while waiting:
             self._beat()
@@ -207,7 +207,7 @@ class Directories:
                 continue  # gone or forbidden: nothing to watch there
 
     def _is_on_the_way(self, watch: int, within: int | None) -> bool:
-        """Whether a directory holds itself, or is a first one: a mount may lead back to what it lies in."""
+        """Whether a directory contains itself, or is a top one: a mount may lead back to its own parent."""
         known = self._nodes.get(watch)
         if watch in self._first:
             return True
@@ -219,7 +219,7 @@ class Directories:
 
     def _put(self, watch: int, node: _Node) -> None:
         known = self._nodes.get(watch)
-        if known is not None:  # the same directory by another way, or moved meanwhile
+        if known is not None:  # the same directory by another path, or moved meanwhile
             node.below = known.below
             self._detach(watch, known)
         self._nodes[watch] = node
@@ -227,7 +227,7 @@ class Directories:
             self._nodes[node.above].below[node.name] = watch
 
     def _watch(self, path: bytes, *, is_first: bool) -> int | None:
-        """A watch on a directory; None where there is none to be had. A first one may be reached by a link."""
+        """A watch on a directory; None if none can be had. A top one may be reached by a link."""
         mask = _WANTED if is_first else _WANTED | _NO_LINK
         watch: int = _libc.inotify_add_watch(self._descriptor, path, mask)
         if watch >= 0:
@@ -240,7 +240,7 @@ class Directories:
         return None
 
     def _drop(self, watch: int) -> None:
-        """Watch a directory that was moved away no more, nor what is in it."""
+        """Stop watching a directory that was moved away, and everything in it."""
         self._detach(watch, self._nodes[watch])
         waiting = [watch]
         while waiting:
@@ -251,7 +251,7 @@ class Directories:
                 _libc.inotify_rm_watch(self._descriptor, each)
 
     def _forget(self, watch: int, node: _Node) -> None:
-        """The kernel let a watch go: its directory is gone."""
+        """The kernel removed a watch: its directory is gone."""
         self._first.discard(watch)
         self._drop(watch)
 

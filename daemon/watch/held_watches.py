@@ -7,7 +7,7 @@ _INOTIFY: Final = "anon_inode:inotify"
 
 
 def held_watches(pid: int) -> int | None:
-    """The inotify watches of the process; None where this user may not know."""
+    """The inotify watches of the process; None if this user may not know."""
     count, place = 0, f"/proc/{pid}"
     try:
         for descriptor in os.listdir(f"{place}/fd"):

@@ -1,4 +1,4 @@
-"""Hints: places that somebody should look at, each once, in order of their arrival.
+"""Hints: places to look at, each once, in order of their arrival.
 
 Bounded by construction: there is at most one hint for a place, however often it changed.
 """
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Why:
-    """Where a hint came from, as bits. What only `SCAN` found is what the watch had lost.
+    """Where a hint came from, as bits. What only `SCAN` found, the watch had missed.
 
     Plain numbers: a burst brings thousands, and an enum's `|` alone would take as long as half a look.
     """
@@ -40,9 +40,9 @@ PATIENT_TURNS: Final = 32
 
 
 class Hints:
-    """What is to be looked at. `wake` is called when there is something new.
+    """The places to look at. `wake` is called when there is something new.
 
-    What can wait, such as the transcripts of a home that is seen for the first time, is taken after all else.
+    What can wait, such as the transcripts of a home that is seen for the first time, is taken last.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -52,7 +52,7 @@ class Hints:
         self._passed_over = 0
 
     def add(self, targets: Iterable[Target], why: int) -> None:
-        """Have these places looked at."""
+        """Request a look at these places."""
         waiting, backlog = self._waiting, self._backlog
         for target in targets:
             known = backlog.pop(target, 0) if backlog else 0
@@ -61,7 +61,7 @@ class Hints:
             self._wake()
 
     def add_to_backlog(self, targets: Iterable[Target], why: int) -> None:
-        """Have these places looked at when nothing else is waiting."""
+        """Request a look at these places when nothing else is waiting."""
         waiting, backlog = self._waiting, self._backlog
         for target in targets:
             if target in waiting:
@@ -72,7 +72,7 @@ class Hints:
             self._wake()
 
     def take(self, most: int) -> list[Hint]:
-        """Up to `most` hints, the oldest first; they are not waiting any more."""
+        """Take up to `most` hints, the oldest first; they are not waiting any more."""
         waiting = self._waiting
         if len(waiting) <= most:
             taken = list(waiting.items())
@@ -85,13 +85,13 @@ class Hints:
         return _oldest(waiting, most)
 
     def give_back(self, hints: Iterable[Hint]) -> None:
-        """These were taken and could not be followed: they wait again."""
+        """These were taken but not processed: they wait again."""
         for target, why in hints:
             self.add([target], why)
 
     @property
     def backlog(self) -> int:
-        """How many places are looked at when nothing else is waiting."""
+        """How many places wait to be looked at when nothing else is waiting."""
         return len(self._backlog)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Keeping a watch standing over the roots; it is set up anew when roots come, go or change."""
+"""Keeping a watch over the roots; it is set up anew when roots appear, vanish or change."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,7 +18,7 @@ RETRY: Final = 30.0
 
 @dataclass(slots=True)
 class WatchKeeping:
-    """One task that holds the watch. `roots` is by name; `stands` is set once the first watch stands, or can't."""
+    """One task that keeps the watch. `roots` is by name; `stands` is set once the first watch is up, or can't be."""
 
     notifications: Notifications
     roots: dict[str, WatchedRoot]
@@ -30,7 +30,7 @@ class WatchKeeping:
     _again: anyio.Event = field(default_factory=anyio.Event)
 
     def watch_again(self) -> None:
-        """The roots are not what they were."""
+        """The roots have changed."""
         self._again.set()
 
     async def run(self) -> None:
@@ -65,7 +65,7 @@ class WatchKeeping:
         self.rounds.unwatched = frozenset(watching.unwatched)
         self.rounds.is_inbox_watched = watching.watched > 0
         if self.stands.is_set():
-            # Whatever happened while there was no watch is found by a scan.
+            # A scan finds whatever happened while there was no watch.
             self.rounds.request_scan()
         self.stands.set()
 

@@ -1,4 +1,4 @@
-"""The files that a glob matches, and how each one is. No link is followed below where the glob begins."""
+"""The files that a glob matches, and the state of each. No link is followed below the glob's base."""
 
 import os
 import stat
@@ -23,7 +23,7 @@ _WILD: Final = "*?["
 class Matching:
     """The regular files that a glob matches, each with its signature, and the directories that were looked into.
 
-    With a `problem` this can't be told: nothing of it counts.
+    With a `problem` this can't be told: the rest does not count.
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Matching:
 
 
 class _TooMany(Exception):
-    """More than may be watched."""
+    """There are more than may be watched."""
 
 
 def matching(glob: str) -> Matching:
@@ -59,7 +59,7 @@ def _is_wild(name: str) -> bool:
 
 
 def _walk(base: str, pattern: tuple[str, ...], found: Matching) -> Iterator[tuple[str, bool]]:
-    """The paths of what is not a directory below `base`, and whether each one matches the rest of the glob."""
+    """The paths of all non-directories below `base`, and whether each one matches the rest of the glob."""
     waiting = [(base, frozenset(_after_any_depth(pattern, 0)))]
     while waiting:
         directory, places = waiting.pop()
@@ -81,7 +81,7 @@ def _walk(base: str, pattern: tuple[str, ...], found: Matching) -> Iterator[tupl
 
 
 def _further(pattern: tuple[str, ...], places: frozenset[int], name: str) -> frozenset[int]:
-    """Where in the pattern one stands after this name."""
+    """The position in the pattern after this name."""
     after: set[int] = set()
     for at in places:
         if at < len(pattern) and pattern[at] == ANY_DEPTH:
@@ -100,7 +100,7 @@ def _after_any_depth(pattern: tuple[str, ...], at: int) -> Iterator[int]:
 
 def _add(found: Matching, path: str) -> None:
     if not is_storable(path):
-        return  # a name that is not text can't be told of
+        return  # a name that is not text can't be reported
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -113,7 +113,7 @@ def _add(found: Matching, path: str) -> None:
 
 
 def _nearest(directory: str) -> str:
-    """The directory itself, or the innermost one on the way to it that is there."""
+    """The directory itself, or its innermost existing ancestor."""
     while directory != "/" and not os.path.isdir(directory):
         directory = os.path.dirname(directory)
     return directory

@@ -1,8 +1,7 @@
 """Notifications from inotify, by one watcher over all roots: hints, and never the truth.
 
-The watcher lives in a thread of its own, because setting it up walks every directory and waiting
-in it blocks. It filters nothing but Runward's own and the agents' growing files in directories
-that are known already.
+The watcher runs in a thread of its own, because setting it up walks every directory and waiting in it blocks. It
+filters out only Runward's own files, and the agents' growing files in directories that are already known.
 """
 
 import errno
@@ -50,9 +49,9 @@ OLDEST_LIMIT: Final = (8192, "fs.inotify.max_user_watches")
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """How the roots are watched now: how many watches stand, which roots only flat, which of these not at all, and why.
+    """How the roots are watched now: how many watches there are, which roots only flat or not at all, and why.
 
-    `lost` says why the watch that stood before came to an end by itself.
+    `lost` says why the previous watch ended by itself.
     """
 
     watched: int
@@ -63,7 +62,7 @@ class Watching:
 
 
 class Notifications(Protocol):
-    """Where hints come from; a simulation has its own."""
+    """The source of hints; a simulation has its own."""
 
     async def watch(
         self,
@@ -75,20 +74,20 @@ class Notifications(Protocol):
 
 
 class Pulse:
-    """A thread's sign that it gets on: when it beat last, by the monotonic clock."""
+    """A thread's sign of progress: when it last beat, by the monotonic clock."""
 
     def __init__(self) -> None:
         self.beat()
 
     def beat(self) -> None:
-        """I do something."""
+        """Record that the thread makes progress."""
         self.at = time.monotonic()
 
 
 class Inotify:
-    """Notifications of a real file system, for the roots that are there, and for the inbox.
+    """Notifications from a real file system, for the roots that exist, and for the inbox.
 
-    `pulse` is that of the thread that watches, None where none does.
+    `pulse` belongs to the thread that watches, None if there is none.
     """
 
     def __init__(
@@ -113,9 +112,9 @@ class Inotify:
         hint: Callable[[list[Target]], None],
         inbox: Callable[[], None],
     ) -> None:
-        """Watch until cancelled. `standing` is called once the watch stands.
+        """Watch until cancelled. `standing` is called once the watch is set up.
 
-        Raises `CannotWatch` where not even the roots themselves can be watched.
+        Raises `CannotWatch` if not even the roots themselves can be watched.
         """
         watch = _Watch(self, roots, standing, hint, inbox)
         self.pulse = watch.pulse
@@ -126,11 +125,11 @@ class Inotify:
             self.pulse = None
 
     def seen(self) -> float | None:
-        """When the thread that watches showed last that it gets on (monotonic clock); None where none watches."""
+        """When the watching thread last showed progress (monotonic clock); None if there is none."""
         return self.pulse.at if self.pulse is not None else None
 
     def set_up(self, roots: Sequence[WatchedRoot], pulse: Pulse) -> tuple[Directories, Watching, float]:
-        """What watches: every root that can afford it to the bottom, the others flat."""
+        """Set up the watch: every root that the limit allows to the bottom, the others flat."""
         began = time.monotonic()
         plan, _ = self.plan(roots, pulse)
         try:
@@ -159,7 +158,7 @@ class Inotify:
             raise CannotWatch(why, f"raise it by {_more(name, limit)}", for_long=True) from error
 
     def _beside(self, plan: "Plan") -> list[str]:
-        """The directories beside the roots that no root watches to the bottom anyway."""
+        """The additional directories that no root already watches to the bottom."""
         deep = [os.path.realpath(root.path) for root in plan.deep]
         return sorted(
             each
@@ -168,7 +167,7 @@ class Inotify:
         )
 
     def plan(self, roots: Sequence[WatchedRoot], pulse: Pulse) -> tuple["Plan", float]:
-        """What to watch how, and when to think of it again: it never takes more than 1 % of a core."""
+        """How to watch what, and when to reconsider: planning never takes more than 1 % of a core."""
         began = time.monotonic()
         limit, name = watch_limit() or OLDEST_LIMIT
         fix = f"raise it by {_more(name, limit)}"
@@ -186,7 +185,7 @@ class Inotify:
 
 
 class _Watch:
-    """One watch in its thread, from its setting up until it is told to stop."""
+    """One watch in its thread, from its setup until it is told to stop."""
 
     def __init__(
         self,
@@ -220,7 +219,7 @@ class _Watch:
     def _watch(
         self, directories: Directories, watching: Watching, next_plan: float, there: Sequence[WatchedRoot]
     ) -> str | None:
-        """Wait for changes until the watch is to be set up anew; returns what it lost, if anything."""
+        """Wait for changes until the watch must be set up anew; returns why it was lost, if it was."""
         while not self.stop.is_set():
             try:
                 self._wait(directories)
@@ -256,9 +255,10 @@ class _Watch:
             anyio.from_thread.run_sync(self._inbox)
 
     def _may_differ(self, watching: Watching) -> bool:
-        """Whether another plan than the one that stands may be right.
+        """Whether a plan other than the current one may be right.
 
-        Directories become more. But where all is watched to the bottom and nothing changed, the plan is as good as ever.
+        Directories become more. But if everything is watched to the bottom and nothing changed, the plan is still as
+        good.
         """
         return not self.stop.is_set() and (self._changed or bool(watching.flat))
 
@@ -275,7 +275,7 @@ class CannotWatch(Exception):
 
 
 class Translator:
-    """From changed paths to the places whose change they tell of, and whether the inbox changed."""
+    """Translates changed paths into the places that changed, and says whether the inbox changed."""
 
     def __init__(self, inbox: str, roots: Sequence[WatchedRoot]) -> None:
         self._inbox = inbox + "/"
@@ -298,9 +298,9 @@ class Translator:
         return [target for target in found if _may_be_a_place(target[1])], in_inbox
 
     def _place(self, root: WatchedRoot, path: str, held: dict[str, frozenset[str]]) -> str | None:
-        """The place whose change a changed path (relative to the root) tells of, if any.
+        """The place that a changed path (relative to the root) belongs to, if any.
 
-        `held` are the directories with places in them, by root, as they were looked for among this batch's changes.
+        `held` are the directories that contain places, by root, as looked up for this batch's changes.
         """
         if root.shape is None:
             directory, _, rest = path.partition("/")
@@ -308,7 +308,7 @@ class Translator:
         place = root.shape.place_of(path)
         if place is not None:
             return place
-        # It may be a directory that came, maybe full, or one that went, with places in it.
+        # It may be a directory that appeared, maybe not empty, or one that vanished with places in it.
         whole = f"{root.path}/{path}"
         if os.path.isdir(whole) and not os.path.islink(whole):
             return ITSELF
@@ -318,12 +318,12 @@ class Translator:
 
 
 def _may_be_a_place(name: str) -> bool:
-    """Names that begin with a dot are nobody's; of those that are no UTF-8 the scan tells."""
+    """Names that begin with a dot belong to nobody; those that are not UTF-8 are left to the scan."""
     return not name.startswith(".") and is_storable(name)
 
 
 class _Held:
-    """The directories in which places of a root were seen, gathered anew only when other places are known than before."""
+    """The directories in which places of a root were seen, collected again only when the known places have changed."""
 
     def __init__(self) -> None:
         self._known: tuple[int, str] = (0, "")
@@ -331,7 +331,7 @@ class _Held:
 
     def directories(self, root: WatchedRoot) -> frozenset[str]:
         places = list(root.seen)
-        # A place that is new is the last one.
+        # A new place is the last one.
         known = (len(places), places[-1]) if places else (0, "")
         if known != self._known:
             self._known = known
@@ -366,7 +366,7 @@ def plan_watches(
     beat: Callable[[], None] = lambda: None,
     flat: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
-    """Stay within `allowed` watches.
+    """Plan the watches within `allowed`.
 
     `beat` is called for every directory that is looked into. `flat` names roots that are to be watched flat, and why.
     """
@@ -388,7 +388,7 @@ def plan_watches(
 
 
 def watch_limit() -> tuple[int, str] | None:
-    """How many directories all programs of this user may watch, and the setting of the kernel that says so."""
+    """How many directories all programs of this user may watch, and the kernel setting that says so."""
     found = []
     for name, path in LIMITS.items():
         try:
@@ -403,7 +403,7 @@ def _more(name: str, limit: int) -> str:
 
 
 def _directories(path: str, most: int, beat: Callable[[], None]) -> int:
-    """How many directories there are from `path` down, counted no further than above `most`; no link is followed."""
+    """How many directories there are from `path` down; counting stops above `most`, and no link is followed."""
     count, waiting = 1, [path]
     while waiting and count <= most:
         beat()

@@ -1,7 +1,7 @@
 """The reconciling scan: what is on disk, compared with what was seen. It is the truth.
 
-It runs at the start, after whatever may have lost notifications, when a root appears or moves, and
-now and then anyway. It only lists; what differs becomes a hint, so a look decides as always.
+It runs at the start, after anything that may have lost notifications, when a root appears or moves, and at regular
+intervals. It only lists. Each difference becomes a hint, so that a look decides as always.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from runward.handlers.unreadable import Unreadable
 
 
 class Replaced(NamedTuple):
-    """Another directory stands at the root's path."""
+    """Another directory is at the root's path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What a scan of one root amounts to: its listing, and what should be looked at."""
+    """The result of a scan of one root: its listing, and what to look at."""
 
     root: WatchedRoot
     listing: Listing | Unreadable | Gone | Replaced
@@ -32,8 +32,8 @@ class Scanned:
 def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scanned:
     """Compare a root with what was seen in it; with `everything`, look at all of it anew.
 
-    Of other tools' sessions only those that are open are looked at without a change: what they say lies in the file
-    whose signature is compared. Runs in a thread. A root that can't be listed says nothing about the runs inside it.
+    Of other tools' sessions only open ones are looked at without a change: what they say is in the file whose signature
+    is compared. Runs in a thread. A root that can't be listed says nothing about the runs inside it.
     """
     if root.is_replaced:
         return Scanned(root, Replaced(), (), now)
@@ -58,7 +58,7 @@ def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scann
 
 
 def settle(scanned: Scanned) -> str | None:
-    """Keep what the scan says of its root; returns the complaint that is new, if any."""
+    """Record what the scan says about its root; returns the complaint if it is new."""
     root, before = scanned.root, scanned.root.problem
     match scanned.listing:
         case Listing(unusable=unusable, native=native):

@@ -1,4 +1,4 @@
-"""Roots as the daemon sees them while it runs: their health, and what was seen in them."""
+"""Roots as the running daemon sees them: their health, and what was seen in them."""
 
 import fnmatch
 from dataclasses import dataclass, field
@@ -16,11 +16,11 @@ Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable", "replaced"
 
 @dataclass(slots=True)
 class WatchedRoot:
-    """A root of the settings. `stands` is the directory at `path` when it was last checked, `identity` which one is it.
+    """A root of the settings. `stands` is the directory at `path` at the last check, `identity` which directory it is.
 
-    A native root has its runs in the directories inside it; `shape` says where the foreign sessions layout
-    are. `seen` has, for each such place that was looked at, the mark of its own signature: while that is unchanged a
-    scan need not look again. It is `UNTRUSTED` where it may change again unnoticed.
+    A native root has its runs in the directories inside it; `shape` says where the foreign sessions are. For each such
+    place that was looked at, `seen` has the mark of its own signature: while that is unchanged a scan need not look
+    again. The mark is `UNTRUSTED` if the place may change again unnoticed.
     """
 
     name: str
@@ -51,13 +51,13 @@ class WatchedRoot:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another directory stands at its path: that one says nothing about what lies in this root."""
+        """Whether another directory is at its path: that one says nothing about what lies in this root."""
         return self.stands is not None and self.stands.identity != self.identity
 
     def may_hold(self, layout: str) -> bool:
-        """Whether sessions of this layout may lie here: those of its own, or of any other tool's."""
+        """Whether sessions of this layout may be here: sessions of its own layout, or of any other tool's."""
         return layout == self.layout or (self.layout == AUTO and layout != DEFAULT_LAYOUT)
 
     def ignores(self, place: str) -> bool:
-        """Whether the settings tell to leave this place alone: of a path each name counts."""
+        """Whether the settings exclude this place: each name in a path counts."""
         return any(fnmatch.fnmatchcase(part, pattern) for pattern in self.ignore for part in place.split("/"))

@@ -1,9 +1,9 @@
-"""The rounds: what is looked after again and again, once a second.
+"""The rounds: the checks that repeat once a second.
 
-A gap in this task's own heartbeat means that the daemon was frozen or suspended and may have lost
-notifications. Roots that appear, vanish or are replaced get a new watch and a scan. Recorded
-processes are checked, and running sessions' directories for changes that nobody told; a run that can't be watched
-is looked at. Now and then everything is scanned.
+A gap in this task's own heartbeat means that the daemon was frozen or suspended and may have lost notifications. Roots
+that appear, vanish or are replaced get a new watch and a scan. Recorded processes are checked, and running sessions'
+directories are checked for unreported changes; a run that can't be watched is looked at. At longer intervals everything
+is scanned.
 """
 
 import math
@@ -86,7 +86,7 @@ async def always_accept(root: WatchedRoot) -> bool:
 
 @dataclass(slots=True)
 class Rounds:
-    """One task that keeps the daemon's knowledge true. `roots` is by name."""
+    """One task that keeps the daemon's knowledge current. `roots` is by name."""
 
     files: Files
     processes: Processes
@@ -117,17 +117,17 @@ class Rounds:
     _wake: anyio.Event = field(default_factory=anyio.Event)
 
     def request_scan(self, everything: bool = False) -> None:
-        """Have every root scanned at once; with `everything`, every run directory looked into."""
+        """Request an immediate scan of every root; with `everything`, a look into every run directory."""
         self._scan_at = 0.0
         self._everything = self._everything or everything
         self._wake.set()
 
     def doubt(self, names: Iterable[str]) -> None:
-        """Directories came or went in these roots: have each scanned, as often as it may cost."""
+        """Directories appeared or vanished in these roots: scan each, as often as the cost allows."""
         self._doubtful.update(names)
 
     def scan_is_due(self) -> bool:
-        """Whether the roots should be scanned now: it was asked for, or the last scan is long ago."""
+        """Whether the roots should be scanned now: by request, or because the last scan was long ago."""
         return self.clock.monotonic() >= self._scan_at
 
     async def run(self) -> None:
@@ -170,9 +170,9 @@ class Rounds:
 
     async def scan(self) -> int:
         """Scan every root; returns how many run directories are to be looked at."""
-        self.look_in_inbox()  # its notifications may have been lost like any other
+        self.look_in_inbox()  # like any other, its notifications may have been lost
         everything, self._everything = self._everything, False
-        self._scan_at = math.inf  # what is requested from here on may be about what was listed already
+        self._scan_at = math.inf  # what is requested from here on may concern what was already listed
         started = self.clock.monotonic()
         found = 0
         for root in list(self.roots.values()):
@@ -185,7 +185,7 @@ class Rounds:
         return found
 
     async def scan_doubtful(self) -> None:
-        """Scan the roots in which directories came or went, if the last such scan was long enough ago."""
+        """Scan the roots in which directories appeared or vanished, if the last such scan was long enough ago."""
         if not self._doubtful or self.clock.monotonic() < self._doubtful_at:
             return
         names, self._doubtful = self._doubtful, set()
@@ -200,7 +200,7 @@ class Rounds:
         return FLAT_COST_FACTOR if self.flat else COST_FACTOR
 
     async def _scan(self, root: WatchedRoot, everything: bool) -> Scanned:
-        """What is to be looked at in a root; with `everything`, all but what would say the same as before."""
+        """What is to be looked at in a root; with `everything`, all except looks that would repeat the same result."""
         if root.is_replaced and await self._accepted(root):
             everything = True
             self.watch_again()
@@ -220,7 +220,7 @@ class Rounds:
         return len(scanned.targets)
 
     def _hint(self, root: WatchedRoot, targets: Sequence[Target], why: int) -> None:
-        """Have these places looked at. Transcripts that are no running session's wait for everything else."""
+        """Request looks at these places. Transcripts that belong to no running session wait until last."""
         if root.shape is None:
             self.hints.add(targets, why)
             return
@@ -228,13 +228,13 @@ class Rounds:
         self.hints.add_to_backlog([each for each in targets if each[1] not in root.open], why)
 
     async def learn_roots(self) -> None:
-        """Know which directories the roots are now, before they are watched and scanned for the first time."""
+        """Find out which directories the roots are now, before the first watch and scan."""
         for root, stands in await self._standing():
             root.stands = stands
             await self._accepted(root)
 
     async def check_roots(self) -> None:
-        """Notice a root that appeared, vanished, or that another directory stands in for."""
+        """Notice a root that appeared, vanished, or was replaced by another directory."""
         changed = []
         for root, stands in await self._standing():
             if root.stands != stands:
@@ -252,7 +252,7 @@ class Rounds:
         return await in_thread(lambda: [(root, self.files.standing(root.path)) for root in roots])
 
     async def _accepted(self, root: WatchedRoot) -> bool:
-        """Whether the directory that stands at the root's path is the root now; in trouble with the store, not yet."""
+        """Whether the directory at the root's path is accepted as the root; while the store is in trouble, not yet."""
         accepted = not root.is_replaced
         if not accepted:
             try:
@@ -267,7 +267,7 @@ class Rounds:
         return [root for root in self.roots.values() if not root.is_replaced]
 
     async def check_running(self) -> int:
-        """Hint at running sessions whose directories changed since they were looked at, though nobody told."""
+        """Hint at running sessions whose directories changed without a notification since they were looked at."""
         everyone = ((root, name) for root in self._judged() for name in (*root.open, *root.unsettled))
         most = FLAT_ASKED if self.flat else ASKED
         asked = list(islice(everyone, self._asked, self._asked + most))
@@ -300,12 +300,12 @@ class Rounds:
                 self.hints.add(due, Why.AGAIN | Why.PROCESS)
 
     def next_due(self) -> float | None:
-        """The seconds until something is to be looked at again though nothing changes; None where nothing is."""
+        """The seconds until something is to be looked at again though nothing changes; None if nothing is."""
         now = self.clock.monotonic()
         return min((at - now for root in self._judged() for at in root.due.values()), default=None)
 
     def check_writers(self) -> None:
-        """Hint at running foreign sessions, a part of them each time: only a look finds out who writes one."""
+        """Hint at some of the running foreign sessions each time: only a look finds out who writes one."""
         everyone = [(root.name, place) for root in self._judged() if root.shape for place in root.open]
         if not everyone:
             return
@@ -345,7 +345,7 @@ class Rounds:
         ]
 
     def _look_at_flat(self) -> None:
-        """Running sessions of roots that can't be watched to the bottom are looked at, a part of them in each beat."""
+        """In each beat, look at some of the running sessions in roots that can't be watched to the bottom."""
         open_ones = [
             (root.name, each) for root in self._judged() if root.name in self.flat for each in root.open
         ]
@@ -357,7 +357,7 @@ class Rounds:
         self.hints.add(asked, Why.AGAIN)
 
     async def _look_blindly(self) -> None:
-        """Where roots aren't watched at all, whether a directory came into one; the same of the inbox."""
+        """If roots aren't watched at all, check whether a directory appeared in one; the same for the inbox."""
         if not self.is_inbox_watched:
             self.look_in_inbox()
         if not self.unwatched:

@@ -1,1 +1,1 @@
-"""What the daemon says and hears over HTTP: deliveries of services, and the links of approvals."""
+"""The daemon's HTTP interface: deliveries of services, and the links of approvals."""

@@ -1,4 +1,4 @@
-"""The routes, and what holds for every answer."""
+"""The routes, and what applies to every answer."""
 
 from collections.abc import Callable
 from pathlib import Path

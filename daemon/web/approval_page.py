@@ -1,4 +1,4 @@
-"""The page of an approval: plain HTML that runs nothing, with everything of others escaped."""
+"""The page of an approval: plain HTML that runs nothing, with all foreign text escaped."""
 
 import base64
 import hashlib
@@ -45,7 +45,7 @@ _TEMPLATE: Final = Environment(
 
 
 def said_page(status: int, heading: str, said: str) -> Response:
-    """A page that only says something."""
+    """A page that only shows a message."""
     return _page(status, heading=heading, said=said, row=None)
 
 
@@ -83,7 +83,7 @@ def step_name(row: ApprovalRow) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with every character written out that is not seen, or that has others seen in another order."""
+    """The text with every character escaped that is invisible, or that changes the order in which others are seen."""
     return "".join(
         char if char == "\n" or unicodedata.category(char)[0] != "C" else f"\\u{ord(char):04x}"
         for char in text

@@ -50,7 +50,7 @@ class ApprovalPages:
         return found if isinstance(found, Response) else question_page(found)
 
     async def decide(self, request: Request) -> Response:
-        """Take the answer, and say what came of it."""
+        """Take the answer, and show its result."""
         try:
             form = _form(await self._bodies.read(request, _MOST))
         except BodyTooLong:
@@ -72,7 +72,7 @@ class ApprovalPages:
         return _came_of(form.answer, await self._decision(found.id, asked))
 
     async def _find(self, request: Request) -> ApprovalRow | Response:
-        """The approval of a link that holds, or the page that says why it does not."""
+        """The approval of a valid link, or the page that says why the link is not valid."""
         approval = str(request.path_params["approval"])
         signature = request.query_params.get("signature", "")
         try:

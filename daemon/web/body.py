@@ -25,7 +25,7 @@ class BodyReader:
     async def read(self, request: Request, most: int) -> bytes:
         """The whole body. Raises `BodyTooLong`.
 
-        A body that is somewhat longer is read to its end all the same: a client that still sends may see no answer.
+        A body that is somewhat too long is still read to its end: a client that is still sending may not see an answer.
         """
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared[:20]) > 2 * most:

@@ -41,7 +41,7 @@ _NO_SECRET: Final = _Answer(404, "no secret is set: [webhooks.github] of the set
 class GithubWebhook:
     """Checks deliveries and puts their events into the inbox, as `event emit` does.
 
-    `secret_file` is asked for each delivery: a new secret counts at once.
+    `secret_file` is called for each delivery: a new secret counts at once.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class GithubWebhook:
         return PlainTextResponse(f"{answer.text}\n", answer.status)
 
     def _say(self, answer: _Answer, kind: str, delivery: str) -> None:
-        """Log it; of refusals, which everybody can bring about, one a second."""
+        """Log it; refusals, which anybody can cause, at most once a second."""
         now = time.monotonic()
         if answer.status != 202:
             if now - self._refused_at < 1.0:

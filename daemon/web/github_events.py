@@ -1,4 +1,4 @@
-"""Which event a delivery of GitHub is, and the fields that chains see of it."""
+"""Which event a delivery of GitHub is, and which of its fields chains see."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ class Occurrence(NamedTuple):
 
 
 def occurrence_of(kind: str, payload: dict[str, JsonValue]) -> Occurrence | None:
-    """The event that a delivery of this kind (`X-GitHub-Event`) tells of; None for the many that are none of ours.
+    """The event of a delivery of this kind (`X-GitHub-Event`); None for the many that we do not use.
 
     A field that the payload does not have is null.
     """
@@ -56,7 +56,7 @@ def _issue(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _at(value: JsonValue, *keys: str) -> JsonValue:
-    """What stands under these keys, one inside the other."""
+    """The value under these keys, one inside the other."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value

@@ -23,7 +23,7 @@ APPROVALS: Final = "/approvals/"
 
 
 class Links:
-    """Makes links and checks them. `base` says what they begin with now; None where others have no way here."""
+    """Makes links and checks them. `base` gives their current beginning; None if they can't be reached from outside."""
 
     def __init__(self, state: Path, base: Callable[[], str | None]) -> None:
         self._state = state
@@ -50,7 +50,7 @@ class Links:
         return next((each for each in found if each.id == approval), None)
 
     def signature(self, row: ApprovalRow) -> str:
-        """What proves that we made the link of this approval for what it shows."""
+        """Proves that we made the link of this approval for what it shows."""
         signed = f"approval\n{row.id}\n{row.shown_hash}".encode()
         return hmac.new(self._key, signed, hashlib.sha256).hexdigest()
 

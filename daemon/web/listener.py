@@ -1,4 +1,4 @@
-"""Listening, as the settings say: opened before the daemon is ready, closed when it stops."""
+"""Listening according to the settings: opened before the daemon is ready, closed when it stops."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +21,8 @@ from runward.daemon.web.sockets import CannotListen, open_sockets
 class Listener:
     """What a daemon listens on, and what it answers there.
 
-    `settings` are those in force at any moment; where it listens is said by those at the start.
-    Raises `CannotListen` and `OSError`.
+    `settings` are those in force at any moment; the addresses are from those at the start. Raises `CannotListen` and
+    `OSError`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Listener:
         await self._server.run(task_status=task_status)
 
     def stop(self) -> None:
-        """Take no more clients."""
+        """Accept no more clients."""
         self._server.stop()
 
     def _base(self) -> str | None:
@@ -71,7 +71,7 @@ class Listener:
 
 
 def _check_secret(path: str | None) -> None:
-    """Raises `CannotListen` where the secret can't be used."""
+    """Raises `CannotListen` if the secret can't be used."""
     if path is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""What the daemon says of where it listens."""
+"""The daemon's report on where it listens."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The HTTP server in the daemon's loop, within bounds: whatever clients do, runs are judged meanwhile."""
+"""The HTTP server in the daemon's loop, within bounds: whatever clients do, runs are still judged."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ GRACE_S: Final = 1
 
 
 class _Pieces(h11.Connection):
-    """A connection that counts the pieces of what it gets."""
+    """A connection that counts the pieces that it receives."""
 
     pieces = 0
 
@@ -48,7 +48,7 @@ class _Pieces(h11.Connection):
 
 
 class _Bounded(H11Protocol):
-    """One connection, which carries one request and has an end."""
+    """One connection, which carries one request and is limited in time."""
 
     _end: asyncio.TimerHandle | None = None
 
@@ -78,7 +78,7 @@ class _Server(uvicorn.Server):
 
 
 class _ToLog(logging.Handler):
-    """uvicorn's own words in the daemon's log; what clients do wrong is not a warning there."""
+    """uvicorn's own messages in the daemon's log; clients' mistakes are not warnings there."""
 
     def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class WebServer:
                 connection.transport.abort()
 
     def stop(self) -> None:
-        """Take no more clients, and end what is going on soon."""
+        """Accept no more clients, and end current requests soon."""
         self._server.should_exit = True
 
 

@@ -94,7 +94,7 @@ def _in_file_system(address: SocketPath) -> socket.socket:
 
 
 def _make_way(path: str) -> None:
-    """Remove a socket on which nobody listens. Raises `OSError` where something else is there."""
+    """Remove a socket on which nobody listens. Raises `OSError` if something else is there."""
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise FileExistsError(errno.EEXIST, "something else than a socket is there")
@@ -108,7 +108,7 @@ def _make_way(path: str) -> None:
             os.unlink(path)
             return
         except BlockingIOError:
-            pass  # somebody listens, and has much to do
+            pass  # somebody listens, and is busy
     raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 

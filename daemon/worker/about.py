@@ -1,4 +1,4 @@
-"""What a foreign session is about, as lists show it: stored beside what is remembered of it, and small."""
+"""What a foreign session is about, as lists show it: small, and stored with what is remembered of it."""
 
 from typing import Final, NamedTuple
 
@@ -11,10 +11,10 @@ _LONGEST_NAME: Final = 128
 
 
 class About(NamedTuple):
-    """Where a session works, what it was asked for first, its model, and the tokens that it cost.
+    """Where a session works, its first prompt, its model, and the tokens that it used.
 
-    The prompt is shortened, stands on one line, and has nothing in it that looks like a secret. `reading.py` reads
-    these by their places.
+    The prompt is shortened to one line, and anything in it that looks like a secret is removed. `reading.py` reads
+    these fields by their positions.
     """
 
     cwd: str | None
@@ -25,7 +25,7 @@ class About(NamedTuple):
 
 
 def about(told: Told) -> About:
-    """What a session's files tell of it."""
+    """What a session's files say about it."""
     usage = told.usage
     return About(
         None if told.cwd is None else told.cwd[:_LONGEST_PATH],

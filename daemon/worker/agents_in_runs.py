@@ -29,7 +29,7 @@ class AgentsInRuns:
     async def linked(
         self, questions: Sequence[LinkedSessionsOf], jobs: Sequence[Job]
     ) -> dict[LinkedSessionsOf, LinkedSessions]:
-        """The agents' sessions in these runs, those too that only a hook told of, be it in this very batch."""
+        """The agents' sessions in these runs, including those that only a hook reported, even in this very batch."""
         spoke = [job.event for job in jobs if isinstance(job.event, HookSpoke)]
         self.known = self.known or any(each.launcher_session is not None for each in spoke)
         if not (self.known or self.inbox_is_long):
@@ -49,5 +49,5 @@ class AgentsInRuns:
         }
 
     def _may_come(self, key: str) -> bool:
-        """Whether any root may hold this session."""
+        """Whether any root could hold this session."""
         return any(root.may_hold(key.partition(":")[0]) for root in self.roots.values())

@@ -1,4 +1,4 @@
-"""Who answers what handlers ask: the store, the disk, or the settings in force."""
+"""Who answers the questions that handlers ask: the store, the disk, or the settings in force."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -64,10 +64,10 @@ Drafted: TypeAlias = Callable[[DraftOf], Draft | NoDraft | Unreadable]
 
 
 class Chains(Protocol):
-    """The chains that there are now."""
+    """The chains that exist now."""
 
     def listening(self, event: str) -> tuple[Chain, ...]:
-        """The right chains that an event of this name may fire."""
+        """The valid chains that an event of this name may fire."""
 
     def chain(self, name: str) -> Chain | str:
         """The chain of this name, or why none can be fired."""
@@ -76,13 +76,13 @@ class Chains(Protocol):
         """What the action of this name would start, and in which root."""
 
     def scheduled(self, name: str) -> Scheduled | None:
-        """The schedule that the chain of this name has, if it is right."""
+        """The schedule of the chain of this name, if the chain is valid."""
 
     def schedules(self) -> Mapping[str, str]:
-        """What the files of all right chains with a schedule say of it, by the names of the chains."""
+        """What the files of all valid chains with a schedule say about it, by chain name."""
 
     def watched_paths(self) -> tuple[str, ...]:
-        """The absolute globs of the files whose changes fire right chains."""
+        """The absolute globs of the files whose changes fire valid chains."""
 
     def steps_at_once(self) -> int:
         """How many steps may run at the same time."""
@@ -100,12 +100,12 @@ def no_rules(question: RuledPlaybook) -> Ruled:
 
 
 def no_playbooks(name: str) -> Play:
-    """What can be started where there are no playbooks."""
+    """What can be started when there are no playbooks."""
     return Play(None, problem=f"there is no playbook {name!r}")
 
 
 class NoChains:
-    """A place without chains."""
+    """Stands in if there are no chains."""
 
     def listening(self, event: str) -> tuple[Chain, ...]:
         return ()
@@ -133,17 +133,17 @@ NO_CHAINS: Final = NoChains()
 
 
 def no_roots(question: RootOf) -> CoveringRoot | None:
-    """Who watches where there are no roots."""
+    """Who watches when there are no roots."""
     return None
 
 
 def no_bundles(question: BundleRulesOf) -> BundleRules | None:
-    """How bundles are made where there are none."""
+    """How bundles are made when there are none."""
     return None
 
 
 def nothing_drafted(question: DraftOf) -> NoDraft:
-    """What comes of an order where nobody writes bundles."""
+    """What an order leads to when nobody writes bundles."""
     return NoDraft("nobody writes bundles here")
 
 

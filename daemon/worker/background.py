@@ -1,7 +1,8 @@
-"""Work in the background: what follows a verdict and takes long, which today is hashing what was produced.
+"""Background work: slow work that follows a verdict. Today that is hashing what was produced.
 
-Verdicts come first, and their journals: a batch is begun when nothing of both is on its way. What was claimed goes
-through the same queue under its own token; a stop puts back what wasn't come to, a crash leaves it to the next daemon.
+Verdicts and their journals come first: a batch begins only when neither is in progress. Claimed jobs go through the
+same queue under their own token. A stop puts back the jobs that were not reached; a crash leaves them to the next
+daemon.
 """
 
 import math
@@ -57,7 +58,7 @@ def _set_event() -> anyio.Event:
 
 @dataclass(slots=True)
 class Background:
-    """Two loops that carry out jobs of the background, each in a thread while it hashes."""
+    """Two loops that carry out background jobs. Each hashes in a thread."""
 
     store: Store
     queue: Queue
@@ -87,7 +88,7 @@ class Background:
         self.queue.wake_background = self.wake
 
     def degraded(self) -> list[str]:
-        """What puts the work off, for `status`."""
+        """What delays the work, for `status`."""
         return [] if self.trouble is None else [f"work in the background is put off: {self.trouble}"]
 
     def wake(self) -> None:
@@ -96,12 +97,12 @@ class Background:
         woken.set()
 
     def halt(self) -> None:
-        """Come to an end soon, in the middle of a file too; what was claimed and isn't done is put back."""
+        """End soon, even in the middle of a file. What was claimed and isn't done is put back."""
         self._halting = True
         self.wake()
 
     async def run(self) -> None:
-        """Carry out until `halt`; where it is cancelled, what is claimed is left to the next daemon."""
+        """Work until `halt`. If cancelled, claimed jobs are left to the next daemon."""
         self.ended = anyio.Event()
         try:
             async with anyio.create_task_group() as tasks:
@@ -111,7 +112,7 @@ class Background:
             self.ended.set()
 
     async def drain(self) -> bool:
-        """Carry out all that is due now; returns whether there was anything."""
+        """Carry out everything that is due now; returns whether there was anything."""
         before = self.batches
         async with anyio.create_task_group() as tasks:
             for most_bytes in _LOOPS:
@@ -119,7 +120,7 @@ class Background:
         return self.batches > before
 
     async def next_due(self, after: float) -> float | None:
-        """When the first job after this moment is due (both Unix seconds); the store's trouble is waited out."""
+        """When the first job after this moment is due (both Unix seconds). Waits while the store is in trouble."""
         while not self._halting:
             try:
                 return await self.queue.next_due_in_background(after)
@@ -141,7 +142,7 @@ class Background:
             self.batches += 1
 
     async def _batch(self, most_bytes: float) -> bool:
-        """Carry out some of what is due; returns whether there was anything, or trouble to come back to."""
+        """Carry out some of what is due; returns whether there was anything, or trouble that needs a retry."""
         give_up = self.clock.monotonic() + PATIENCE
         await self._quiet(give_up)
         try:
@@ -167,7 +168,7 @@ class Background:
         return True
 
     async def _decide(self, jobs: Sequence[Job], give_up: float) -> tuple[list[JobResult], float]:
-        """What is to become of the jobs, and the seconds that this took without the waiting in between."""
+        """What becomes of the jobs, and the seconds that deciding took, without the waits in between."""
         results: list[JobResult] = []
         took = 0.0
         for first in range(0, len(jobs), FEW):
@@ -195,7 +196,7 @@ class Background:
         await self._put_off(trouble)
 
     async def _complete(self, claim: Claim, results: Sequence[JobResult]) -> bool:
-        """Complete what was decided; returns whether it is durable, which it isn't in trouble at the stop."""
+        """Complete what was decided; returns whether it is durable. It isn't if there is trouble during the stop."""
         left = list(results)
         while left:
             completed, trouble = Completed(), None
@@ -214,12 +215,12 @@ class Background:
         return True
 
     def go_on(self, read: int) -> bool:
-        """Asked in a thread, in the middle of a file."""
+        """Called in a thread, in the middle of a file."""
         anyio.from_thread.check_cancelled()
         return not self._halting
 
     async def _quiet(self, give_up: float) -> None:
-        """Wait until no verdict is on its way, or until a moment of the monotonic clock."""
+        """Wait until no verdict is in progress, or until a moment of the monotonic clock."""
         while self.busy() and not self._halting and self.clock.monotonic() < give_up:
             await self._pause(_LOOK)
 
@@ -229,7 +230,7 @@ class Background:
         await self._pause(TROUBLED)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait so long, unless it is time to end."""
+        """Wait this long, unless it is time to end."""
         with anyio.move_on_after(seconds):
             while not self._halting:
                 await self._woken.wait()
@@ -251,7 +252,7 @@ class Background:
 def _together(due: Sequence[Job]) -> list[Job]:
     """The jobs of one batch: the first one, and those after it as long as they are small together.
 
-    Of each lane only the first one: a later one must see what that decided.
+    Takes only the first job of each lane: a later one must see what that one decided.
     """
     chosen: list[Job] = []
     lanes: set[str] = set()

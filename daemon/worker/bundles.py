@@ -1,9 +1,9 @@
 """Bundles: drafting them in the background, sealing their receipts one after another, putting their parts in place.
 
-A draft is a bundle without its receipt, in files under temporary names. A receipt names the one before it: it is made
-under a lock that is held until it is durable. The parts get their names after that commit. What a daemon that was
-killed recorded and did not place is placed by its successor; a part that is gone is made again from the session's
-files, and must be the same.
+A draft is a bundle without its receipt, in files under temporary names. Each receipt names the one before it, so it is
+made under a lock that is held until the receipt is durable. The parts get their names after that commit. If a daemon
+was killed after recording parts and before placing them, its successor places them. A part that is gone is made again
+from the session's files, and must be identical.
 """
 
 import sqlite3
@@ -56,7 +56,7 @@ GONE: Final = "its directory is gone"
 
 
 class Made(NamedTuple):
-    """A bundle under temporary names: its receipt but for what seals it, the other parts, and what is wrong with it."""
+    """A bundle under temporary names: its receipt before sealing, the other parts, and what is wrong with it."""
 
     body: dict[str, JsonValue]
     parts: tuple[BundlePart, ...]
@@ -136,7 +136,7 @@ class Bundles(Part):
 
     @asynccontextmanager
     async def sealed(self, results: Sequence[JobResult]) -> AsyncIterator[Sequence[JobResult]]:
-        """The results with their receipts made, each naming the one before it; until this is left nobody makes another."""
+        """The results with their receipts made, each naming the one before. Until this exits, nobody makes another."""
         if not any(_drafted(result) for result in results):
             yield results
             return
@@ -160,7 +160,7 @@ class Bundles(Part):
             yield found
 
     def _seal(self, order: BundleOrder, prev: str | None) -> Sealed | str:
-        """Make the receipt to a draft; returns why that can't be now."""
+        """Make the receipt for a draft; returns why that can't be done now."""
         try:
             return self._seal_body(order, self._bodies[order.key, order.attempt], prev)
         except OSError as error:
@@ -188,7 +188,7 @@ class Bundles(Part):
         return Sealed(receipt.receipt_hash, prev, part)
 
     def _put_off(self, result: JobResult, why: str) -> JobResult:
-        """The job is decided again later: what it drafted may be gone by then."""
+        """The job is decided again later: by then its draft may be gone."""
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(result.job.tries, 10))
         return JobResult(result.job, "waiting", error=why, run_after=self.clock.now() + wait)
 
@@ -196,7 +196,7 @@ class Bundles(Part):
         return PERIOD if self.trouble is not None else None
 
     async def carry_out(self) -> bool:
-        """Put the next bundles in place; returns whether there were any that this pass had not come to."""
+        """Put the next bundles in place; returns whether there were any that this pass had not reached."""
         if self._seen == 0:
             self.trouble = None
         try:
@@ -248,7 +248,7 @@ class Bundles(Part):
         return GONE if isinstance(answer, Gone) else answer
 
     def _make_again(self, bundle: UnplacedBundle) -> list[BundlePart] | str | Unreadable:
-        """The parts of a recorded bundle, made again; or why they can't be what they were."""
+        """Make the parts of a recorded bundle again; or say why they can't be identical."""
         try:
             order = load_order(bundle.facts)
         except ValueError:
@@ -292,7 +292,7 @@ def _drafted(result: JobResult) -> RecordReceipt | None:
 
 
 def _gathered(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines joined to chunks, so that few of them are written."""
+    """The lines joined into chunks, so that there are few writes."""
     waiting: list[bytes] = []
     size = 0
     for line in lines:

@@ -1,4 +1,4 @@
-"""The head of the chain of events, given away to the log: what came before it can't be made anew unnoticed."""
+"""The head of the chain of events, written to the log: nobody can then rewrite earlier events unnoticed."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _AFTER_TROUBLE: Final = 60.0
 
 @dataclass(slots=True)
 class ChainHead(Part):
-    """Says the head when the daemon starts and every hour after that; nothing while there is no event."""
+    """Logs the head when the daemon starts and every hour after that; nothing while there is no event."""
 
     is_owed: ClassVar = False
 
@@ -34,7 +34,7 @@ class ChainHead(Part):
         return 0.0 if self._due_at is None else max(0.0, self._due_at - self.clock.monotonic())
 
     async def carry_out(self) -> bool:
-        """Say the head if an hour is over."""
+        """Log the head if an hour has passed."""
         now = self.clock.monotonic()
         if self._due_at is not None and now < self._due_at:
             return False

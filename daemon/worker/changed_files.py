@@ -1,7 +1,7 @@
-"""Files whose changes fire chains: each change is told once, when the file has been unchanged for 2 s.
+"""Files whose changes fire chains: each change is reported once, when the file has been unchanged for 2 s.
 
-Notifications only say when to look. What a look finds is compared with what the store kept of the last change that was
-told, so a change is found, too, that happened while no daemon ran. What was there when a glob was first seen is not told.
+Notifications only say when to look. A look compares what it finds with the last reported change, which the store keeps.
+So it also finds a change that happened while no daemon ran. What existed when a glob was first seen is not reported.
 """
 
 import math
@@ -38,7 +38,7 @@ Tell = Callable[[EventOccurred | None, Sequence[Rows]], None]
 
 
 class _Unsettled(NamedTuple):
-    """How a file is (None: gone) that is not as it was told of, and since when (monotonic clock)."""
+    """The state of a file (None: gone) that differs from what was reported, and since when (monotonic clock)."""
 
     signature: str | None
     since: float
@@ -46,7 +46,7 @@ class _Unsettled(NamedTuple):
 
 @dataclass(slots=True)
 class ChangedFiles(Part):
-    """Looks at the files that chains name, and tells of those that changed."""
+    """Looks at the files that chains name, and reports those that changed."""
 
     store: Store
     clock: Clock
@@ -76,11 +76,11 @@ class ChangedFiles(Part):
         Part.wake(self)
 
     async def begin(self) -> None:
-        """Be told by the watcher."""
+        """Have the watcher report changes here."""
         self.watched.changed = self.wake
 
     async def carry_out(self) -> bool:
-        """Look, where that is due, at most every `LOOKS_APART` seconds."""
+        """Look, if that is due, at most every `LOOKS_APART` seconds."""
         now = self.clock.monotonic()
         if now - self._looked < LOOKS_APART:
             return False
@@ -99,7 +99,7 @@ class ChangedFiles(Part):
         return max(0.05, min(GLOBS_PERIOD, *soon)) if soon else GLOBS_PERIOD
 
     async def look_once(self) -> None:
-        """Look at everything, and once more where files may still be written to: for a daemon that works once."""
+        """Look at everything, and again at files that may still be written to: for a daemon that works once."""
         await self.look(await anyio.to_thread.run_sync(self.globs))
         if self._unsettled:
             await anyio.sleep(SETTLED + 0.1)
@@ -132,7 +132,7 @@ class ChangedFiles(Part):
         self._problems = problems
 
     def _define(self, found: dict[str, Matching], known: dict[str, dict[str, str]]) -> None:
-        """Keep what is there where a glob is new, and forget what nobody asks for any more."""
+        """Record what exists where a glob is new, and forget globs that nobody asks for any more."""
         for glob in [each for each in known if each not in found]:
             del known[glob]
             self.tell(
@@ -169,7 +169,7 @@ class ChangedFiles(Part):
     def _tell_of(
         self, path: str, globs: list[str], signature: str | None, known: dict[str, dict[str, str]]
     ) -> None:
-        """Tell of one change, once for all globs."""
+        """Report one change, once for all globs."""
         was_known = any(path in known[glob] for glob in globs)
         change = "deleted" if signature is None else "modified" if was_known else "created"
         at = self.clock.now()

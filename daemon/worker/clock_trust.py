@@ -1,7 +1,7 @@
-"""Whether the wall clock may be believed when it says that something is old.
+"""Whether to believe the wall clock when it says that something is old.
 
-A clock that is 18 months ahead for one start would have everything pruned. So the daemon notes now and then what the
-clock says, over restarts, and believes it once its word has been of one piece for a while.
+If the clock were 18 months ahead at one start, everything would be pruned. So the daemon regularly records what the
+clock says, across restarts, and believes it once it has been consistent for a while.
 """
 
 import math
@@ -23,9 +23,9 @@ LONGEST: Final = 7 * 86_400.0
 
 
 class Noted(NamedTuple):
-    """What the clock said (Unix seconds): since when and until when without a leap, and where the leap before was from.
+    """What the clock said (Unix seconds): since when and until when without a leap, and where the last leap began.
 
-    `leapt_from` is None where there was none, or one back.
+    `leapt_from` is None if there was no leap, or one back.
     """
 
     since: float
@@ -34,28 +34,28 @@ class Noted(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """Why the clock is not believed: it leapt ahead from there, and is believed from then on (both Unix seconds)."""
+    """Why the clock is not believed: it leapt ahead from here, and is believed from then on (both Unix seconds)."""
 
     leapt_from: float | None
     until: float
 
 
 def moment(at: float) -> str:
-    """A time for people who read the log or the status, in UTC."""
+    """A time in UTC, for people who read the log or the status."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
 
 
 def patience(retention: float) -> float:
-    """Seconds of a leap that is believed: at most a quarter of what is to be kept is lost to a wrong clock."""
+    """The longest leap that is believed (seconds): a wrong clock costs at most a quarter of the retention time."""
     return min(LONGEST, retention / 4)
 
 
 def noted(before: Noted | None, now: float, leap: float) -> Noted:
-    """What is known of the clock when it says `now`; `leap` are the seconds of the longest leap that is believed."""
+    """What is known of the clock when it says `now`; `leap` is the longest leap that is believed (seconds)."""
     if before is None or now < before.until - leap:
         return Noted(now, now)
     if now > before.until + leap:
-        # Where it leaps again and again, the first time is the one that was right.
+        # If it leaps again and again, the first time is the right one.
         was_believed = before.until - before.since >= leap or before.leapt_from is None
         return Noted(now, now, before.until if was_believed else before.leapt_from)
     return before._replace(until=max(before.until, now))
@@ -66,14 +66,14 @@ _ADAPTER: Final = TypeAdapter(Noted)
 
 @dataclass(slots=True)
 class ClockTrust:
-    """Kept in the state directory, where there is one."""
+    """Kept in the state directory, if there is one."""
 
     state: Path | None
     clock: Clock
     _noted: Noted | None = None
 
     def doubt(self, retention: float) -> Doubt | None:
-        """Why nothing may be called old now; None where the clock is believed. Blocks; raises `OSError`."""
+        """Why nothing may be called old now; None if the clock is believed. Blocks; raises `OSError`."""
         leap, now = patience(retention), self.clock.now()
         before = self._noted or self._read()
         after = noted(before, now, leap)

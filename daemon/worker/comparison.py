@@ -1,8 +1,7 @@
 """After an unclean stop: comparing journals with the store, before they get any further line.
 
-What is found damaged becomes an event; deciding and carrying out its repair goes the way of every
-other line. Which journals are left to compare is kept in the store, so neither a crash on the way
-nor a root that is away loses one.
+Any damage found becomes an event. Its repair is decided and carried out like every other line. The store keeps which
+journals are left to compare, so neither a crash in between nor an absent root loses one.
 """
 
 import sqlite3
@@ -72,7 +71,7 @@ class Comparison:
     _wake: anyio.Event = field(default_factory=anyio.Event)
 
     async def start(self) -> None:
-        """Have the outbox hold what must be compared, before it is owed anything."""
+        """Have the outbox hold the journals to compare, before it gets any lines."""
         if self.store.after_clean_stop:
             await self._hold()
         else:
@@ -80,7 +79,7 @@ class Comparison:
             self.outbox.hold_all()
 
     async def run(self) -> None:
-        """Compare, letting verdicts pass, until cancelled."""
+        """Compare, giving way to verdicts, until cancelled."""
         while True:
             self._wake = anyio.Event()
             while await self.step():
@@ -89,22 +88,22 @@ class Comparison:
                 await self._wake.wait()
 
     async def step(self) -> bool:
-        """Do a part of what there is to do; returns whether there was anything that could be done."""
+        """Do part of the work; returns whether there was anything that could be done."""
         try:
             return await self._step()
         except (CommitUnknown, sqlite3.Error) as error:
-            # Nothing is lost: what was compared and not recorded so is compared again.
+            # Nothing is lost: a comparison that was not recorded is done again.
             self.log.error("journals.not_compared", why=str(error))
             self._retry_at = self.clock.monotonic() + TROUBLE
             return False
 
     def repaired(self, decided: Done[RepairJournal]) -> None:
-        """The repair of these journals is decided: their lines are owed again."""
+        """The repair of these journals is decided: the outbox has to write their lines again."""
         self._repaired += [(effect.directory, effect.name) for _, effect in decided]
         self._wake.set()
 
     def next_try(self, within: float) -> float | None:
-        """Seconds until there is something to do again, where that is at most `within`."""
+        """Seconds until there is something to do again, if that is at most `within`."""
         if not self.listing and not self._left and not self._repaired:
             return None
         wait = max(0.05, self._retry_at - self.clock.monotonic())
@@ -118,7 +117,7 @@ class Comparison:
         )
 
     def _next(self) -> float:
-        """When there will be something to do, in monotonic time, unless something is added."""
+        """When there will be something to do (monotonic time), unless something is added."""
         waits = self.listing or self._left or self._unreadable or self._deciding
         return min(self._retry_at, self._settle_at) if waits else self._settle_at
 
@@ -143,7 +142,7 @@ class Comparison:
         return True
 
     async def _try_again(self, now: float) -> bool:
-        """Now and then, take up what couldn't be read, and let go what a person gave up."""
+        """From time to time, retry what couldn't be read, and drop what a person gave up."""
         self._retry_at = now + RETRY
         if self._deciding:
             events = await journals.given_up(self.store, self._deciding.values())
@@ -152,7 +151,7 @@ class Comparison:
         return bool(self._left)
 
     async def _hold(self) -> None:
-        """Hold the journals that the store lists; those whose repair is being decided come after it."""
+        """Hold the journals that the store lists, then those whose repair is being decided."""
         self._sessions = await journals.uncompared(self.store)
         self._deciding = await journals.under_repair(self.store)
         self.outbox.hold(self._sessions)
@@ -161,7 +160,7 @@ class Comparison:
             self.log.info("journals.comparing", journals=len(self._sessions))
 
     async def _owe_again(self) -> None:
-        """Have the outbox owe what was decided, and compare again: more may be gone since the damage was found."""
+        """Give the outbox the decided lines, and compare again: more may be gone since the damage was found."""
         decided = list(self._repaired)
         lines = await journal_lines.owed(self.store, {directory for directory, _ in decided})
         del self._repaired[: len(decided)]
@@ -177,7 +176,7 @@ class Comparison:
         async with anyio.create_task_group() as tasks:
             for part in range(AT_ONCE):
                 tasks.start_soon(self._compare_part, batch[part::AT_ONCE], standing, answers)
-        # What became of a journal whose run is gone needs no repair.
+        # A journal whose run is gone needs no repair.
         sound = [each for each, answer in answers.items() if answer in (Gone(), Compared(()))]
         await self._note_sound(sound)
         for journal in batch:
@@ -222,7 +221,7 @@ class Comparison:
         self.outbox.release(journal)
 
     def _report(self, journal: Journal, altered: Sequence[AlteredLine]) -> None:
-        """Have it recorded that these lines don't stand as they were written."""
+        """Record that these lines are not as they were written."""
         states = Counter(each.state for each in altered)
         event = JournalDamaged(
             self._sessions[journal],
@@ -235,7 +234,7 @@ class Comparison:
             changed=states["changed"],
             moved=states["moved"],
         )
-        # What somebody changed is worse than what a crash took back.
+        # A change that somebody made is worse than one that a crash undid.
         log = self.log.error if event.changed else self.log.warning
         log(
             "journal.damaged",

@@ -1,7 +1,7 @@
-"""Deciding a batch: the handlers of all its jobs run side by side, and what they ask is answered in bulk.
+"""Deciding a batch: the handlers of all its jobs run side by side, and their questions are answered in bulk.
 
 Jobs of one lane are decided in order, and a later job sees what the earlier ones decided. A handler that fails stops
-its own lane for the batch and nobody else's.
+its own lane for the batch, and no other.
 """
 
 import sqlite3
@@ -48,7 +48,7 @@ class NoAnswer(LookupError):
 
 @dataclass(slots=True)
 class Answers:
-    """Who answers which kind of question, and how effects of the same batch change the answers."""
+    """Who answers which kind of question, and how effects in the same batch change the answers."""
 
     by_kind: dict[type[Asked], FromStore | AtOnce] = field(default_factory=dict)
     folds: Mapping[type[Effect], tuple[Fold, ...]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Answers:
         self.by_kind[kind] = FromStore(answer)
 
     def at_once(self, kind: type[Kind], answer: Callable[[Kind], Any]) -> None:
-        """Have each question of this kind answered by itself, in the deciding thread."""
+        """Have each question of this kind answered separately, in the deciding thread."""
         self.by_kind[kind] = AtOnce(answer)
 
     def check(self, kinds: Iterable[type[Asked]]) -> None:
@@ -94,7 +94,7 @@ class Decider:
     async def decide(
         self, jobs: Sequence[Job], in_thread: InThread, wait_out: Callable[[str], Awaitable[None]]
     ) -> list[JobResult]:
-        """An result for each job, in order. `wait_out` is awaited while the store does not answer."""
+        """A result for each job, in order. `wait_out` is awaited while the store does not answer."""
         batch = _Batch(jobs, self._answers, self._clock)
         asked = batch.begin()
         while not batch.is_over:
@@ -122,7 +122,7 @@ class Decider:
 
 
 class _Failed(NamedTuple):
-    """In the place of an answer: answering failed by a mistake of ours."""
+    """Takes the place of an answer when answering failed because of a bug of ours."""
 
     error: Exception
 
@@ -130,7 +130,7 @@ class _Failed(NamedTuple):
 async def _together(
     answerer: FromStore, questions: Sequence[Asked], jobs: Sequence[Job]
 ) -> Mapping[Asked, object]:
-    """The answers to the questions. If something is wrong with one of them, only that one fails."""
+    """The answers to the questions. If one question is wrong, only that one fails."""
     try:
         found = await answerer.answer(questions, jobs)
         return {question: found[question] for question in questions}
@@ -147,7 +147,7 @@ async def _together(
 
 @dataclass(slots=True)
 class _Lane:
-    """The jobs that are still to be decided in this order, and the handler of the first of them."""
+    """The jobs that are still to be decided in this order, and the handler of the first one."""
 
     jobs: deque[Job]
     handler: Deciding | None = None
@@ -186,13 +186,13 @@ class _Batch:
         return [self._results[job.id] for job in self._jobs]
 
     def begin(self) -> dict[type[Asked], list[Asked]]:
-        """Call the first handler of each lane, which takes no time; returns what is asked of the store."""
+        """Call the first handler of each lane, which takes no time; returns the questions for the store."""
         for lane in self._lanes.values():
             self._call(lane)
         return self._asked()
 
     def go_on(self, answered: Mapping[Asked, object]) -> dict[type[Asked], list[Asked]]:
-        """Go on in every lane until it is done or asks the store; returns what is asked."""
+        """Continue every lane until it is done or asks the store; returns the questions."""
         self._fold()
         for question, answer in answered.items():
             for fold, effect in self._decided.get(question, ()):
@@ -249,7 +249,7 @@ class _Batch:
             self._send(lane, None)
 
     def _send(self, lane: _Lane, answer: object) -> None:
-        """Give the lane's handler an answer, and take what it asks next or what it decided."""
+        """Give the lane's handler an answer; take its next question or its decision."""
         assert lane.handler is not None
         lane.asked += 1
         try:
@@ -273,7 +273,7 @@ class _Batch:
         self._fresh += effects
 
     def _fold(self) -> None:
-        """Have what was decided so far seen by those who ask from now on. Mostly nobody does."""
+        """Make what was decided so far visible to later questions. Mostly nobody asks any."""
         if not self._fresh:
             return
         fresh, self._fresh = self._fresh, []
@@ -311,7 +311,7 @@ class _Batch:
 
 
 class LoopOfEvents(RuntimeError):
-    """Events cause one another without end."""
+    """Events cause one another endlessly."""
 
 
 class TooManyQuestions(RuntimeError):

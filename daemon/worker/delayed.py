@@ -1,4 +1,4 @@
-"""Trying again: what the world refused waits longer each time, and verdicts pass before what can wait."""
+"""Trying again: each refusal makes the next wait longer, and verdicts go before what can wait."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ _LOOK: Final = 0.005
 
 
 class Delayed(NamedTuple):
-    """What was refused: when to try again (monotonic seconds), how often it was tried, and why."""
+    """Something that was refused: when to try again (monotonic seconds), how often it was tried, and why."""
 
     at: float
     tries: int
@@ -25,7 +25,7 @@ class Delayed(NamedTuple):
 
     @property
     def is_worth_saying(self) -> bool:
-        """Whether a line in the log is due: at the first try, and when it was no passing trouble."""
+        """Whether a line in the log is due: at the first try, and when the trouble was not just passing."""
         return self.tries in (1, 3)
 
     @property
@@ -35,13 +35,13 @@ class Delayed(NamedTuple):
 
 
 def delayed(before: Delayed | None, now: float, why: str) -> Delayed:
-    """What was refused once more at `now` (monotonic seconds)."""
+    """The record after one more refusal at `now` (monotonic seconds)."""
     tries = 1 if before is None else before.tries + 1
     return Delayed(now + min(LONGEST, SHORTEST * 2 ** min(tries - 1, 6)), tries, why)
 
 
 async def let_verdicts_pass(busy: Callable[[], bool]) -> None:
-    """Wait while verdicts are on their way, but not for ever."""
+    """Wait while verdicts are in progress, but not forever."""
     for _ in range(_PATIENT):
         if not busy():
             return

@@ -1,4 +1,4 @@
-"""What is stored of a look at another tool's session, in the same transaction as its events: rows and no decisions."""
+"""Rows stored with a look at another tool's session, in the same transaction as its events: no decisions."""
 
 from pydantic_core import to_json
 
@@ -15,18 +15,18 @@ Change = tuple[Rows, ...]
 def after_reading(
     hinted: Hinted, key: str, stored: Remembered, after: Remembered, whole: Signature | None, now: float
 ) -> Change:
-    """What changed of the session, and of the place where that is new, or was read to its end (`whole`)."""
+    """What changed in the session, and in its place if that is new or was read to its end (`whole`)."""
     found, known = changed(hinted, key, stored, after, now), hinted.known
     if known.is_new or (whole is not None and whole != known.signature):
         found += placed(hinted, key, whole)
         is_told = after.problems != stored.problems
         if known.signature is None and not known.is_new and not is_told:
-            found += _problems(hinted, stored, after, now)  # that of a mistake of ours may stand among them
+            found += _problems(hinted, stored, after, now)  # a problem of our own making may be among them
     return found
 
 
 def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now: float) -> Change:
-    """The row of the session and what hangs on it, where it isn't as it was."""
+    """The session's row and its dependent rows, if they changed."""
     if after == stored:
         return ()
     phase = after.followed.phase
@@ -43,7 +43,7 @@ def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now
 
 
 def placed(hinted: Hinted, key: str | None, signature: Signature | None) -> Change:
-    """Whose this place is, and what its file was like when it was read to its end."""
+    """Whose place this is, and the state of its file when it was read to its end."""
     root, place = hinted.root.name, hinted.place
     text = None if signature is None else to_json(signature).decode()
     return (Rows(places.UPSERT, [(f"{root}/{place}", root, place, key, text)]),)
@@ -55,7 +55,7 @@ def forgotten(hinted: Hinted) -> Change:
 
 
 def mistaken(hinted: Hinted, message: str, fix: str, now: float) -> Change:
-    """A problem of ours with this place, which the next whole reading clears."""
+    """Our own problem with this place, which the next full reading clears."""
     return (
         *placed(hinted, hinted.known.session_key, None),
         Rows(problems.DELETE, [(hinted.path,)]),
@@ -64,7 +64,7 @@ def mistaken(hinted: Hinted, message: str, fix: str, now: float) -> Change:
 
 
 def _problems(hinted: Hinted, stored: Remembered, after: Remembered, now: float) -> Change:
-    """The problems of the session's files, in place of those that there were."""
+    """The problems of the session's files, replacing the earlier ones."""
     path = hinted.path
     within = path if isinstance(hinted.layout, DirectoryLayout) else path.rpartition("/")[0]
     files = {each.file for each in (*stored.problems, *after.problems)}

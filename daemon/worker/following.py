@@ -1,6 +1,6 @@
-"""Looking at foreign sessions: read what is new, feed it to the layout's scanner, follow what it tells.
+"""Looking at foreign sessions: read what is new, feed it to the layout's scanner, follow what it reports.
 
-Runs in a thread. Nothing here writes; what is returned becomes a transaction, the scanner's state with the events.
+Runs in a thread. Nothing here writes. What is returned becomes a transaction: the scanner's state with the events.
 """
 
 import traceback
@@ -44,14 +44,14 @@ _REPORT: Final = "report it with the daemon's log; the others are followed as ev
 
 
 class Followings(NamedTuple):
-    """What a batch of looks amounts to, and the hints that were not come to."""
+    """What a batch of looks found, and the hints that it did not reach."""
 
     looked: list[Looked]
     left: list[Hint]
 
 
 class Follower:
-    """Looks at the sessions of the roots that it is given."""
+    """Looks at the sessions in the roots that it is given."""
 
     def __init__(self, files: Files, processes: Processes, clock: Clock) -> None:
         self._files = files
@@ -66,7 +66,7 @@ class Follower:
         known: Mapping[Target, Known],
         most_bytes: int,
     ) -> Followings:
-        """A look at each hinted place, as long as not too much is to be read."""
+        """Look at each hinted place, until there is too much to read."""
         self._booted_at = _earlier(self._booted_at, self._processes.booted_at())
         now = self._clock.now()
         batch = _Batch(self._files, self._processes, roots, now, self._booted_at, most_bytes)
@@ -89,7 +89,7 @@ class Follower:
 
 
 class _Batch:
-    """The looks of one batch. What one of them learns of a session, the next one of the same session knows."""
+    """The looks of one batch. What one learns about a session, the next look at that session knows."""
 
     def __init__(
         self,
@@ -121,12 +121,12 @@ class _Batch:
         if self._is_there(stored):
             return self._aside(hinted)
         if not self._is_there(moved):
-            # Neither can be reached just now: with no mark it is looked at again, for it may be where the session is.
+            # Neither can be reached now. Without a mark it is looked at again, for the session may be there.
             return _nothing(hinted)._replace(rows=forgotten(hinted))
         return self._follow(hinted, key, stored, moved)
 
     def _aside(self, hinted: Hinted) -> Looked:
-        """A place that needs no look as long as it stays as it is: no session's, or that of a copy."""
+        """A place that needs no look while it stays unchanged: it holds no session, or a copy."""
         root, known = hinted.root, hinted.known
         looked = _nothing(hinted)._replace(unreadable=known.unreadable)
         assert root.shape is not None, "native runs are looked at elsewhere"
@@ -172,8 +172,8 @@ class _Batch:
             return _nothing(hinted)._replace(
                 rows=placed(hinted, None, sight.signature), mark=mark(sight.signature)
             )
-        # The process is asked for after its files were read: it may have said its last word meanwhile, so the end of
-        # a process is believed only after a time in which nothing more came.
+        # The process is checked after its files were read. It may have written its last words in between, so the end of
+        # a process is believed only after a time in which nothing more arrived.
         writer = self._writer(hinted, told, before)
         launcher = self._launcher(hinted, writer, before)
         # What can't be read now may say how it ended.
@@ -207,7 +207,7 @@ class _Batch:
         )
 
     def _lost(self, hinted: Hinted, key: str, before: Remembered) -> Looked:
-        """The session's place is gone; it may be on its way to another one."""
+        """The session's place is gone; it may be moving to another one."""
         found = lose(before.followed, key, self._now)
         since = found.after.lost_since or before.followed.lost_since
         if found.events and not self._is_sought(hinted.layout.name, since):
@@ -224,7 +224,7 @@ class _Batch:
         )
 
     def _is_sought(self, layout: str, since: float | None) -> bool:
-        """Whether every root that its files may have moved to was listed since they were missed."""
+        """Whether every root that its files may have moved to was listed since they went missing."""
         others = [each for each in self._roots.values() if each.may_hold(layout) and each.health == "ok"]
         return since is None or all(each.listed_at > since for each in others)
 
@@ -246,7 +246,7 @@ class _Batch:
         return writer
 
     def _launcher(self, hinted: Hinted, writer: Writer, before: Remembered) -> str | None:
-        """The launcher's session that this one was started in: as its hook says, or the environment of its process."""
+        """The launcher's session that this one was started in, by its hook or by its process's environment."""
         if before.launcher is not None:
             return before.launcher
         hook = hinted.known.hook
@@ -256,7 +256,7 @@ class _Batch:
         if session is None or "/" in session:
             return None
         natives = [root for root in self._roots.values() if root.shape is None]
-        # Where a root can't be read just now, what was seen in it tells.
+        # If a root can't be read now, what was seen in it earlier counts.
         holding = [
             root.name
             for root in natives
@@ -278,29 +278,29 @@ class _Batch:
 
 
 def _earlier(before: float | None, now: float | None) -> float | None:
-    """When the machine started: a clock that is set on moves that as well, and nobody shall be taken for older."""
+    """When the machine started. A clock that is set forward moves that too, and must not make anything look older."""
     return now if before is None or now is None else min(before, now)
 
 
 def written_by(remembered: Remembered) -> tuple[RecordedProcess, ...]:
-    """The process that writes a session, where it is known."""
+    """The process that writes a session, if it is known."""
     process = remembered.followed.process
     return () if process is None else (process,)
 
 
 def _nothing(hinted: Hinted) -> Looked:
-    """A look at what is not a session."""
+    """A look at something that is not a session."""
     return Looked(hinted.root, hinted.place, hinted.why, "none", (), False, (), (), None)
 
 
 def _looked(hinted: Hinted, remembered: Remembered) -> Looked:
-    """A look at a session of which this is remembered now."""
+    """A look at a session, with what is now remembered of it."""
     phase, processes = remembered.followed.phase, written_by(remembered)
     return Looked(hinted.root, hinted.place, hinted.why, phase, processes, False, (), (), None)
 
 
 def _kept_scan(hinted: Hinted, remembered: Remembered) -> Scan | None:
-    """The scan of what was read so far; None where nothing was, or another version of the scanner kept it."""
+    """The scan of what was read so far; None if nothing was read, or another version of the scanner stored it."""
     try:
         return None if remembered.scan is None else hinted.layout.load(remembered.scan)
     except ValueError:
@@ -308,7 +308,7 @@ def _kept_scan(hinted: Hinted, remembered: Remembered) -> Scan | None:
 
 
 def _scanned(hinted: Hinted, kept: Scan | None, sight: SessionSight) -> tuple[Scan, tuple[Resumed, ...]]:
-    """What is new, taken in: the documents first, for they may say in which zone the times of the logs are."""
+    """Scan what is new. Documents come first, for they may give the time zone of the logs."""
     scan = kept
     if scan is None or sight.anew:
         scan = hinted.layout.start(hinted.place.rpartition("/")[2])
@@ -322,7 +322,7 @@ def _scanned(hinted: Hinted, kept: Scan | None, sight: SessionSight) -> tuple[Sc
 
 
 def _declaration(hinted: Hinted, told: Told, launcher: str | None) -> SessionDeclaration:
-    """What a session says of itself. Its contract's paths begin at its own directory, or where its agent works."""
+    """What a session declares. Its contract's paths begin at its own directory, or where its agent works."""
     path, layout = hinted.path, hinted.layout
     artifacts = layout.artifacts_path(path) if isinstance(layout, DirectoryLayout) else told.cwd
     return SessionDeclaration(

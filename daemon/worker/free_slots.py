@@ -1,4 +1,4 @@
-"""Free slots that nobody's end offers: at the start, and after settings that allow more steps at once."""
+"""Free slots that no ending step offers: at the start, and after settings that allow more steps at once."""
 
 import sqlite3
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _PERIOD: Final = 5.0
 
 @dataclass(slots=True)
 class FreeSlots(Part):
-    """Offers them to the steps that wait. `limit` says how many slots there are."""
+    """Offers them to waiting steps. `limit` says how many slots there are."""
 
     store: Store
     clock: Clock

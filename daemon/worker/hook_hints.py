@@ -1,4 +1,4 @@
-"""What agents' hooks hasten: a look at the session that one spoke of, which may be there by now."""
+"""What agents' hooks speed up: a look at the session that a hook named, which may exist by now."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from runward.handlers.events import HookSpoke
 
 @dataclass(slots=True)
 class HookHints:
-    """Hints at places that hooks spoke of. `roots` is by name."""
+    """Hints at places that hooks named. `roots` is by name."""
 
     store: Store
     hints: Hints
@@ -23,7 +23,7 @@ class HookHints:
     agents: AgentsInRuns
 
     def look(self, done: Done[NoteHook]) -> None:
-        """These hooks spoke: what they spoke of may be there by now."""
+        """These hooks reported: what they named may exist by now."""
         for job, _ in done:
             path = job.event.transcript_path if isinstance(job.event, HookSpoke) else None
             for root in self.roots.values() if path is not None else ():
@@ -32,7 +32,7 @@ class HookHints:
                     self.hints.add([(root.name, place)] if place is not None else [], Why.PROCESS)
 
     async def look_again(self, done: Done[NoteHook]) -> None:
-        """A hook said in which launched run its session is: the session may have been read before that was known."""
+        """A hook said in which launched run its session is. The session may have been read before that was known."""
         told = [effect.key for _, effect in done if effect.launcher_session is not None]
         if told:
             self.agents.known = True

@@ -1,7 +1,8 @@
-"""Intents of runs: what a run appends to its `intents.jsonl` becomes one event a line, with the cursor behind it.
+"""Intents of runs: each line that a run appends to its `intents.jsonl` becomes one event, and moves the cursor.
 
-A file is read when its run was looked at, and to its end once the run is over; what is owed of that is in the store, so a
-crash loses no line. Of one run only so many intents wait to be carried out; the others stay in its file.
+A file is read after its run was looked at, and to its end once the run is over. The store keeps what is still to be
+read, so a crash loses no line. Only a limited number of intents of one run wait to be carried out; the others stay in
+its file.
 """
 
 import sqlite3
@@ -83,14 +84,14 @@ class Intents(Part):
         return [] if self.trouble is None else [f"intents: {self.trouble}"]
 
     async def begin(self) -> None:
-        """Read on where the daemon before this one was."""
+        """Resume reading where the previous daemon stopped."""
         for each in await intent_files.owed(self.store):
             self._reading[each.session_key] = _Reading(
                 each.directory, each.cursor, True, each.state == "over", is_due=True
             )
 
     def look(self, target: Target) -> None:
-        """A run that is not over was looked at, for something in it changed."""
+        """A run that is not over was looked at because something in it changed."""
         root = self.roots.get(target[0])
         if root is None or root.shape is not None or root.records_history:
             return
@@ -103,7 +104,7 @@ class Intents(Part):
         self.wake()
 
     def at_end(self, root: WatchedRoot, directory: str, attempt: int) -> tuple[Rows, ...]:
-        """What is owed once a run is over, recorded with its end: the rest of its file. Called in a thread."""
+        """What remains once a run is over, recorded with its end: the rest of its file. Called in a thread."""
         path = f"{root.path}/{directory}"
         if root.records_history or not self.files.has_intents(path):
             return ()
@@ -124,7 +125,7 @@ class Intents(Part):
             self.wake()
 
     async def _meet(self) -> None:
-        """Find out which of the runs that were looked at wrote intents at all."""
+        """Find out which of the runs that were looked at wrote any intents."""
         unknown, self._unknown = self._unknown, {}
         found = await in_thread(
             lambda: {key for key, path in unknown.items() if self.files.has_intents(path)}
@@ -169,7 +170,7 @@ class Intents(Part):
         told = 0 if file is None else file.told
         room = min(AT_ONCE, self.most_waiting() - (reading.cursor.line - told))
         if room <= 0:
-            reading.retry_at = self.clock.monotonic() + RETRY  # an action that is recorded wakes it before
+            reading.retry_at = self.clock.monotonic() + RETRY  # a recorded action wakes it earlier
             return False
         is_over = reading.is_over and session.status != "running"
         found = await in_thread(lambda: self.files.intents(reading.directory, reading.cursor, room, is_over))
@@ -182,7 +183,7 @@ class Intents(Part):
         return self._note(key, session, reading, found, is_over)
 
     def _note(self, key: str, session: Session, reading: _Reading, found: IntentsRead, is_over: bool) -> bool:
-        """Have the lines recorded, and the cursor behind them."""
+        """Record the lines, and the cursor after them."""
         now = self.clock.now()
         is_read = found.problem is not None or (is_over and not found.more)
         owner = None if found.owner == self.uid else name_of(found.owner)
@@ -206,14 +207,14 @@ class Intents(Part):
             self.record(f"{key} intents", events, rows)
         reading.cursor, reading.is_due, reading.retry_at = found.cursor, found.more, 0.0
         if reading.is_over and not is_over:
-            # The run is over, and its verdict is on its way.
+            # The run is over, and its verdict is in progress.
             reading.is_due, reading.retry_at = True, self.clock.monotonic() + RETRY / 10
         if is_read:
             self._give_up(key, reading)
         return bool(events)
 
     def _give_up(self, key: str, reading: _Reading) -> bool:
-        """Nothing more will be read of this file."""
+        """Read nothing more of this file."""
         if reading.is_over:
             self._reading.pop(key, None)
         else:

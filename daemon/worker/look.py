@@ -42,15 +42,15 @@ WEIGHED: Final = Why.PROCESS | Why.START | Why.AGAIN
 
 
 class Looked(NamedTuple):
-    """What a look at one place amounts to.
+    """The result of a look at one place.
 
-    `phase` is that of its session's last attempt, `processes` are those that it names, one of which was seen gone
-    where it is `doubted`. `mark` is the place's own mark for the next scan, None where it is gone; `unsettled` says
-    that more may have been written meanwhile. `again_in` are the seconds after which it is to be looked at again
-    though nothing changes, `more` that there was more to read than is read at once,
-    `is_linked` that it was started in a launcher's run, `lost` is the key of a running
-    session whose files are gone, and may be elsewhere. `unreadable` says why nothing could be learnt,
-    `is_forgotten` that it was not looked at, because what is remembered of it can't be read.
+    `phase` is that of its session's last attempt. `processes` are those that it names; if `doubted`, one of them was
+    seen gone. `mark` is the place's own mark for the next scan, None if the place is gone. `unsettled` says that more
+    may have been written meanwhile. `again_in` is the number of seconds until it is looked at again even if nothing
+    changes. `more` says that there was more than is read at once. `is_linked` says that it was started in a launcher's
+    run. `lost` is the key of a running session whose files are gone, and may be elsewhere. `unreadable` says why
+    nothing could be learnt. `is_forgotten` says that it was not looked at, because what is remembered of it can't be
+    read.
     """
 
     root: WatchedRoot
@@ -95,7 +95,7 @@ class _Read(NamedTuple):
 
 
 class Looker:
-    """Looks at run directories of the roots that it is given."""
+    """Looks at run directories in the roots that it is given."""
 
     def __init__(
         self,
@@ -116,10 +116,10 @@ class Looker:
         remembered: Mapping[str, str],
         launches: Callable[[], Mapping[str, Launch]],
     ) -> list[Looked]:
-        """A look at each hinted directory whose root is still watched.
+        """Look at each hinted directory whose root is still watched.
 
-        `launches` is asked what launchers recorded, by session key, after the files were read: a launcher records
-        its launch before the command can write any.
+        `launches` returns what launchers recorded, by session key. It is called after the files were read: a launcher
+        records its launch before the command can write any.
         """
         found: list[Looked] = []
         watched = [each for each in hints if each[0][0] in roots]
@@ -198,7 +198,7 @@ class Looker:
 
 
 def _in_todays_digests(watched: Watched, sight: Sight, items: Sequence[Item]) -> Watched:
-    """What an earlier version remembered of a run's files, to be held against what they say now."""
+    """What an earlier version remembered of a run's files, to be compared with what they say now."""
     if watched.phase == "none":
         return watched
     before, documents = dict(watched.signatures), {each.name: each for each in sight.documents}
@@ -238,7 +238,7 @@ def _looked(
 
 
 def _nothing(root: WatchedRoot, directory: str, why: int) -> Looked:
-    """A look that found nothing out; the next scan has it looked at again."""
+    """A look that found nothing out; the next scan triggers another."""
     phase: Phase = "open" if directory in root.open else "none"
     processes = tuple(root.open.get(directory, ()))
     return Looked(root, directory, why, phase, processes, directory in root.doubted, (), (), UNTRUSTED)
@@ -252,7 +252,7 @@ def recorded(watched: Watched) -> tuple[RecordedProcess, ...]:
 def _changes(
     root: WatchedRoot, directory: str, key: str, before: Watched, after: Watched, now: float
 ) -> tuple[Rows, ...]:
-    """What is to be remembered in the same transaction as the events."""
+    """What to remember in the same transaction as the events."""
     if after is before or after == before:
         return ()
     row = (f"{root.name}/{directory}", root.name, directory, key, after.phase, dump_watched(after), None)

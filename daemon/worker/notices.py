@@ -1,8 +1,8 @@
-"""Notices: delivering what people outside are told, after the commit.
+"""Notices: delivering messages to people outside, after the commit.
 
-What is pending is read from its table, so that a successor goes on where a daemon ended. A daemon that was killed may
-have delivered what it could not mark: a notice is delivered at least once, always under the same id. What could not
-be delivered is tried again with backoff for a day, and is then dead: `runward notify list` shows it.
+Pending notices are read from their table, so a successor continues where a daemon stopped. A daemon that was killed may
+have delivered a notice without marking it. So each notice is delivered at least once, always under the same id. A
+failed delivery is retried with backoff for a day. After that the notice is dead: `runward notify list` shows it.
 """
 
 import sqlite3
@@ -36,17 +36,17 @@ _PERIOD: Final = 5.0
 
 
 class Messenger(Protocol):
-    """Who tells people outside."""
+    """Delivers notices to people outside."""
 
     def recipients(self, kind: str) -> tuple[str, ...]:
-        """The names of those who are told of what happens, as in `chain.failed`."""
+        """The names of those who are notified of an event such as `chain.failed`."""
 
     def send(self, notice: PendingNotice) -> str | None:
         """Deliver it. Returns why it was not delivered, in words without an address. Never raises."""
 
 
 class NoMessenger:
-    """Where nobody is told."""
+    """Stands in where nobody is notified."""
 
     def recipients(self, kind: str) -> tuple[str, ...]:
         return ()
@@ -60,7 +60,7 @@ NOBODY: Final = NoMessenger()
 
 @dataclass(slots=True)
 class Notices(Part):
-    """The notices that this daemon has to deliver. One task carries it out."""
+    """The notices that this daemon has to deliver. One task delivers them."""
 
     wakes_on: ClassVar = (SendNotice, ResendNotice)
 
@@ -79,7 +79,7 @@ class Notices(Part):
     def pause(self) -> float | None:
         if self._trouble is not None:
             return _PERIOD
-        # Never longer than the longest pause: the clock may be set back while one waits.
+        # Never longer than the longest pause: the clock may be set back during the wait.
         return None if self._next is None else min(max(0.05, self._next - self.clock.now()), LONGEST_PAUSE)
 
     async def carry_out(self) -> bool:

@@ -1,10 +1,11 @@
 """Orders to end runs: carrying them out, after the commit.
 
-What is owed is read from its table, so that a successor goes on where a daemon ended. Telling a run twice is
-harmless: its launcher keeps to the first order, and a process that was told is compared with the recorded one
-again. What the machine refuses for now is tried again, and shown.
+Open orders are read from their table, so a successor continues where a daemon stopped. Sending an order to a run twice
+is harmless: its launcher keeps to the first one, and before each signal the process is compared with the recorded one.
+What the machine refuses for now is retried, and shown.
 
-Whether a daemon that was killed had told anybody can't be known once nobody is left: such an order counts as given.
+If a daemon was killed, nobody can know whether it had sent the order once the run's processes are gone. Such an order
+counts as given.
 """
 
 import sqlite3
@@ -36,7 +37,7 @@ PERIOD: Final = 5.0
 
 @dataclass(slots=True)
 class CancelOrders(Part):
-    """The orders that this daemon owes. One task carries them out, in order."""
+    """The orders that this daemon still has to give. One task gives them, in order."""
 
     wakes_on: ClassVar = (CancelRun, EndTree)
 
@@ -57,14 +58,14 @@ class CancelOrders(Part):
         return [] if self.trouble is None else [self.trouble]
 
     async def begin(self) -> None:
-        """Remember what the daemon before this one left."""
+        """Remember what the previous daemon left."""
         self.inherited = frozenset(each.event for each in await cancellations.owed(self.store))
 
     def pause(self) -> float | None:
         return PERIOD if self.trouble is not None else None
 
     async def carry_out(self) -> bool:
-        """Carry out whatever is owed and can be, all at once."""
+        """Carry out all open orders that can be carried out, all at once."""
         self.trouble = None
         try:
             for owed in await cancellations.owed(self.store):
@@ -100,7 +101,7 @@ class CancelOrders(Part):
         self.log.info("cancel.carried_out", session=owed.key, told=told, outcome=outcome)
 
     def _outcome(self, owed: OwedCancellation, answer: Told | NotTold) -> tuple[bool | None, str]:
-        """Whether anybody was told, None where that can't be known, and in words what came of the order."""
+        """Whether anybody got the order (None if that can't be known), and its outcome in words."""
         if isinstance(answer, Told):
             return True, answer.who
         if answer.too_late and owed.event in self.inherited:
@@ -108,7 +109,7 @@ class CancelOrders(Part):
         return False, answer.why
 
     def _tell(self, owed: OwedCancellation) -> Told | NotTold:
-        """Leave the word and give the signal. Raises OSError for what may work later."""
+        """Leave the note and send the signal. Raises OSError for what may work later."""
         host = owed.processes.host
         if not is_here(host, self.processes.host()):
             return NotTold(f"its processes run on {host}")
@@ -116,7 +117,7 @@ class CancelOrders(Part):
             self.files.check_epoch(self.store.epoch)
             return self.processes.end_tree(owed.processes, owed.directory)
         word = to_json({"said_by": owed.said_by, "reason": owed.reason}) + b"\n"
-        self.files.check_epoch(self.store.epoch)  # a successor may have found already that it is too late
+        self.files.check_epoch(self.store.epoch)  # a successor may already have found that it is too late
         place = self.files.leave_word(owed.directory, WORD, word)
         if isinstance(place, Gone):
             return NotTold("its directory is gone", too_late=True)

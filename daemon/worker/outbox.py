@@ -1,12 +1,11 @@
-"""The outbox: carrying out, after the commit, what the world is owed, each thing once.
+"""The outbox: after the commit, writing each line that a journal should have, exactly once.
 
-Lines of one journal are written in order. What an earlier daemon owed is looked for before it is
-written. So is every line where the store was restored, and of a session that is older than what the store knows of
-its root: what the store forgot, or an earlier store knew, may have been written. An empty journal holds none of
-these, so the store is asked only about journals in use. A journal that must be compared first gets nothing before
-that. A row is done when its
-file was synced; syncs go in sweeps, so that a verdict never waits for one. What the world refuses is
-tried again with backoff, and shown.
+Lines of one journal are written in order. A line that an earlier daemon should have written is looked for before it is
+written. So is every line if the store was restored, or if its session is older than what the store knows of its root: a
+line that the store forgot, or that an earlier store knew, may already be there. An empty journal holds no such line, so
+the store is asked only about journals in use. A journal that must be compared first gets nothing before that. A row is
+done when its file was synced. Syncs are grouped into sweeps, so a verdict never waits for one. What the world refuses
+is retried with backoff, and shown.
 """
 
 import sqlite3
@@ -51,21 +50,21 @@ KnownLines: TypeAlias = Mapping[Journal, tuple[StandingLines, ...]]
 
 @dataclass(slots=True)
 class Written:
-    """A line that stands in its file and is not synced yet."""
+    """A line that is written to its file and not synced yet."""
 
     line: OwedLine
     appended: Appended
 
     @property
     def standing(self) -> StandingLines:
-        """As the store will know it."""
+        """The line as the store will know it."""
         content = self.line.content if self.appended.adopted is None else self.appended.adopted
         return StandingLines(self.line.id, content, self.appended.offset, self.appended.places)
 
 
 @dataclass(slots=True)
 class Outbox:
-    """What this daemon owes the world. One task carries it out."""
+    """The lines that this daemon still has to write. One task writes them."""
 
     files: Files
     store: Store
@@ -93,7 +92,7 @@ class Outbox:
     _wake: anyio.Event = field(default_factory=anyio.Event)
 
     def add(self, lines: Sequence[OwedLine]) -> None:
-        """Owe these lines; returns at once."""
+        """Queue these lines; returns at once."""
         held = self._held
         for line in lines:
             if held is None or line.journal in held:
@@ -105,19 +104,19 @@ class Outbox:
             self._wake.set()
 
     def hold_all(self) -> None:
-        """Write to no journal, until it is known which must be compared first."""
+        """Write to no journal until it is known which must be compared first."""
         assert not self._owed, "what was let go can't be held any more"
         self._held = None
 
     def hold(self, journals: Iterable[Journal]) -> None:
-        """Write to no journal of these, and to every other one."""
+        """Write to none of these journals, and to every other one."""
         self._held = set(journals)
         for journal in list(self._kept_back):
             if journal not in self._held:
                 self._let_go(journal)
 
     def owe_again(self, journal: Journal, lines: Sequence[OwedLine]) -> None:
-        """Owe a journal that is held these lines, in their order among those that it is owed already."""
+        """Queue lines for a held journal again, in order among those that are already queued for it."""
         owed = {line.id: line for line in (*self._kept_back.get(journal, ()), *lines)}
         self._kept_back[journal] = deque(owed[number] for number in sorted(owed))
 
@@ -135,7 +134,7 @@ class Outbox:
             self._wake.set()
 
     def held_first(self) -> list[Journal]:
-        """The journals that are held, those that are owed lines first."""
+        """The journals that are held, those with queued lines first."""
         held = self._held or set()
         return [*self._kept_back, *sorted(held - self._kept_back.keys())]
 
@@ -146,14 +145,14 @@ class Outbox:
 
     @property
     def behind(self) -> int:
-        """How many rows could be written now: a journal that refuses its lines holds nobody else up."""
+        """How many rows could be written now: a journal that refuses its lines holds up no other."""
         if len(self._delayed) == 0:
             return self._count
         return self._count - sum(len(self._owed[journal]) for journal in self._delayed)
 
     @property
     def unsynced(self) -> int:
-        """How many rows stand in their files but are not marked done."""
+        """How many rows are in their files but not marked done."""
         return len(self._written) + len(self._given_up)
 
     def degraded(self) -> list[str]:
@@ -180,9 +179,9 @@ class Outbox:
                 await self._wake.wait()
 
     def _patience(self, now: float, next_sweep: float) -> float | None:
-        """How long nothing will have to be done, unless something is added."""
+        """How long there will be nothing to do, unless something is added."""
         if len(self._owed) > len(self._delayed):
-            # There may be more to do than when it was last looked: a sweep takes its time.
+            # There may be more to do than at the last check: a sweep takes its time.
             return 0.02 if self.busy() else 0.0
         times = [each.at for each in self._delayed.values()]
         if self.unsynced:
@@ -191,19 +190,19 @@ class Outbox:
         return max(least, min(times) - now) if times else None
 
     async def less_owed(self) -> None:
-        """Wait a little for rows to be carried out: the worker got too far ahead."""
+        """Wait a little for rows to be written: the worker is too far ahead."""
         self._wake.set()
         await anyio.sleep(0.02)
 
     def next_try(self, within: float) -> float | None:
-        """Seconds until a delayed journal is tried again, where that is at most `within`."""
+        """Seconds until a delayed journal is retried, if that is at most `within`."""
         if not self._delayed:
             return None
         wait = max(0.05, min(each.at for each in self._delayed.values()) - self.clock.monotonic())
         return wait if wait <= within else None
 
     async def carry_out(self, most: int = BATCH) -> bool:
-        """Write the next lines, at most so many; returns whether there was anything that could be done."""
+        """Write the next lines, at most this many; returns whether there was anything that could be done."""
         lines = self._next(most)
         if not lines:
             return False
@@ -219,7 +218,7 @@ class Outbox:
         return True
 
     async def _write(self, lines: Sequence[OwedLine], known: KnownLines | None) -> list[OwedLine]:
-        """Write the lines; returns those before which something stands that has to be known first."""
+        """Write the lines; returns those that are preceded by something that has to be identified first."""
         with anyio.CancelScope(shield=True):
             # Shielded, for a thread can't be cancelled and what it wrote must be known.
             results = await anyio.to_thread.run_sync(self._perform, lines, self.store.epoch, known)
@@ -244,7 +243,7 @@ class Outbox:
         return lines
 
     async def _known(self, lines: Sequence[OwedLine]) -> KnownLines:
-        """Of journals that may have lines of ours that this store doesn't know: those that it knows, or wrote just now."""
+        """For journals that may have lines of ours unknown to this store: those that it knows or has just written."""
         keys: Collection[str] = {line.key for line in lines}
         if not self.restored:
             keys = await journals.older_than_their_roots(self.store, keys)
@@ -338,8 +337,8 @@ class Outbox:
     async def sweep(self, gently: bool = False) -> None:
         """Sync what was written until now, then mark it done.
 
-        `gently`: a few files at a time, letting verdicts pass in between, for their commits wait behind
-        our syncs. Where very much is written that would never end: then everything at once.
+        With `gently`, sync a few files at a time and give way to verdicts in between, for their commits wait behind our
+        syncs. If very much is being written, that would never end; then everything is synced at once.
         """
         with anyio.CancelScope(shield=True):
             await self._mark_given_up()
@@ -355,7 +354,7 @@ class Outbox:
                 await let_verdicts_pass(self.busy)
 
     async def _sweep_part(self, size: int) -> bool:
-        """Sync and mark the oldest `size` lines; returns whether the sweep may go on."""
+        """Sync and mark the oldest `size` lines; returns whether the sweep may continue."""
         head = self._written[:size]
         refused = await self._sync(list(dict.fromkeys(each.line.journal for each in head)))
         synced = [each for each in head if each.line.journal not in refused]
@@ -379,7 +378,7 @@ class Outbox:
         return await anyio.to_thread.run_sync(self.files.sync, journals)
 
     def _owe_again(self, refused: Mapping[Journal, str]) -> None:
-        """What may not have reached the disk is to be written over itself, before it is synced again."""
+        """What may not have reached the disk must be written over itself before the next sync."""
         again: dict[Journal, list[OwedLine]] = {journal: [] for journal in refused}
         for each in self._written:
             if each.line.journal in again:
@@ -396,7 +395,7 @@ class Outbox:
             self._delay(journal, waiting[0], why)
 
     async def _mark_given_up(self) -> None:
-        """Record which lines will never stand, before the lines after them do: their directory may be back."""
+        """Record which lines will never be written, before the lines after them are: their directory may come back."""
         while self._given_up:
             part = self._given_up[:BATCH]
             marked = await self._mark([_given_up(line, why) for line, why in part])
@@ -419,7 +418,7 @@ class Outbox:
         except EpochRefused:
             raise
         except (CommitUnknown, Fenced):
-            # Refused is what was marked before, by a commit that seemed to have failed.
+            # What is refused was marked before, by a commit that seemed to have failed.
             return await self._marked(numbers)
         except sqlite3.Error as error:
             self.log.error("outbox.not_marked", why=str(error))
@@ -436,7 +435,7 @@ class Outbox:
 
 
 def _adopted(written: Sequence[Written]) -> list[Row]:
-    """What stands in place of those that were found to be told already."""
+    """The existing lines, in place of those that turned out to be written already."""
     return [(each.line.id, each.appended.adopted) for each in written if each.appended.adopted is not None]
 
 

@@ -1,4 +1,4 @@
-"""Packing: sessions that are long over become one compressed row each, in slices that no verdict waits for."""
+"""Packing: sessions that ended long ago become one compressed row each, in slices that never delay a verdict."""
 
 import sqlite3
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class Packer(Part):
     _trouble: str | None = None
 
     def degraded(self) -> list[str]:
-        """What puts the packing off, for `status`."""
+        """What delays the packing, for `status`."""
         return [] if self._trouble is None else [f"packing is put off: {self._trouble}"]
 
     def pause(self) -> float | None:

@@ -1,6 +1,6 @@
-"""A part of the daemon: it works beside the worker, in a task of its own, on what it finds in the store.
+"""A part of the daemon: in a task of its own, alongside the worker, it processes what it finds in the store.
 
-The supervisor knows its parts by this class alone. A new part is one more entry of `Assembly.parts`.
+The supervisor knows its parts only through this class. A new part is one more entry in `Assembly.parts`.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ class Part(ABC):
         self._wake.set()
 
     def use(self, settings: Settings) -> None:
-        """Go on under other settings."""
+        """Continue under other settings."""
         self.wake()
 
     def degraded(self) -> list[str]:
@@ -36,7 +36,7 @@ class Part(ABC):
         return []
 
     async def begin(self) -> None:
-        """Learn what the daemon before this one left, before anything is done. Raises `sqlite3.Error`."""
+        """Learn what the previous daemon left, before doing anything. Raises `sqlite3.Error`."""
         return
 
     async def run(self) -> None:
@@ -48,7 +48,7 @@ class Part(ABC):
                 await self._wake.wait()
 
     async def drain(self) -> bool:
-        """Do all that is due now; returns whether anything was."""
+        """Do everything that is due now; returns whether there was anything."""
         did = False
         while await self.carry_out():
             did = True
@@ -56,8 +56,8 @@ class Part(ABC):
 
     @abstractmethod
     async def carry_out(self) -> bool:
-        """Do the next of what is due; returns whether anything was."""
+        """Do the next of what is due; returns whether there was anything."""
 
     @abstractmethod
     def pause(self) -> float | None:
-        """Seconds until there may be something to do though nobody wakes it; None where there won't be."""
+        """Seconds until there may be something to do without a wake-up; None if there won't be anything."""

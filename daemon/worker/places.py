@@ -1,4 +1,4 @@
-"""Places of other tools' sessions, as hints name them: whose they are, and what is remembered there."""
+"""Places of other tools' sessions that hints name: whose they are, and what is remembered of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from runward.handlers.unreadable import Unreadable
 
 
 class Known(NamedTuple):
-    """What is known of a place: its session, what is remembered of that, and its file as it was read to its end.
+    """What is known of a place: its session, what is remembered of that, and its file's state at its last full reading.
 
     `hook` is what the session's own hook said last. A place that holds no session has no key; `unreadable` says why
     nobody can tell.
@@ -55,7 +55,7 @@ class Hinted(NamedTuple):
 async def known_places(
     store: Store, files: Files, targets: Sequence[Target], roots: Mapping[str, WatchedRoot]
 ) -> dict[Target, Known]:
-    """What is known of these places; those that no session was seen at are looked at anew."""
+    """What is known of these places. Those where no session was seen are examined anew."""
     asked = {f"{name}/{place}": (name, place) for name, place in targets}
     known: dict[Target, Known] = {}
     for key, found in (await places.known(store, asked)).items():
@@ -90,6 +90,6 @@ def _identity(files: Files, root: WatchedRoot, place: str) -> Known:
         return Known(None, unreadable=found.why)
     if found is None or found.is_subagent:
         return Known(None)
-    # By the tool's id, or where that is no more than a directory's name, by its place.
+    # By the tool's id or, if that is only a directory's name, by its place.
     own = found.session_id if found.layout.goes_by_id else f"{root.name}/{place}"
     return Known(f"{found.layout.name}:{own}", found.session_id)

@@ -1,8 +1,9 @@
-"""Retention: the record of sessions that ended long ago is pruned, in slices that no verdict waits for.
+"""Retention: the records of sessions that ended long ago are pruned, in slices that never delay a verdict.
 
-What somebody asked for is read from its table, so that a successor goes on where a daemon ended. What the settings want
-needs no row: the daemon looks at its start and then once a day. Run directories are never touched. In our own state
-replays and summaries go just before the record of their session, so that none is left where a daemon is killed between.
+Requests by people are read from their table, so a successor continues where a daemon stopped. Pruning by the settings
+needs no row: the daemon checks at its start and then once a day. Run directories are never touched. Replays and
+summaries in our own state are removed just before the record of their session, so none is left behind if a daemon is
+killed in between.
 """
 
 import math
@@ -72,7 +73,7 @@ class Pruner(Part):
             self.wake()
 
     def degraded(self) -> list[str]:
-        """What puts the pruning off, for `status`."""
+        """What delays the pruning, for `status`."""
         told = [] if self._trouble is None else [f"pruning is put off: {self._trouble}"]
         if self._doubt is not None and self._doubt.leapt_from is not None:
             told.append(
@@ -109,11 +110,11 @@ class Pruner(Part):
 
     @property
     def _period(self) -> float:
-        """Seconds between two looks: no gap between them may look like a leap of the clock."""
+        """Seconds between two checks: no gap between them may look like a leap of the clock."""
         return PERIOD if self.retention is None else min(PERIOD, patience(self.retention) / 4)
 
     async def _believes_clock(self, retention: float) -> bool:
-        """Whether the clock has gone on for long enough without a leap to say what is old."""
+        """Whether the clock has run long enough without a leap to say what is old."""
         doubt = await in_thread(self.trust.doubt, retention)
         if doubt != self._doubt and doubt is not None and doubt.leapt_from is not None:
             self.log.warning(
@@ -149,7 +150,7 @@ class Pruner(Part):
 
     async def _prune_sessions(self, place: Place, before: float, event: int | None, most: int) -> Slice:
         async def some() -> Slice:
-            # The settings mean what was recorded long ago, too: history of before the root was watched is new.
+            # The settings also mean what was recorded long ago: history from before the root was watched is new.
             recorded_before = before if event is None else None
             found = await pruning.sessions_to_prune(
                 self.store, place, before, recorded_before, most, self.clock.now()
@@ -163,7 +164,7 @@ class Pruner(Part):
         return await self.queue.beside(some)
 
     async def _remove_parts(self, keys: Sequence[str]) -> None:
-        """Take the replays and summaries of these sessions out of our own state. The receipts stay."""
+        """Remove the replays and summaries of these sessions from our own state. The receipts stay."""
         for directory, names in await receipts.own_places(self.store, keys):
             self.files.check_epoch(self.store.epoch)
             going = [name for name in names if not name.startswith("RECEIPT.")]
@@ -172,7 +173,7 @@ class Pruner(Part):
                 self.log.warning("prune.parts_left", directory=directory, why=left.why)
 
     async def _prune_chains(self, before: float, slices: Slices) -> None:
-        """Prune chain runs of which no session is left, then the firings that began none."""
+        """Prune chain runs that have no session left, then the firings that began no run."""
         run: str | None = pruning_chains.FIRST
         while run is not None:
             await slices.begin()
@@ -206,7 +207,7 @@ class Pruner(Part):
         return await self.queue.beside(some)
 
     async def _give_pages_back(self) -> None:
-        """Make the store's file shorter by what is free in it."""
+        """Shrink the store's file by its free pages."""
         slices = Slices(self.clock, self.busy, PAGES, PAGES // 16)
         before = math.inf
         while True:

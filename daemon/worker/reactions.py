@@ -28,7 +28,7 @@ class Reactions:
     _parts: Callable[[], Iterable[Part]] = tuple
 
     def to(self, kind: type[E], react: Callable[[Done[E]], None]) -> None:
-        """Call this with the effects of a kind that became durable together."""
+        """Call this with the effects of one kind that became durable together."""
         self._at_once[kind].append(react)  # type: ignore[index] # only effects are decided on
 
     def then(self, kind: type[E], react: Callable[[Done[E]], Awaitable[None]]) -> None:

@@ -14,11 +14,11 @@ STATE_VERSION: Final = 1
 
 
 class Remembered(NamedTuple):
-    """Where its files are read (a root's name and a place in it), what followed of them, and how far they were read.
+    """Where its files are read (a root and a place in it), what followed from them, and how far they were read.
 
     `scan` is the state of its layout's scanner; it is None before anything was read. `problems` are those of its files.
-    `launcher` is the key of the launcher's session that it was started in, where that is known, and `is_asked` tells
-    that its process was asked for it. `about` is what commands show of it, and find by its place in the JSON.
+    `launcher` is the key of the launcher's session that it was started in, if that is known, and `is_asked` says that
+    its process was asked for it. `about` is what commands show of it. They find it by its position in the JSON.
     """
 
     root: str
@@ -43,7 +43,7 @@ def dump_remembered(remembered: Remembered) -> str:
 
 
 def read_remembered(text: str) -> Remembered | None:
-    """What was stored; None where that can't be read any more: the session is read anew."""
+    """What was stored; None if it can't be read any more, and the session is read anew."""
     try:
         return load_remembered(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Outcomes of runs that go on: a look at such a run has its files with outcomes compared with what was told of them.
+"""Outcomes of running sessions: a look at such a run compares its outcome files with what was reported.
 
-Each session is compared at most once a second, and once more after a change, for a file that comes into a directory which
-is new may come unnoticed. Nothing is read here; what changed is an event of the session.
+Each session is compared at most once a second, and once more after a change: a file may arrive unnoticed in a new
+directory. Nothing is read here; a change becomes an event of the session.
 """
 
 import math
@@ -35,7 +35,7 @@ MOST_TOLD: Final = 1000
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a run: the digest that was told, when it is compared again (monotonic clock), and how often."""
+    """What is known of a run: the reported digest, when it is compared again (monotonic clock), and how often."""
 
     digest: str | None = None
     due: float = math.inf
@@ -45,7 +45,7 @@ class _Known:
 
 @dataclass(slots=True)
 class RunningOutcomes(Part):
-    """Tells of changes. `roots` is by name."""
+    """Reports changes. `roots` is by name."""
 
     files: Files
     store: Store
@@ -58,7 +58,7 @@ class RunningOutcomes(Part):
     is_owed: ClassVar[bool] = False
 
     def look(self, target: Target) -> None:
-        """A run that goes on was looked at, for something in it changed."""
+        """A running session was looked at because something in it changed."""
         root = self.roots.get(target[0])
         if root is None or root.shape is not None:
             return

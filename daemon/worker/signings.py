@@ -1,8 +1,8 @@
-"""Receipts that people want signed: one after another, beside the worker.
+"""Receipts that people want signed: one after another, alongside the worker.
 
-The receipt in place is read, held against the one that was recorded, signed with our own key and put in its own place.
-The same key makes the same signature, so a daemon that was killed in between leaves nothing that its successor does
-otherwise. What can never be signed is settled with the reason; what the world refuses is tried again, and shown.
+The receipt in place is read, compared with the recorded one, signed with our own key and put in its place. The same key
+makes the same signature. So if a daemon is killed in between, its successor does exactly the same. A receipt that can
+never be signed is settled with the reason; what the world refuses is retried, and shown.
 """
 
 import sqlite3
@@ -53,7 +53,7 @@ class Signed(NamedTuple):
 
 @dataclass(slots=True)
 class Signings(Part):
-    """The signatures that this daemon owes."""
+    """The signatures that this daemon still has to make."""
 
     wakes_on: ClassVar = (SignReceipt,)
 
@@ -79,7 +79,7 @@ class Signings(Part):
         return PERIOD if self.trouble is not None else None
 
     async def carry_out(self) -> bool:
-        """Sign the next receipts; returns whether there were any that this pass had not come to."""
+        """Sign the next receipts; returns whether there were any that this pass had not reached."""
         if self._seen == 0:
             self.trouble, self._waits = None, False
         try:
@@ -117,7 +117,7 @@ class Signings(Part):
         return (now, answer.signature, to_json(answer.part).decode(), None, owed.id)
 
     def _sign(self, owed: OwedSigning) -> Signed | str | Unreadable:
-        """Sign it; returns why that can never be, or can't be now. Runs in a thread."""
+        """Sign it; returns why that can never be done, or not now. Runs in a thread."""
         self.files.check_epoch(self.store.epoch)
         if owed.receipt_hash is None:
             return f"there is no receipt of attempt {owed.attempt}"

@@ -1,4 +1,4 @@
-"""Work that no verdict may wait for: done in slices, each begun while none is on its way and soon over."""
+"""Work that must not delay verdicts: done in short slices, each begun while no verdict is in progress."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _LOOK: Final = 0.02
 
 @dataclass(slots=True)
 class Slices:
-    """How much is done at once: `size`, which follows from how long the last slice took, and is at most `most`."""
+    """How much is done at once: `size` follows from the duration of the last slice, and is at most `most`."""
 
     clock: Clock
     busy: Callable[[], bool]
@@ -30,14 +30,14 @@ class Slices:
     _since: float = 0.0
 
     async def begin(self) -> None:
-        """Wait until no verdict is on its way, or for so long that this has to go on in any case."""
+        """Wait until no verdict is in progress, or until this work has waited too long."""
         give_up = self.clock.monotonic() + PATIENCE
         while self.busy() and self.clock.monotonic() < give_up:  # noqa: ASYNC110 # nobody tells that none is left
             await anyio.sleep(_LOOK)
         self._since = self.clock.monotonic()
 
     async def end(self) -> None:
-        """The slice is done: the next one is larger or smaller, and others come first for a moment."""
+        """The slice is done: adjust the size of the next one, and let others go first for a moment."""
         took = self.clock.monotonic() - self._since
         if took > LONGEST:
             self.size = max(1, self.size // 2)

@@ -1,9 +1,9 @@
-"""Starts: having runs begin that were ordered, after the commit, each once.
+"""Starts: beginning the runs that were ordered, after the commit, each once.
 
-What is owed is read from its table, so that a successor goes on where a daemon ended. Asking twice is harmless: a
-run's launcher looks by itself whether it began (`daemon/launch/ticket.py`). What the machine refuses is tried
-again with backoff, and shown. What can never be is told as an event, with the reason; it is owed until a handler
-gave it up.
+Open starts are read from their table, so a successor continues where a daemon stopped. Asking twice is harmless: a
+run's launcher checks by itself whether the run began (`daemon/launch/ticket.py`). What the machine refuses is retried
+with backoff, and shown. A start that can never happen is reported as an event, with the reason. It stays open until a
+handler gives it up.
 """
 
 import os
@@ -67,7 +67,7 @@ class Starts(Part):
     _trouble: str | None = None
 
     async def begin(self) -> None:
-        """Go on where an earlier daemon ended; before anything is started. Raises `sqlite3.Error`."""
+        """Continue where an earlier daemon stopped, before anything is started. Raises `sqlite3.Error`."""
         found = await owed_starts(self.store)
         owed = [*(each.key for each in found.orders), *(each.key for each in found.hopeless)]
         self._unseen = await unseen_runs(self.store)
@@ -82,7 +82,7 @@ class Starts(Part):
         return sorted(told) + ([f"starts: {self._trouble}"] if self._trouble is not None else [])
 
     async def drain(self) -> bool:
-        """Have all runs begin that are due; returns whether any was."""
+        """Begin all runs that are due; returns whether there were any."""
         did = False
         while await self.carry_out():
             did = True
@@ -92,7 +92,7 @@ class Starts(Part):
         return did
 
     async def _expect_start(self) -> None:
-        """A chain's next step may come soon: have a launcher ready for it."""
+        """A chain's next step may come soon: keep a launcher ready for it."""
         try:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self.processes.expect_start, self.store.epoch)
@@ -103,14 +103,14 @@ class Starts(Part):
         return self.next_try(PERIOD) or PERIOD if self._unseen else self.next_try()
 
     def next_try(self, within: float | None = None) -> float | None:
-        """Seconds until something that was refused is tried again, where that is at most `within`; else None."""
+        """Seconds until a refused start is retried, if that is at most `within`; else None."""
         times = [each.at - self.clock.monotonic() for each in self._delayed.values()]
         times += [PERIOD] if self._trouble is not None else []
         wait = max(0.05, min(times)) if times else None
         return None if wait is None or (within is not None and wait > within) else wait
 
     async def carry_out(self) -> bool:
-        """Have the next runs begin; returns whether any was due."""
+        """Begin the next runs; returns whether any was due."""
         try:
             owed, hopeless = await owed_starts(self.store)
         except sqlite3.Error as error:
@@ -132,7 +132,7 @@ class Starts(Part):
         return self._trouble is None
 
     async def look_for_unseen(self) -> None:
-        """Tell of the runs that were gone before anybody saw them: no session will ever say how they ended."""
+        """Report the runs that were gone before anybody saw them: no session will ever say how they ended."""
         if not self._unseen:
             return
         try:
@@ -157,7 +157,7 @@ class Starts(Part):
         return isinstance(found, Gone) or (isinstance(found, Sight) and not found.signatures)
 
     def _fail(self, key: str, session: str, why: str) -> None:
-        """Tell, once, that this can never begin; a crash before it is recorded has a successor tell it again."""
+        """Report, once, that this can never begin. If a crash prevents recording it, a successor reports again."""
         if key not in self._failed:
             self._failed.add(key)
             self.log.error("run.not_begun", session=session, why=why)
@@ -211,7 +211,7 @@ class Starts(Part):
             self.log.warning("run.delayed", session=order.session, why=why, tries=refused.tries)
 
     async def _mark(self, rows: Sequence[Row]) -> str | None:
-        """Mark these starts; returns why that may not have happened, and then they are asked for again."""
+        """Mark these starts; returns why that may not have happened. Then they are requested again."""
         try:
             await self.store.run([Statement(BEGUN, rows)], "start")
         except EpochRefused:

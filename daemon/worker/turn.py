@@ -1,7 +1,7 @@
-"""One turn of the worker: look; put and claim; decide; apply and complete; hand the outbox on.
+"""One turn of the worker: look; put and claim; decide; apply and complete; pass the rest to the outbox.
 
-A turn takes whatever is waiting, at most a batch, and never waits for more. Looking and deciding
-run in a thread; nothing is acknowledged or performed before its commit returned.
+A turn takes whatever is waiting, at most a batch, and never waits for more. Looking and deciding run in a thread.
+Nothing is acknowledged or performed before its commit returned.
 """
 
 import math
@@ -51,7 +51,7 @@ _OF_NATIVE: Final = f"{native.LAYOUT}:"
 
 
 class StoppedInTrouble(Exception):
-    """The daemon is to end while the world keeps it from working. What it claimed is free at the next start."""
+    """The daemon must end while the world keeps it from working. What it claimed is free at the next start."""
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class Worker:
 
     @property
     def busy(self) -> bool:
-        """Whether verdicts are on their way."""
+        """Whether verdicts are in progress."""
         looks = self.low_disk is None and len(self.hints) > 0
         return self.trouble is None and (self._turning or looks)
 
@@ -105,9 +105,9 @@ class Worker:
         return told if self.low_disk is None else [*told, self.low_disk]
 
     async def turn(self) -> bool:
-        """Do what is waiting; returns whether anything was. The world's trouble is waited out.
+        """Do what is waiting; returns whether there was anything. Waits while the world causes trouble.
 
-        Raises `StoppedInTrouble`, and `EpochRefused` where this daemon's time is over.
+        Raises `StoppedInTrouble`, and `EpochRefused` if another daemon has taken over.
         """
         hints = self.hints.take(self.batch) if self.low_disk is None else []
         inbox_waits, self.inbox_waits = self.inbox_waits, False
@@ -115,7 +115,7 @@ class Worker:
         try:
             did = await self._turn(hints, inbox_waits)
         except (StoreTrouble, sqlite3.Error, OSError) as error:
-            # What was not recorded is looked at again; what was claimed has been seen through.
+            # What was not recorded is looked at again; what was claimed has been completed.
             self.hints.give_back(hints)
             self.inbox_waits = self.inbox_waits or inbox_waits
             await self._wait_out(str(error))
@@ -126,7 +126,7 @@ class Worker:
         return did
 
     async def next_due(self) -> float | None:
-        """When a waiting job is due next (Unix seconds); the world's trouble is waited out."""
+        """When a waiting job is due next (Unix seconds). Waits while the world causes trouble."""
         while True:
             try:
                 due = await self.queue.next_due()
@@ -205,7 +205,7 @@ class Worker:
         remembered: Mapping[str, str],
         launches: Mapping[str, Launch],
     ) -> list[Looked]:
-        """The looks, those at runs of which what is remembered can't be read begun again from the record."""
+        """The looks. If what is remembered of a run can't be read, its look starts again from the record."""
         lost = {(look.root.name, look.place) for look in looked if look.is_forgotten}
         keys = {native.session_key(*target): "/".join(target) for target in lost}
         self.log.error(
@@ -223,7 +223,7 @@ class Worker:
     def _look_at(
         self, hints: Sequence[Hint], remembered: Mapping[str, str], launches: Mapping[str, Launch]
     ) -> tuple[list[Looked], bool]:
-        """The looks, and whether there was more in the inbox than is taken up at once."""
+        """The looks, and whether the inbox held more than is taken at once."""
         is_long = False
 
         def known() -> Mapping[str, Launch]:
@@ -238,13 +238,13 @@ class Worker:
         return looked, is_long
 
     def _judged(self, looked: Sequence[Looked]) -> list[Looked]:
-        """The looks at places of roots that are themselves. The others are looked at again when their roots are back."""
+        """The looks at places whose roots are still the same. The others are repeated when their roots are back."""
         away = {path for path in {look.root.path for look in looked} if self.files.away(path) is not None}
         return [look for look in looked if look.root.path not in away]
 
     async def _follow(self, hints: Sequence[Hint]) -> list[Looked]:
-        """Looks at foreign sessions; those that were not come to wait again."""
-        roots = dict(self.roots)  # other settings may come meanwhile
+        """Looks at foreign sessions; those that were not reached wait again."""
+        roots = dict(self.roots)  # other settings may arrive meanwhile
         known = await known_places(self.store, self.files, [target for target, _ in hints], roots)
         alone = self.clock.monotonic() - self._native_at > ALONE_AFTER
         most = MOST_BYTES if alone else FEWER_BYTES
@@ -254,12 +254,12 @@ class Worker:
         lost = {look.lost.partition(":")[0] for look in found.looked if look.lost is not None}
         self.doubt([root.name for root in self.roots.values() if any(root.may_hold(each) for each in lost)])
         gone = [f"{look.root.name}/{look.place}" for look in found.looked if look.mark is None]
-        if gone:  # where a copy of a session lies, it goes on
+        if gone:  # if a copy of a session exists, the session continues there
             self.hints.add(await places.beside(self.store, gone), Why.AGAIN)
         return found.looked
 
     async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
-        """The inbox's requests that aren't recorded yet; those that are none, are None."""
+        """The inbox's requests that aren't recorded yet; None for those that are not requests."""
         found = await in_thread(self.files.inbox)
         known = await events.known_events(self.store, (file.name for file in found))
         requests: list[tuple[InboxFile, Observation | None]] = []
@@ -277,7 +277,7 @@ class Worker:
         return requests
 
     async def _clear(self, requests: Sequence[tuple[InboxFile, Observation | None]]) -> str | None:
-        """Take recorded requests out of the inbox; returns why that can't be, for them to be met again."""
+        """Remove recorded requests from the inbox; if that fails, returns why, and they are met again."""
 
         def clear() -> None:
             for file, request in requests:
@@ -302,7 +302,7 @@ class Worker:
                 root.open[name] = look.processes
                 self.opened(
                     (root.name, name), look.processes[:1]
-                )  # a launcher's end is its command's, mostly
+                )  # a launcher's end mostly coincides with its command's
             elif root.open.pop(name, None) is not None or (look.phase == "over" and look.events):
                 self.closed((root.name, name))
             if look.doubted:
@@ -326,7 +326,7 @@ class Worker:
                 self.log.warning("run.unreadable", root=root.name, directory=name, why=look.unreadable)
 
     async def _work(self, claim: Claim) -> None:
-        """Decide and complete the claimed jobs. Once claimed they are seen through."""
+        """Decide and complete the claimed jobs. Claimed jobs are always finished."""
         if not claim.jobs:
             return
         results = await self.decider.decide(claim.jobs, in_thread, self._wait_out)
@@ -345,7 +345,7 @@ class Worker:
             await self.report(completed)
 
     async def report(self, completed: Completed) -> None:
-        """Have all parts react to what is durable now, and say what is not done."""
+        """Have all parts react to what is durable now, and log what is not done."""
         for result in completed.results:
             if result.state != "done":
                 self._report_trouble(result)

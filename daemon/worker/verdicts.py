@@ -1,4 +1,4 @@
-"""The verdicts that became durable: a line in the log for each, and how long they took."""
+"""Verdicts that became durable: one log line for each, and how long they took."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ class Verdicts:
 
 
 def _line(effect: EndAttempt, event: Event, now: float) -> dict[str, object]:
-    """A verdict as the log has it: a warning where something failed, unless that is history."""
+    """A verdict as a log line: a warning if something failed, unless it is history."""
     is_history = isinstance(event, AttemptEnded) and event.origin == "history"
     is_bad = is_failure(effect.status, effect.reason.code) and not is_history
     return {

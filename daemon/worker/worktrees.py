@@ -1,8 +1,7 @@
-"""Worktrees of steps that are over: removing those that are not kept, after the commit.
+"""Worktrees of steps that are over: removing the ones that are not kept, after the commit.
 
-What is owed is read from its table, so that a successor goes on where a daemon ended. A worktree that is gone
-already is removed all the same: a crash in between changes nothing. What the machine refuses is tried again, and
-shown.
+Open removals are read from their table, so a successor continues where a daemon stopped. Removing a worktree that is
+already gone works too, so a crash in between changes nothing. What the machine refuses is retried, and shown.
 """
 
 import sqlite3
@@ -26,7 +25,7 @@ _PERIOD: Final = 30.0
 
 @dataclass(slots=True)
 class Worktrees(Part):
-    """The worktrees that this daemon has to remove. One task does, one after another."""
+    """The worktrees that this daemon has to remove. One task removes them, one after another."""
 
     wakes_on: ClassVar = (RemoveWorktree,)
 
@@ -44,7 +43,7 @@ class Worktrees(Part):
         return _PERIOD if self._troubles else None
 
     async def carry_out(self) -> bool:
-        """Remove whatever is owed and can be; returns whether anything was."""
+        """Remove all that are due and can be removed; returns whether there were any."""
         troubles: dict[str, str] = {}
         did = False
         try:

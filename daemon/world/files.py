@@ -159,7 +159,7 @@ class RealFiles:
                 make_durably(self._state, line.directory)
             except OSError as error:
                 return NotAppended(f"{self._state}/{line.directory}: {error.strerror}")
-            # Nobody but us writes there: half a line is what a crash left, and nobody will end it.
+            # Nobody but us writes there: half a line is left from a crash, and nobody will end it.
             line = line._replace(directory=self._place(line.directory), live=False)
         elif (away := self.away(line.directory)) is not None:
             return NotAppended(away)
@@ -195,7 +195,7 @@ class RealFiles:
             try:
                 make_durably(
                     self._state, directory
-                )  # the daemon that owed it lines may have been killed before
+                )  # the daemon that had to write its lines may have been killed before
             except OSError as error:
                 return unreadable(error)
         return self._unless_away(directory, compare(self._place(directory), name, lines))
@@ -250,7 +250,7 @@ class RealFiles:
         return os.path.join(self._state, directory)
 
     def _unless_away(self, path: str, found: _Found) -> _Found | Unreadable:
-        """What was found at a path, unless its root was another directory when it was."""
+        """What was found at a path, unless another directory was in its root's place at that time."""
         away = self.away(path)
         return found if away is None else Unreadable(away)
 

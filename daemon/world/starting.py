@@ -1,4 +1,4 @@
-"""Starting runs: a launcher that outlives the daemon, asked once and answered before its command is let go."""
+"""Starting runs: a launcher that outlives the daemon gets one request, and answers before it releases its command."""
 
 import os
 import select
@@ -72,14 +72,14 @@ class StartingProcesses(RealProcesses):
         """Held where an order is given to it, and where it is let go."""
 
     def close(self) -> None:
-        """No more runs are started."""
+        """Start no more runs."""
         with self._giving:
             if self._forking is not None:
                 self._forking[1].close()
             self._forking = None
 
     def start(self, order: StartRun, epoch: int) -> Begun | NotBegun:
-        """Have the run begin, unless it has. Raises `EpochPassed`; a failure is an answer."""
+        """Begin the run, unless it has begun. Raises `EpochPassed`; a failure is an answer."""
         try:
             answer = self._ask_launcher(order, epoch)
         except OSError as error:
@@ -89,7 +89,7 @@ class StartingProcesses(RealProcesses):
         return understood(answer)
 
     def forget_starts(self, owed: Collection[str]) -> None:
-        """Tickets of other starts than these are of no use any more: this daemon's epoch has begun."""
+        """Tickets of other starts than these are useless now: this daemon's epoch has begun."""
         throw_away(self._state, owed)
 
     def remove_worktree(self, name: str, repo: str) -> str | NotRemoved | None:
@@ -100,7 +100,7 @@ class StartingProcesses(RealProcesses):
             return NotRemoved(str(failure))
 
     def expect_start(self, epoch: int) -> None:
-        """Have the next starts not wait for an interpreter: something that is ready forks their launchers."""
+        """Make sure that the next starts don't wait for an interpreter: a prepared process forks their launchers."""
         if self._forking is not None and self._forking[0] == epoch:
             return
         self.close()
@@ -117,7 +117,7 @@ class StartingProcesses(RealProcesses):
         self._forking = epoch, ours
 
     def _ask_launcher(self, order: StartRun, epoch: int) -> str | None:
-        """What a launcher answers: nothing where it ended without a word, None where it takes too long."""
+        """A launcher's answer: empty if it ended without one, None if it takes too long."""
         log = self._open_log()
         try:
             with open(os.memfd_create("order"), "w+b") as content:
@@ -136,7 +136,7 @@ class StartingProcesses(RealProcesses):
         )
 
     def _ask_forked(self, epoch: int, content: int, log: int) -> str | None:
-        """What a forked launcher answers: nothing also where there is none. What doesn't answer is not asked again."""
+        """A forked launcher's answer: empty also if there is none. A process that doesn't answer is not asked again."""
         os.lseek(content, 0, os.SEEK_SET)
         answer = _answer(lambda answering: self._give(epoch, (content, answering, log)))
         if not answer:
@@ -144,7 +144,7 @@ class StartingProcesses(RealProcesses):
         return answer
 
     def _give(self, epoch: int, descriptors: Sequence[int]) -> None:
-        """Give an order to what forks launchers, if it is still there; else nobody answers."""
+        """Give an order to the process that forks launchers, if it still exists; else nobody answers."""
         with self._giving:
             if self._forking is not None and self._forking[0] == epoch:
                 with suppress(BrokenPipeError, ConnectionResetError):
@@ -164,17 +164,17 @@ class StartingProcesses(RealProcesses):
             cwd="/",
             env=environment(os.environ),
             start_new_session=True,
-            check=False,  # what it answers says what became of it
+            check=False,  # its answer gives the result
         )
 
 
 def environment(ours: Mapping[str, str]) -> dict[str, str]:
-    """What a launcher and its command get of the daemon's own variables."""
+    """The part of the daemon's own variables that a launcher and its command get."""
     return {name: value for name, value in ours.items() if name not in OF_THE_DAEMON}
 
 
 def understood(answer: str) -> Begun | NotBegun:
-    """What a launcher's answer says. Raises `EpochPassed`."""
+    """The meaning of a launcher's answer. Raises `EpochPassed`."""
     word, _, why = answer.partition(" ")
     match word:
         case detached.BEGUN:
@@ -194,7 +194,7 @@ def understood(answer: str) -> Begun | NotBegun:
 
 
 def _answer(ask: Callable[[int], None]) -> str | None:
-    """What a launcher answers that gets this descriptor to write to."""
+    """The answer of a launcher that gets this descriptor to write to."""
     answer, answering = os.pipe()
     try:
         try:

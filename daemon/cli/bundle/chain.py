@@ -12,7 +12,7 @@ from runward.daemon.store.reading_bundles import chain
 
 
 def print_chain(connection: sqlite3.Connection, as_json: bool) -> int:
-    """Print what came of following the chain; returns the exit code."""
+    """Print the result of following the chain; returns the exit code."""
     head: str | None = None
     receipts = 0
     problems: list[JsonValue] = []

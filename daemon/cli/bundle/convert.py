@@ -20,7 +20,7 @@ LARGEST: Final = 256 << 20
 
 
 def convert(file: str, to: str, output: str, *, as_json: bool) -> None:
-    """Write the file in the other form; ends the program where it cannot be read."""
+    """Write the file in the other form; ends the program if it cannot be read."""
     source = ReplaySource(file, is_own=False)
     if to == "bundle":
         events = _events(source)

@@ -1,4 +1,4 @@
-"""Which keys of ours count when a signature is checked; one that can't be used is said and counts for nothing."""
+"""Which keys of ours count when a signature is checked; an unusable one is reported and does not count."""
 
 import os
 

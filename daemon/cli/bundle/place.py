@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class BundlePlace(NamedTuple):
-    """Where a bundle lies; `session_id` is None for a directory that was named. `recorded` is what the store has of it."""
+    """Where a bundle lies; `session_id` is None for a named directory. `recorded` is what the store has of it."""
 
     directory: str
     attempt: int
@@ -20,7 +20,7 @@ class BundlePlace(NamedTuple):
 
 
 def bundle_place(context: click.Context, target: str, attempt: int | None) -> BundlePlace:
-    """The directory `target`, or that of the session's parts. Ends the program where there is neither."""
+    """The directory `target`, or that of the session's parts. Ends the program if there is neither."""
     if os.path.isdir(target):
         return BundlePlace(target, attempt or 1, None)
     if "/" in target and not is_key(target):

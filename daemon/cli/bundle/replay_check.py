@@ -15,7 +15,7 @@ from runward.handlers.bundle.replay_lines import read_line
 
 
 class CheckedReplay(NamedTuple):
-    """What was found; `path` is the replay's. Of an attempt that is not over it may lack the end."""
+    """What was found; `path` is the replay's. If the attempt is not over, its end may be missing."""
 
     path: str
     events: int
@@ -39,7 +39,7 @@ class CheckedReplay(NamedTuple):
 
 
 def answer_of(context: click.Context, target: str, attempt: int | None) -> CheckedReplay:
-    """Check the replay; ends the program where there is none."""
+    """Check the replay; ends the program if there is none."""
     source = replay_source(context, target, attempt)
     check = ReplayCheck()
     with opened_source(source) as file:

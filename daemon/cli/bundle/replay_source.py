@@ -1,6 +1,6 @@
 """From what people type to the replay that they mean: a file, or that of a session.
 
-Where the daemon writes no replay of a session, or not yet, it is made from the session's files, up to what they tell now.
+If the daemon writes no replay of a session, or not yet, it is made from the session's files up to the present.
 """
 
 import os
@@ -25,7 +25,7 @@ from runward.handlers.bundle.parts import REPLAY, part_name
 class ReplaySource(NamedTuple):
     """A replay and its path; `is_own` says whether it lies where a session's parts lie.
 
-    With an `order` it lies nowhere, and is made: whole if the attempt `is_over`. The path then says whose it is.
+    With an `order` it is not on disk, and is made: whole if the attempt `is_over`. The path then says whose it is.
     """
 
     path: str
@@ -71,7 +71,7 @@ def _of_session(context: click.Context, text: str, attempt: int | None) -> Repla
 
 @contextmanager
 def opened_source(source: ReplaySource) -> Iterator[ReplayFile]:
-    """The replay, opened. Ends the program where it cannot be read."""
+    """The replay, opened. Ends the program if it cannot be read."""
     try:
         if source.order is not None:
             with tempfile.TemporaryFile() as made:

@@ -1,4 +1,4 @@
-"""`receipt sign`: asking the daemon to sign a receipt, through the inbox, and waiting for what comes of it."""
+"""`receipt sign`: asking the daemon to sign a receipt, through the inbox, and waiting for the result."""
 
 import time
 import uuid
@@ -34,7 +34,7 @@ def ask_to_sign(
     patience: float | None,
     as_json: bool,
 ) -> int:
-    """Put the request; wait `patience` seconds for what comes of it, unless None. Returns the exit code."""
+    """Put the request; wait `patience` seconds for the result, unless None. Returns the exit code."""
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = find_session(connection, settings, identifier)
@@ -59,7 +59,7 @@ def ask_to_sign(
 
 
 def _with_receipt(row: SessionRow, bundle: SessionBundle | None) -> SessionBundle:
-    """The bundle, which has a receipt or gets one; ends the program where it has none."""
+    """The bundle, which has a receipt or gets one; ends the program if it has none."""
     name = safe(row.session_id)
     if row.not_judged_yet and row.status != "running":
         fail(f"session {name} is not judged yet: try again", TRY_AGAIN)
@@ -96,7 +96,7 @@ def _say(row: SessionRow, bundle: SessionBundle, came: SigningRow, scheme: Schem
 
 
 def _event(bundle: SessionBundle, signature: str) -> JsonValue:
-    """The NIP-01 event with this signature; ends the program where the receipt is not there any more."""
+    """The NIP-01 event with this signature; ends the program if the receipt is gone."""
     try:
         fields = receipt_fields(bundle.directory, bundle.attempt) or {}
         return nostr_event({**fields, "signature": signature})

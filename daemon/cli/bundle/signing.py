@@ -1,4 +1,4 @@
-"""`receipt key` and `receipt attest`: our keys, and what they sign for programs of others."""
+"""`receipt key` and `receipt attest`: our keys, and what they sign for other programs."""
 
 import os
 from typing import NoReturn
@@ -44,7 +44,7 @@ def print_keys(context: click.Context, create: str | None, as_json: bool) -> Non
 
 
 def attest_bundle(context: click.Context, target: str, attempt: int | None, output: str | None) -> None:
-    """The envelope on stdout or in a file; ends the program where the bundle is not valid."""
+    """The envelope on stdout or in a file; ends the program if the bundle is not valid."""
     answer = answer_of(context, target, attempt, (), require_signature=False)
     if not answer.valid:
         fail(

@@ -21,7 +21,7 @@ def answer_of(
     keys: Sequence[str],
     require_signature: bool,
 ) -> Verified:
-    """Verify the bundle; ends the program where there is no receipt."""
+    """Verify the bundle; ends the program if there is no receipt."""
     for key in keys:
         if PUBLIC_KEY.fullmatch(key) is None:
             fail(f"{key!r} is not a key: write ed25519: or nostr: and 64 hexadecimal digits", WRONG_USAGE)

@@ -58,7 +58,7 @@ def _shown(source: ReplaySource) -> Iterator[ShownEvent]:
 
 
 def _view(playback: Playback) -> None:
-    """Until the last event was seen and a key was pressed, or `q`."""
+    """Show events until the last was seen and a key was pressed, or `q`."""
     with _keys_at_once():
         due = time.monotonic()
         while True:
@@ -93,7 +93,7 @@ def _status(playback: Playback) -> None:
 
 
 def _ask(playback: Playback, question: str) -> None:
-    """Go where a person says; the terminal edits the line."""
+    """Go where the user says; the terminal edits the line."""
     with _lines_again():
         try:
             answer = input(f"{_CLEARED}{question}").strip()
@@ -112,7 +112,7 @@ def _ask(playback: Playback, question: str) -> None:
 
 
 def _key(left: float | None) -> str | None:
-    """The next key; None once so many seconds have passed."""
+    """The next key; None after this many seconds."""
     descriptor = sys.stdin.fileno()
     ready, _, _ = select.select([descriptor], [], [], left)
     if not ready:
@@ -123,7 +123,7 @@ def _key(left: float | None) -> str | None:
 
 @contextmanager
 def _keys_at_once() -> Iterator[None]:
-    """Keys come one by one and unseen until this ends, however it ends."""
+    """Until this ends, however it ends, keys arrive one by one and without echo."""
     descriptor = sys.stdin.fileno()
     modes = termios.tcgetattr(descriptor)
     try:

@@ -1,4 +1,4 @@
-"""`runward chain approvals`, `approve` and `deny`: what waits for a person, and the person's word."""
+"""`runward chain approvals`, `approve` and `deny`: what waits for a person, and the person's answer."""
 
 import json
 import shlex
@@ -63,7 +63,7 @@ def _as_json(row: ApprovalRow) -> JsonValue:
 def answer(
     settings: Settings, text: str, decision: Literal["approved", "denied"], said: str, *, as_json: bool
 ) -> None:
-    """Leave the answer in the inbox, and wait for the decision where a daemon runs. Exits 1 if it does not count."""
+    """Leave the answer in the inbox, and wait for the decision if a daemon runs. Exits 1 if it does not count."""
     from runward.daemon.inbox.approval_answers import put_answer
     from runward.daemon.store.ownership import holder
 

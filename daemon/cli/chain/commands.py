@@ -1,4 +1,4 @@
-"""`runward chain`: chains, whether they are right, and what they would do."""
+"""`runward chain`: chains, whether they are valid, and what they would do."""
 
 import sys
 import time
@@ -94,7 +94,7 @@ def define(context: click.Context, file: str, as_json: bool) -> None:
 
 
 def _refuse_used_name(settings: Settings, name: str) -> None:
-    """Two files of one name would be one chain to everybody who names it."""
+    """Two files with one name would be one chain to everybody who uses the name."""
     for each in chain_names(settings):
         found = find_chain(settings, each).value
         if found is not None and found.name == name and each != name:
@@ -193,7 +193,7 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
 
 
 def _held(settings: Settings, found: Chain) -> list[HeldRow]:
-    """What the chain's trigger, as its file says it now, has seen and not used yet."""
+    """What the chain's trigger, as its file is now, has seen and not used yet."""
     from runward.daemon.store import reading
     from runward.handlers.chains.gather import digest
 
@@ -315,7 +315,7 @@ def fire(
 def _sessions_among(
     against: tuple[str, ...], words: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The sessions of `--against`, and the KEY=VALUE words. What has no `=` goes on with the list of sessions."""
+    """The sessions of `--against`, and the KEY=VALUE words. A word without `=` continues the list of sessions."""
     more = tuple(word for word in words if "=" not in word)
     if more and len(against) > 1:
         fail(f"{more[0]} is not KEY=VALUE: write all sessions after one --against", WRONG_USAGE)
@@ -412,7 +412,7 @@ def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *
 
 
 def _wait_for_status(settings: Settings, name: str, at: float) -> None:
-    """Until a running daemon has taken the request of this moment up; it is durable in any case."""
+    """Until a running daemon has processed the request just made; it is durable in any case."""
     from runward.daemon.cli.shell.request_waiting import once_taken_up
     from runward.daemon.store.ownership import holder
 

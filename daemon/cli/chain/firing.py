@@ -1,4 +1,4 @@
-"""`chain fire`: the order, what became of it, and with `--wait` the end of the run."""
+"""`chain fire`: the order, its result, and with `--wait` the end of the run."""
 
 import sqlite3
 import sys
@@ -30,7 +30,7 @@ _PERIOD: Final = 0.1
 
 
 class Standing(NamedTuple):
-    """What became of the order until now: the run, or why there is none."""
+    """The current state of the order: the run, or why there is none."""
 
     run: ChainRunRow | None = None
     refused: str | None = None
@@ -44,7 +44,7 @@ class Standing(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it."""
+        """Whether nothing more will follow."""
         return self.status not in ("asked", "running", "waiting_approval")
 
 
@@ -82,7 +82,7 @@ def fire(
 
 
 def _over(settings: Settings, request: str, run: str) -> Standing:
-    """What the run came to."""
+    """The result of the run."""
     away = AwayTime(Path(settings.state_dir))
     while True:
         standing = _standing(settings, request, run)

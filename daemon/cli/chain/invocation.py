@@ -124,7 +124,7 @@ def _as_json(row: InvocationRow) -> dict[str, JsonValue]:
 
 
 def _metadata(row: InvocationRow, steps: list[ChainStepRow]) -> JsonValue:
-    """What it was ordered with. Of a chain run's root: the definition, and how the run stands."""
+    """What it was ordered with. For a chain run's root: the definition, and the run's state."""
     if row.definition is None:
         metadata: JsonValue = None if row.node_metadata is None else json.loads(row.node_metadata)
         return metadata

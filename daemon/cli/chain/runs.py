@@ -17,7 +17,7 @@ from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow
 
 
 def run_as_json(row: ChainRunRow) -> dict[str, JsonValue]:
-    """A chain run as lists of them have it."""
+    """A chain run as it appears in lists."""
     return {
         "chain_run_id": row.id,
         "chain": row.chain,

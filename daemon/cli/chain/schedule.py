@@ -130,7 +130,7 @@ def list_schedules(context: click.Context, as_json: bool) -> None:
 
 
 def _called(chain: "Chain", number: int) -> str:
-    """What the schedule with this number in the chain's trigger is called."""
+    """The name of the schedule with this number in the chain's trigger."""
     from runward.handlers.schedules.events import schedule_of_item
 
     return chain.name if chain.trigger.composite is None else schedule_of_item(chain.name, number)

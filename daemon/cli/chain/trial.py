@@ -1,4 +1,4 @@
-"""`chain fire --dry-run`: each step of a chain over given outcomes, and nothing is started."""
+"""`chain fire --dry-run`: each step of a chain over given outcomes, without starting anything."""
 
 import shlex
 import sys
@@ -25,7 +25,7 @@ NO_SESSION: Final = "-"
 
 
 class Tried(NamedTuple):
-    """What a step would do. `reason` is a code where it would not run, and `why` says it in words."""
+    """What a step would do. `reason` is a code if it would not run, and `why` says it in words."""
 
     number: int
     id: str
@@ -43,7 +43,7 @@ class Tried(NamedTuple):
 
 
 def given_trigger(words: Sequence[str], file: str | None) -> Mapping[str, JsonValue]:
-    """The fields of the event: those of the file, and over them the words."""
+    """The fields of the event: those of the file, overridden by the words."""
     fields = _json(file) if file is not None else {}
     if not isinstance(fields, dict):
         fail(f"{file} holds {kind(fields)}, not an object with the fields of the event", WRONG_USAGE)
@@ -64,7 +64,7 @@ def given_outcomes(file: str | None) -> Sequence[Mapping[str, JsonValue] | None]
 
 
 def _valid(outcome: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonValue] | None:
-    """The outcome as it would be kept. One that says its kind and is invalid counts as not produced."""
+    """The outcome as it would be kept. An invalid one that names its kind counts as not produced."""
     from runward.config.outcome import CheckedOutcome, check_outcome
 
     if "outcome_kind" not in outcome:
@@ -81,7 +81,7 @@ def _valid(outcome: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonVal
 def recorded_outcomes(
     settings: Settings, sessions: Sequence[str]
 ) -> Sequence[Mapping[str, JsonValue] | None]:
-    """The outcome of a registered kind that each of these sessions produced last; None for one without, and for `-`."""
+    """The latest outcome of a registered kind that each of these sessions produced; None if none, and for `-`."""
     from runward.daemon.cli.shell.context import store_to_read
     from runward.daemon.cli.shell.finding import recorded_session
     from runward.daemon.store.reading_artifacts import latest_outcome

@@ -37,7 +37,7 @@ def in_words(trigger: Trigger) -> str:
 
 
 def tree(trigger: Trigger, held: Sequence[HeldRow]) -> list[str]:
-    """The items of a composite, one a line, each with what was seen of it."""
+    """The items of a composite, one per line, each with what was seen of it."""
     lines: list[str] = []
     _add(lines, trigger, 0, 1, held)
     return lines

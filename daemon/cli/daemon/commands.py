@@ -85,7 +85,7 @@ def _be(
     level: str,
     quiet: bool,
 ) -> None:
-    """Be the daemon to its end. Of a crash the terminal gets one line, the log all of it."""
+    """Run the daemon to its end. If it crashes, the terminal gets one line, the log all of it."""
     import os
     from pathlib import Path
 
@@ -102,7 +102,7 @@ def _be(
     log = open_log(sinks, level)
     no_crash: tuple[type[Exception], ...] = (*_refusals(), OSError, sqlite3.Error)
     if sys.stderr is not None and not faulthandler.is_enabled():
-        faulthandler.enable()  # the unit's watchdog ends a hang by SIGABRT: the journal tells where it hung
+        faulthandler.enable()  # the unit's watchdog ends a hang by SIGABRT: the journal shows where it hung
     try:
         faults.from_environment(_fault())
         signals.hold()
@@ -121,7 +121,7 @@ def _be(
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """What keeps a daemon from its state directory, and is not a crash: it says itself what it is."""
+    """Errors that keep a daemon from its state directory and are not a crash: each explains itself."""
     from runward.daemon.disk.state_rights import StateDirectoryUnsafe
     from runward.daemon.ports.journals import EpochPassed
     from runward.daemon.store.ownership import StateDirectoryHeld

@@ -1,4 +1,4 @@
-"""`runward doctor`: whether this installation can do what it is for, proved by doing."""
+"""`runward doctor`: whether this installation works, proved by trying it."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ _WORD: Final = 7
 
 
 class CheckName(click.ParamType[str]):
-    """The name of a check; the checks themselves are imported only where one is named."""
+    """The name of a check; the checks themselves are imported only if one is named."""
 
     name = "check"
 
@@ -99,7 +99,7 @@ def doctor(context: click.Context, only: tuple[str, ...], rebuild: bool, as_json
 
 
 def _installation(config: str | None) -> "Installation":
-    """What is examined: the installation of the settings in force, or where they are broken, of none."""
+    """What is examined: the installation of the settings in force, or of none if they are broken."""
     from runward.config.settings import read_settings
     from runward.daemon.configuration.settings import home_of
     from runward.daemon.doctor.findings import Installation

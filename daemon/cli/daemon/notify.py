@@ -1,4 +1,4 @@
-"""`runward notify`: what people outside are told."""
+"""`runward notify`: notices to people outside."""
 
 import sqlite3
 import time

@@ -1,4 +1,4 @@
-"""`doctor --rebuild`: what the journals tell, held against the store, for people and for programs."""
+"""`doctor --rebuild`: what the journals say, compared with the store, for people and for programs."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the running daemon says of itself in `status.json`, for commands; plain JSON, for they have no time for more."""
+"""The running daemon's own report in `status.json`, for commands; plain JSON, for they have no time for more."""
 
 import json
 import os
@@ -13,9 +13,9 @@ _MAXIMUM_REPORT: Final = 16 << 20
 
 
 def report_of(state: str, pid: int | None) -> Mapping[str, JsonValue]:
-    """What the daemon that holds the state directory says of itself; nothing where none does.
+    """The report of the daemon that holds the state directory; empty if none does.
 
-    A report of a daemon before it counts for nothing. `pid` is 0 where the holder's is not known.
+    A report of an earlier daemon counts for nothing. `pid` is 0 if the holder's is not known.
     """
     if pid is None:
         return {}
@@ -28,6 +28,6 @@ def report_of(state: str, pid: int | None) -> Mapping[str, JsonValue]:
 
 
 def settings_in_report(report: Mapping[str, JsonValue]) -> Settings | None:
-    """The settings that the daemon goes by; None where it hasn't told of them."""
+    """The settings that the daemon uses; None if it hasn't reported them."""
     told = report.get("settings")
     return settings_from_json(told.get("values")) if isinstance(told, dict) else None

@@ -1,4 +1,4 @@
-"""`runward daemon stop` and `runward daemon reload`: telling the daemon that runs, and waiting for what comes of it."""
+"""`runward daemon stop` and `runward daemon reload`: signalling the running daemon, and waiting for the result."""
 
 import os
 import signal
@@ -75,7 +75,7 @@ def reload(context: click.Context, timeout: float) -> None:
 
 
 def _daemon_of(state: str) -> int:
-    """The daemon that holds the state directory; ends the program where none does."""
+    """The daemon that holds the state directory; ends the program if none does."""
     pid = holder(Path(state))
     if pid is None:
         fail(f"no daemon is running in {state}", NOT_FOUND)
@@ -94,7 +94,7 @@ def _tell(pid: int, number: signal.Signals) -> None:
 
 
 def _settings_told(state: str, pid: int) -> dict[str, JsonValue]:
-    """What the daemon says of its settings; an end meanwhile ends the program."""
+    """The daemon's report on its settings; if it ends meanwhile, the program ends."""
     if holder(Path(state)) is None:
         fail(f"daemon {pid} has ended", NOT_FOUND)
     told = report_of(state, pid).get("settings")
@@ -102,7 +102,7 @@ def _settings_told(state: str, pid: int) -> dict[str, JsonValue]:
 
 
 def _news(before: dict[str, JsonValue], after: dict[str, JsonValue]) -> dict[str, JsonValue] | None:
-    """What is said now, if that came of a reading since."""
+    """The current report, if it followed from a reading since."""
     times = ("since", "refused_at")
     return after if after and any(before.get(each) != after.get(each) for each in times) else None
 

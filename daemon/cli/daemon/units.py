@@ -105,7 +105,7 @@ def _check_seen(program: str, config: str | None) -> None:
 
 
 def _named_settings(config: str | None) -> str | None:
-    """The settings file that the unit must be told of, for it lies where a service doesn't look."""
+    """The settings file that the unit must name, for it lies where a service doesn't look."""
     file = settings_file(config, os.environ, working_directory())
     usual = (f"{home_of(os.environ)}/.config/runward/runward.toml", SYSTEM_FILE)
     return None if file is None or file in usual else file
@@ -121,7 +121,7 @@ def _system_settings(config: str | None) -> Settings:
 
 
 def _lingering(done: Done) -> bool | None:
-    """Whether the daemon goes on when its user logs out; None for the machine's, which does."""
+    """Whether the daemon keeps running when its user logs out; None for the machine's, which does."""
     return placing.is_lingering(placing.user_name()) if done.is_user else None
 
 
@@ -156,7 +156,7 @@ def safe_lines(text: str) -> str:
 
 
 def _tell_of_life(done: Done) -> None:
-    """What runs now, how long, and how it is undone."""
+    """What runs now, how long, and how to undo it."""
     scope = "user" if done.is_user else "system"
     if not done.is_dry:
         status = done.systemctl.property("StatusText", installing.UNIT)

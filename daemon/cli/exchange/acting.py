@@ -50,7 +50,7 @@ class Acting:
         self._state = Path(settings.state_dir)
 
     def check(self, principal: str) -> None:
-        """Exits 1 where the command runs inside a run whose agent is another."""
+        """Exits 1 if the command runs inside a run whose agent is another."""
         session = os.environ.get(_SESSION)
         if session is None:
             return
@@ -61,7 +61,7 @@ class Acting:
             fail(f"this run {known}, and not as {principal}", NOT_SO)
 
     def refuse_without_daemon(self) -> None:
-        """Exits 75 where nobody would answer; nothing was sent then."""
+        """Exits 75 if nobody would answer; nothing was sent then."""
         if holder(self._state) is None:
             fail("no daemon is running, so nothing was sent: start it, or add --no-wait", TRY_AGAIN)
 
@@ -74,7 +74,7 @@ class Acting:
             fail(str(error), WRONG_USAGE)
 
     def result(self, key: str) -> ActionRow:
-        """What became of an action."""
+        """The result of an action."""
 
         def found() -> ActionRow | None:
             with store_to_read(self._settings) as connection:
@@ -98,7 +98,7 @@ def _text(intent: JsonValue) -> str:
 def act(
     context: click.Context, principal: str, intent: dict[str, JsonValue], *, wait: bool, as_json: bool
 ) -> None:
-    """Have one action carried out and print what became of it. Exits 1 if it failed, 2 if it is none."""
+    """Have one action carried out and print its result. Exits 1 if it failed, 2 if it is not an action."""
     try:
         read_intent(intent)
     except NotAnIntent as error:
@@ -118,7 +118,7 @@ def act(
 
 
 def tell(row: ActionRow) -> None:
-    """What became of an action, for people: what it gives, or why it failed."""
+    """The result of an action, for people: what it returns, or why it failed."""
     result = result_of(row)
     if not row.is_success:
         click.echo(f"{safe(str(row.error_code))}: {safe(str(result['message']))}", err=True)

@@ -31,7 +31,7 @@ def text_of(path: str) -> str:
 
 
 def json_of(text: str, named: str) -> JsonValue:
-    """The value of a JSON text. Exits 2 if it is not one."""
+    """The value of a JSON text. Exits 2 if it is invalid."""
     parsed = read_json(text, named)
     if parsed.value is None:
         complain(parsed.problems)
@@ -40,5 +40,5 @@ def json_of(text: str, named: str) -> JsonValue:
 
 
 def argument_of(text: str) -> JsonValue:
-    """An ARG: text, or JSON behind `:=`."""
+    """An ARG: text, or JSON after `:=`."""
     return json_of(text.removeprefix(_AS_JSON), text) if text.startswith(_AS_JSON) else text

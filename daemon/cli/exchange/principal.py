@@ -245,7 +245,7 @@ def _seconds(text: str) -> float:
 
 
 def _ask(settings: Settings, event: Request, said: str, *, as_json: bool) -> None:
-    """Leave the request in the inbox, and wait until it is decided where a daemon runs."""
+    """Leave the request in the inbox, and wait until it is decided if a daemon runs."""
     state, key = Path(settings.state_dir), str(event.request)
     document = dump_request(event)
     if len(document) > MAXIMUM_REQUEST:

@@ -20,7 +20,7 @@ from runward.handlers.ctcp.rules import LETTERS
 def _completed_letters(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The letters that can follow those that are written already."""
+    """The letters that can follow the ones already written."""
     written, comma, last = incomplete.rpartition(",")
     named = written.upper().split(",")
     return [
@@ -84,7 +84,7 @@ def check(directory: str, only: str | None, allow_missing: bool, tree: str | Non
 
 
 def _letters(only: str | None) -> list[str]:
-    """The contracts to check, in their order; ends the program where one isn't known."""
+    """The contracts to check, in their order; ends the program if one isn't known."""
     if only is None:
         return list(LETTERS)
     named = {each.strip().upper() for each in only.split(",")}

@@ -10,10 +10,10 @@ from runward.handlers.sessions.over import Standing
 
 
 class InspectedSession(NamedTuple):
-    """What a session's files say, and its process where they name one.
+    """What a session's files say, and its process if they name one.
 
-    `idle_s` are the seconds since anything changed, of a session that may go on; `started_at` is in Unix seconds.
-    `problems` are the complaints about its files; with `names_files` their messages say which.
+    `idle_s` are the seconds since anything changed, for a session that may still run; `started_at` is in Unix seconds.
+    `problems` are the complaints about its files; with `names_files` their messages name the file.
     """
 
     layout: str

@@ -1,4 +1,4 @@
-"""What a run directory says by itself: its files, and the process where they name one. No daemon, no store.
+"""What a run directory says by itself: its files, and the process if they name one. No daemon, no store.
 
 The conclusions are those of the daemon's own functions; an open run that nobody can judge is `unknown`.
 """
@@ -39,7 +39,7 @@ class NativeRun(NamedTuple):
 
 
 def inspect_native(path: str) -> InspectedSession | tuple[Complaint, ...]:
-    """What the run directory at `path` (absolute) says; where that is not a session, what is wrong with its files."""
+    """What the run directory at `path` (absolute) says; if it is not a session, what is wrong with its files."""
     run = read_native(path)
     if not isinstance(run, NativeRun):
         return run
@@ -98,7 +98,7 @@ def _standing(
 
 
 def _count(path: str, name: str, event: str | None, problems: list[Complaint]) -> int:
-    """The lines of a journal that are objects; only those of one event, where one is named."""
+    """The number of lines of a journal that are objects; only those of one event, if one is named."""
     try:
         tail = Tail(lambda: open_in_run(path, name))
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""What a foreign session says by itself: its files through their scanner, and its process where they name one.
+"""What a foreign session says by itself: its files through their scanner, and its process if they name one.
 
-No daemon, no store. The conclusion is that of the daemon's own function, taken at this moment and not waited for.
+No daemon, no store. The conclusion is that of the daemon's own function, made at this moment without waiting.
 """
 
 import time
@@ -18,7 +18,7 @@ from runward.handlers.sessions.over import Standing, Writer, judge
 
 
 class Found(NamedTuple):
-    """A session, and who it is. Of two with one identity the one of greater weight counts."""
+    """A session and its identity. Of two with the same identity the one of greater weight counts."""
 
     session: InspectedSession
     identity: str
@@ -28,11 +28,11 @@ class Found(NamedTuple):
 def inspect_transcript(
     layout: LogLayout | DirectoryLayout, path: str, writers: Writers, was_read: Callable[[int], None]
 ) -> Found | None:
-    """What the session at `path` (absolute) says; None for what belongs to another session, as a sub-agent's log.
+    """What the session at `path` (absolute) says; None if it belongs to another session, like a sub-agent's log.
 
-    `was_read` is told of the bytes while they are read.
+    `was_read` gets the number of bytes while they are read.
     """
-    # The process is asked for first: when it is gone by then, its last line is among those that are read.
+    # The process is checked first: if it is gone by then, its last line is among the lines that are read.
     named = layout.start(unpacked_name(path.rpartition("/")[2])).tell().session_id
     writer = _writer(layout, path, named, writers)
     read = read_session(layout, path, was_read)
@@ -50,7 +50,7 @@ def inspect_transcript(
 
 
 def each_once(found: Iterable[Found]) -> list[InspectedSession]:
-    """The sessions, in the order of their paths: one that lies in two places is that which was written last."""
+    """The sessions, in the order of their paths. If one lies in two places, the one written last counts."""
     kept: dict[str, Found] = {}
     for each in found:
         before = kept.get(each.identity)

@@ -1,4 +1,4 @@
-"""`runward log`: the daemon's structured log, from its files and from the systemd journal, whichever it went to."""
+"""`runward log`: the daemon's structured log, from its files and from the systemd journal."""
 
 import heapq
 import time
@@ -112,7 +112,7 @@ class Log:
         return lines if self._count is None else iter(deque(lines, maxlen=self._count))
 
     def followed(self) -> Iterator[_Line]:
-        """What is logged from then on, without end."""
+        """What is logged from then on, endlessly."""
         while True:
             for place in (self._files, self._journal):
                 yield from (line for line in place.added() if self._wanted.has(line))
@@ -120,7 +120,7 @@ class Log:
 
 
 def _timed(lines: Iterable[_Line]) -> Iterator[tuple[float, _Line]]:
-    """Each line with its time, or that of the line before where it names none."""
+    """Each line with its time, or the previous line's if it has none."""
     last = 0.0
     for line in lines:
         at = parse_time(line.get("ts"))

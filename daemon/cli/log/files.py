@@ -1,4 +1,4 @@
-"""The daemon's log as it lies in the state directory: `log/runward.jsonl`, and before it what was set aside."""
+"""The daemon's log in the state directory: `log/runward.jsonl`, and before it the rotated files."""
 
 import json
 import os
@@ -36,7 +36,7 @@ class LogFiles:
                 yield from _values(self._newest.lines())
 
     def _lines_so_far(self) -> Iterator[Line]:
-        # From the newest on, as files only ever grow older: what is set aside meanwhile is met twice, and not missed.
+        # From the newest on, as files only ever grow older: a file rotated meanwhile is met twice, and not missed.
         tails = [self._open(number) for number in range(SET_ASIDE + 1)]
         self._newest = tails[0]
         seen = {tails[0].identity} if tails[0] is not None else set()
@@ -60,7 +60,7 @@ class LogFiles:
 
 
 def _values(lines: Iterable[Line]) -> Iterator[dict[str, JsonValue]]:
-    """What the lines say; one that a full disk tore says nothing."""
+    """The values in the lines; a line that a full disk tore has none."""
     for line in lines:
         try:
             value = json.loads(line.content)

@@ -34,7 +34,7 @@ class JournalledLines:
     def __init__(self, state_dir: str, wanted: Wanted, count: int | None) -> None:
         self._state_dir = os.path.realpath(state_dir)
         self._wanted = wanted
-        # What journalctl doesn't choose is chosen by who asks, and then the last so many are not ours to count.
+        # If journalctl can't make the choice, the caller does, and then the last so many are not ours to count.
         self._count = count if not wanted.events else None
         self._is_there = Path(state_dir, IN_JOURNAL).exists()
         self._start = f"--since=@{time.time():.6f}"
@@ -46,7 +46,7 @@ class JournalledLines:
         return self._is_there
 
     def so_far(self) -> Iterator[dict[str, JsonValue]]:
-        """What the journal says up to now. Exits 75 where journalctl refuses, 3 where there is none."""
+        """The journal's lines up to now. Exits 75 if journalctl refuses, 3 if there is none."""
         if not self._is_there:
             return
         options = [] if self._wanted.since is None else [f"--since=@{self._wanted.since:.6f}"]
@@ -91,7 +91,7 @@ class JournalledLines:
             )
 
     def _matches(self) -> list[str]:
-        """What entries have; those before and after a `+` are alternatives."""
+        """The fields that entries must have; those before and after a `+` are alternatives."""
         own = [f"SYSLOG_IDENTIFIER={IDENTIFIER}", f"{STATE}={self._state_dir}"]
         session = self._wanted.session
         if session is None:
@@ -99,7 +99,7 @@ class JournalledLines:
         return [*own, f"{field_name('session')}={session}", "+", *own, f"{field_name('lane')}={session}"]
 
     def _value(self, entry: bytes) -> Iterator[dict[str, JsonValue]]:
-        """The line that an entry holds; one of somebody else who calls himself as we do holds none."""
+        """The line that an entry holds; none if somebody else uses our name."""
         fields = json.loads(entry)
         self._start = f"--after-cursor={fields['__CURSOR']}"
         text = fields.get(LINE)
@@ -120,7 +120,7 @@ def _pass_on(lines: IO[bytes], queue: SimpleQueue[bytes]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Wait for it, and say what it complained of."""
+    """Wait for it, and report its complaints."""
     assert process.stderr is not None
     said = process.stderr.read().decode(errors="replace").strip()
     if process.wait() and said:

@@ -1,4 +1,4 @@
-"""Which lines of the daemon's log somebody wants to see."""
+"""Which lines of the daemon's log are wanted."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase

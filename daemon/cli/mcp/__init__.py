@@ -1,1 +1,1 @@
-"""The server of the Model Context Protocol: what an agent's tools do, by the same roads as commands and runs."""
+"""The server of the Model Context Protocol: what an agent's tools do takes the same paths as commands and runs."""

@@ -1,7 +1,7 @@
-"""A server ends with its client, whatever it does at that moment: on a hang-up of its streams, or its parent's death.
+"""A server ends with its client, whatever it is doing: on a hang-up of its streams, or its parent's death.
 
-The SDK hears the end of stdin alone: not that nobody reads its answers, nor that its parent died while somebody else
-has the other end of the pipe.
+The SDK notices only the end of stdin. It does not notice that nobody reads its answers, nor that its parent died while
+another process has the other end of the pipe.
 """
 
 import os
@@ -28,11 +28,11 @@ def end_with_client() -> None:
 
 
 def _parent() -> int | None:
-    """A descriptor that tells of our parent's end. None where it is outside our namespace, or already gone."""
+    """A descriptor that shows our parent's end. None if the parent is outside our namespace, or already gone."""
     try:
         return os.pidfd_open(os.getppid())
     except OSError:
-        return None  # then the streams tell
+        return None  # then the streams show it
 
 
 def _wait(poll: select.poll) -> None:

@@ -131,7 +131,7 @@ async def _act(road: Road, action_type: str, arguments: dict[str, JsonValue]) ->
 
 
 def reading_tools(settings: Settings, who_acts: Callable[[], str | None] | None) -> list[Tool]:
-    """What is shared, and who takes part. `who_acts` tells as whom the server acts, if it acts."""
+    """What is shared, and who takes part. `who_acts` gives the principal of the server, if there is one."""
     return [
         Tool(
             "list_artifacts",

@@ -1,4 +1,4 @@
-"""The two roads of an action to the daemon: the file of the run that the server is in, or the inbox."""
+"""The two paths of an action to the daemon: the file of the run that the server is in, or the inbox."""
 
 import json
 import time
@@ -26,7 +26,7 @@ _PERIOD_S: Final = 0.05
 
 
 class NoResult(Exception):
-    """There is no result: nothing was sent, or it is not known yet what became of it. The message says which."""
+    """There is no result: nothing was sent, or the result is not known yet. The message says which."""
 
 
 class Road(Protocol):
@@ -64,7 +64,7 @@ class ByInbox:
 
 
 class ByRun:
-    """Acts as the agent of a run, by the files in its directory. `claimed` is whom somebody takes that agent for."""
+    """Acts as the agent of a run, by the files in its directory. `claimed` is whom the caller takes it for."""
 
     def __init__(self, directory: str, claimed: str | None = None) -> None:
         self._directory = directory
@@ -75,7 +75,7 @@ class ByRun:
         identifier = f"mcp-{uuid.uuid4()}"
         said = as_intent(intent) | {"id": identifier}
         if self._claimed is not None:
-            said["principal_id"] = self._claimed  # the daemon refuses it where it is another
+            said["principal_id"] = self._claimed  # the daemon refuses it if it is another
         self._results.expect(identifier)
         try:
             await in_thread(self._append, json.dumps(said, ensure_ascii=False).encode())

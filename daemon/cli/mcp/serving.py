@@ -25,7 +25,7 @@ _NAME: Final = "runward"
 
 def serve(tools: Sequence[Tool], instructions: str) -> NoReturn:
     """Serve until the client is gone. The process ends at once then: threads that wait for results can't be cancelled."""
-    # The SDK reads stdin in a thread, so an interrupt would be heard at the next line only.
+    # The SDK reads stdin in a thread, so an interrupt would only be noticed at the next line.
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
         anyio.run(_serve, server_of(tools, instructions))
@@ -76,7 +76,7 @@ def _listed(tool: Tool) -> types.Tool:
 
 
 async def _called(tool: Tool, arguments: dict[str, JsonValue]) -> types.CallToolResult:
-    """What a call answers. Whatever goes wrong is said to the client, and the server goes on."""
+    """The answer to a call. Any failure is reported to the client, and the server continues."""
     try:
         tool.check(arguments)
         answer = await tool.call(arguments)

@@ -1,4 +1,4 @@
-"""The tools about sessions: what ran, why it ended so, and what the run that the server is in must deliver."""
+"""The tools about sessions: what ran, why it ended that way, and what the server's own run must deliver."""
 
 import json
 import os
@@ -107,7 +107,7 @@ def tools_of_run(run: str) -> list[Tool]:
 
 
 def agent_of_run(run: str) -> str | None:
-    """The agent that a run names, None where it has none."""
+    """The agent that a run names, None if it has none."""
     row = row_of("", run)
     return None if row is None else row.agent
 

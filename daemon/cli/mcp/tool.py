@@ -40,7 +40,7 @@ class Tool(NamedTuple):
         }
 
     def check(self, arguments: dict[str, JsonValue]) -> None:
-        """Refuse arguments that it doesn't have, and those that miss. What they hold is for the tool to check."""
+        """Refuse unknown arguments and missing ones. The tool itself checks their values."""
         unknown = [each for each in arguments if each not in self.keys]
         if unknown:
             known = ", ".join(self.keys) or "none"
@@ -61,7 +61,7 @@ def flag(description: str) -> Schema:
 
 
 def text_of(arguments: Mapping[str, JsonValue], name: str) -> str | None:
-    """A text among the arguments, None where there is none. Raises `Refused`."""
+    """A text among the arguments, None if there is none. Raises `Refused`."""
     value = arguments.get(name)
     if value is not None and not isinstance(value, str):
         raise Refused(f"{name} must be a text")

@@ -1,4 +1,4 @@
-"""`runward play`: playbooks, what they ask for and whether they are right, and starting their commands."""
+"""`runward play`: playbooks, what they ask for, whether they are valid, and starting their commands."""
 
 import sys
 
@@ -155,7 +155,7 @@ def _problem_as_json(problem: Problem) -> JsonValue:
 
 
 def _findings(found: Declared) -> list[str]:
-    """What is right about it, as ADR-0029 (section 9) shows it."""
+    """What is valid about it, as ADR-0029 (section 9) shows it."""
     if found.contract is None:
         return ["→ no contract is declared: nothing will be verified"]
     overridden = _overridden(found)

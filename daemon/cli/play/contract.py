@@ -1,4 +1,4 @@
-"""`runward contract`: hold any directory against a contract, without daemon or store."""
+"""`runward contract`: check any directory against a contract, without daemon or store."""
 
 import os
 import sys
@@ -85,7 +85,7 @@ def verify(context: click.Context, playbook: str | None, agent: str | None, root
 
 
 def _declared(context: click.Context, playbook: str | None, agent: str | None) -> Contract | None:
-    """The contract that playbook and agent declare; ends the program where they are wrong."""
+    """The contract that playbook and agent declare; ends the program if they are invalid."""
     from runward.daemon.cli.play.declared import declared
     from runward.daemon.configuration.settings import NotFound
 
@@ -102,7 +102,7 @@ def _declared(context: click.Context, playbook: str | None, agent: str | None) -
 
 
 def _facts(directory: str, held: Contract) -> RootFacts:
-    """What lies at the contract's paths; ends the program where nobody can know."""
+    """What lies at the contract's paths; ends the program if nobody can know."""
     from runward.daemon.rundir.contract_facts import contract_facts
     from runward.handlers.unreadable import Unreadable
 
@@ -115,7 +115,7 @@ def _facts(directory: str, held: Contract) -> RootFacts:
 
 
 def _why(held: Contract, facts: RootFacts) -> dict[str, str]:
-    """Why what lies at a path doesn't count as delivered."""
+    """Why the file at a path doesn't count as delivered."""
     from runward.handlers.contracts.verify import describe
 
     pairs = zip(held.expected, facts.files, strict=False)

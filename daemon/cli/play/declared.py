@@ -13,7 +13,7 @@ from runward.daemon.configuration.settings import NotFound, find_agent, find_pla
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What was read: `contract` holds where no problem is an error, and may be None even then."""
+    """What was read: `contract` is set if no problem is an error, and may be None even then."""
 
     playbook: Playbook | None
     agent: AgentProfile | None
@@ -29,7 +29,7 @@ class Declared:
 def declared(settings: Settings, playbook: str | None, agent: str | None) -> Declared:
     """What a playbook and an agent (its own, unless one is named) declare together.
 
-    Raises `NotFound` for what the caller named. An agent that only the playbook names is the playbook's
+    Raises `NotFound` for what the caller named. If only the playbook names a missing agent, that is the playbook's
     mistake.
     """
     problems: tuple[Problem, ...] = ()

@@ -1,4 +1,4 @@
-"""`runward play run`: asking the daemon for a playbook's command, and watching what comes of it."""
+"""`runward play run`: asking the daemon for a playbook's command, and watching the run."""
 
 import os
 import re
@@ -46,7 +46,7 @@ class Asked:
 
 
 def ask(settings: Settings, name: str, words: Sequence[str]) -> Asked:
-    """Check everything that can be checked now and put the request; exits where something is wrong."""
+    """Check everything that can be checked now and put the request; exits if something is wrong."""
     given = values_of(words)
     playbook = _playbook(settings, name)
     filled = fill_command(playbook, given)
@@ -70,7 +70,7 @@ def ask(settings: Settings, name: str, words: Sequence[str]) -> Asked:
 
 
 def _working_directory() -> str:
-    """The directory that the command will run in: that of anyone who asks."""
+    """The directory that the command will run in: the caller's."""
     try:
         return _text(os.getcwd(), "the working directory")
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def _working_directory() -> str:
 def run_and_end(
     settings: Settings, name: str, words: Sequence[str], wait: bool, follow: bool, as_json: bool
 ) -> None:
-    """Ask for the run and say what it will be; wait for it and end by what became of it where that is wanted."""
+    """Ask for the run and say what it will be; if wanted, wait for it and exit by its result."""
     state = Path(settings.state_dir)
     if (wait or follow) and holder(state) is None:
         fail("no daemon is running, nothing was asked: start it, or leave --wait and --follow out", TRY_AGAIN)
@@ -153,7 +153,7 @@ def _text(word: str, what: str) -> str:
 
 
 def _trace(environment: Mapping[str, str]) -> str:
-    """The caller's trace; one that is not text is none."""
+    """The caller's trace; if it is not text, there is none."""
     trace = environment.get("TRACEPARENT", "")
     return trace if trace.isascii() else ""
 

@@ -30,10 +30,10 @@ _FOLLOWED: Final = ("stdout.log", "stderr.log", _JOURNAL)
 
 
 class Standing(NamedTuple):
-    """What became of a request until now.
+    """The current state of a request.
 
-    `status` is `asked`, `refused`, `held`, `owed`, `failed` (it never began), `begun`, or its session's where there
-    is one; `problem` says why it is no more.
+    `status` is `asked`, `refused`, `held`, `owed`, `failed` (it never began), `begun`, or its session's if there is
+    one; `problem` says why it got no further.
     """
 
     status: str
@@ -126,7 +126,7 @@ class Followed:
         self._tails: dict[str, Tail] = {}
 
     def show(self, to_the_end: bool = False) -> None:
-        """Show what is new; `to_the_end` also a last line that nobody ended."""
+        """Show what is new; with `to_the_end` also an unterminated last line."""
         for name in _FOLLOWED:
             tail = self._tail(name)
             if tail is None:
@@ -138,7 +138,7 @@ class Followed:
                 self._say(name, last)
 
     def _tail(self, name: str) -> Tail | None:
-        """The file as soon as it is there. What is none, or may not be read, has nothing to show."""
+        """The file as soon as it exists. If it isn't a regular file, or may not be read, nothing is shown."""
         if name not in self._tails:
             try:
                 self._tails[name] = Tail(lambda: open_in_run(self._directory, name))

@@ -1,4 +1,4 @@
-"""Asking the daemon to retry or discard held jobs, through the inbox, and waiting for what comes of it."""
+"""Asking the daemon to retry or discard held jobs, through the inbox, and waiting for the result."""
 
 import sys
 import time
@@ -45,7 +45,7 @@ def carry_out(
     patience: float | None,
     as_json: bool,
 ) -> None:
-    """Put a request for each job; wait `patience` seconds for what comes of them, unless None. Exits."""
+    """Put a request for each job; wait `patience` seconds for the results, unless None. Exits."""
     if not jobs and not as_json:
         click.echo("no job is held")
     if dry_run:
@@ -92,7 +92,7 @@ def _wait(
 
 
 def _settled(state: str, requests: Mapping[int, str]) -> dict[int, JobRow]:
-    """The jobs whose requests were decided and that are not under way any more."""
+    """The jobs whose requests were decided and that are not in progress any more."""
     found: dict[int, JobRow] = {}
     with reading.reading(state) as connection:
         for number, request in requests.items():

@@ -1,4 +1,4 @@
-"""`runward run` for help and completion; a call of it never gets this far."""
+"""`runward run` for help and completion; an actual call never gets this far."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ from runward.daemon.launch.containment_methods import MEANS
 
 
 class RunCommand(click.Command):
-    """The launcher, whose options are its own to read: `USAGE` is where they stand."""
+    """The launcher, which reads its options itself: they are listed in `USAGE`."""
 
     def get_help(self, context: click.Context) -> str:
         return USAGE.rstrip()

@@ -98,7 +98,7 @@ class Arguments(Value):
 
 
 def words_of_run(arguments: Sequence[str]) -> list[str] | None:
-    """The words for `main` where a whole command line calls `run`, options before its name included; else None."""
+    """The words for `main` if a whole command line calls `run`, with any options before its name; else None."""
     before: list[str] = []
     rest = list(arguments)
     while rest and rest[0].partition("=")[0] in _BEFORE_RUN:
@@ -109,7 +109,7 @@ def words_of_run(arguments: Sequence[str]) -> list[str] | None:
 
 
 def run_and_end(arguments: Sequence[str]) -> NoReturn:
-    """`main`, and at once the end of this process: to take the interpreter apart takes as long as to fork it."""
+    """`main`, then an immediate end of this process: shutting down the interpreter takes as long as a fork."""
     if fault := os.environ.pop("RUNWARD_RUN_FAULT", None):
         from runward.daemon import faults
 
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse_arguments(arguments: Sequence[str]) -> Arguments:
-    """Options up to `--` or the first word that is none; the rest is the command. Raises Refusal."""
+    """Options up to `--` or the first word that isn't one; the rest is the command. Raises Refusal."""
     options: dict[str, str] = {}
     rest = list(arguments)
     while rest and rest[0].startswith("-") and rest[0] != "-":
@@ -266,7 +266,7 @@ def _verify(order: Order, launched: Launched, config: str | None, cwd: str) -> i
 def _with_legs(
     order: Order, contract: Contract | None, launched: Launched, within: str, config: str | None, cwd: str
 ) -> Contract | None:
-    """The contract with the legs of the run's plan: of the first one, if a daemon saw that already."""
+    """The contract with the legs of the run's plan: of the first plan, if a daemon already saw it."""
     from runward.daemon.launch.flow import NotFolded, Place, declarer_of, folded_by_the_daemon, with_legs
 
     if order.state is not None:

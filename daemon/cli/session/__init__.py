@@ -1,1 +1,1 @@
-"""Sessions: what ran, and what became of it."""
+"""Sessions: what ran, and the results."""

@@ -39,7 +39,7 @@ def add_artifact(
     *,
     as_json: bool,
 ) -> None:
-    """Leave the request in the inbox, and wait until it is decided where a daemon runs. Exits 1 or 2 if it is wrong."""
+    """Leave the request in the inbox, and wait until it is decided if a daemon runs. Exits 1 or 2 if it is wrong."""
     if not session:
         fail("no session is named: give --session, or call it in a session", WRONG_USAGE)
     with store_to_read(settings) as connection:

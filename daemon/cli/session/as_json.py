@@ -13,7 +13,7 @@ from runward.handlers.contracts.artifact_facts import RULES
 
 
 def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue]:
-    """A session without what only one that is looked at alone needs."""
+    """A session without the fields that only its own page needs."""
     ended = row.finished_at
     return {
         "session_id": row.session_id,
@@ -57,7 +57,7 @@ class About(NamedTuple):
 
 
 def about_of(row: SessionRow) -> About:
-    """Where a foreign session works, what it was asked for first, its model and its tokens."""
+    """Where a foreign session works, its first prompt, its model and its tokens."""
     if row.about is None:
         return About()
     cwd, prompt, model, given, made = json.loads(row.about)
@@ -66,7 +66,7 @@ def about_of(row: SessionRow) -> About:
 
 
 def tokens_of(told: About) -> str | None:
-    """The tokens of a foreign session, where they are known."""
+    """The tokens of a foreign session, if they are known."""
     usage = told.usage
     return f"{usage['input_tokens']} in, {usage['output_tokens']} out" if isinstance(usage, dict) else None
 
@@ -103,18 +103,18 @@ def details_of(
 
 
 def contract_of(row: SessionRow) -> JsonValue:
-    """The snapshot that the session is held to; None where it has no contract."""
+    """The snapshot of the session's contract; None if it has no contract."""
     return None if row.artifact_contract_json is None else json.loads(row.artifact_contract_json)
 
 
 def verification_of(row: SessionRow) -> JsonValue:
-    """The verification object as ADR-0029 writes it; None where nothing was verified."""
+    """The verification object as ADR-0029 writes it; None if nothing was verified."""
     kept = _kept_verification(row)
     return {key: value for key, value in kept.items() if key != RULES} if kept is not None else None
 
 
 def rules_of(row: SessionRow) -> list[JsonValue]:
-    """What came of each rule of the contract at the last verification."""
+    """The result of each rule of the contract at the last verification."""
     rules = (_kept_verification(row) or {}).get(RULES)
     return rules if isinstance(rules, list) else []
 
@@ -125,7 +125,7 @@ def _kept_verification(row: SessionRow) -> dict[str, JsonValue] | None:
 
 
 def files_of(row: SessionRow, kept: Sequence[KeptFile]) -> list[JsonValue]:
-    """The files that the session left behind as its contract expects, with their hashes once they are taken.
+    """The files that the session left behind as its contract expects, with their hashes once computed.
 
     `size` is that of what was hashed, else that of what was verified.
     """

@@ -23,7 +23,7 @@ MOST_HASHED: Final = 256 << 20
 
 
 class SessionBundle(NamedTuple):
-    """How the bundle of an attempt stands. `row` is what the store recorded, `directory` where the parts lie."""
+    """The state of an attempt's bundle. `row` is what the store recorded, `directory` where the parts lie."""
 
     state: BundleState
     attempt: int
@@ -98,7 +98,7 @@ def bundle_text(bundle: SessionBundle) -> str:
 
 
 def is_valid(bundle: SessionBundle) -> bool | None:
-    """Whether the parts now have the sizes and hashes that were recorded; None where nobody can tell."""
+    """Whether the parts now have the recorded sizes and hashes; None if nobody can tell."""
     row = bundle.row
     if bundle.state != "written" or row is None or sum(each.size for each in row.parts) > MOST_HASHED:
         return None
@@ -106,7 +106,7 @@ def is_valid(bundle: SessionBundle) -> bool | None:
 
 
 def _signature(bundle: SessionBundle, settings: Settings) -> "SignatureState | None":
-    """What the signature of the receipt that lies there is worth; None without a receipt, or a library that checks it."""
+    """The validity of the signature of the receipt there; None without a receipt, or a library that checks it."""
     from runward.daemon.cli.bundle.own_keys import own_keys_that_count
     from runward.daemon.rundir.bundle_verifying import receipt_fields
     from runward.handlers.bundle.signatures import NoLibrary, signature_state

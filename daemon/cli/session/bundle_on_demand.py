@@ -1,4 +1,4 @@
-"""What the bundle of a session is made from that the daemon does not write."""
+"""What the bundle of a session is made from if the daemon does not write it."""
 
 import json
 import sqlite3
@@ -15,7 +15,7 @@ from runward.handlers.bundle.stretches import stretch_of
 def order_on_demand(
     connection: sqlite3.Connection, settings: Settings, row: SessionRow, attempt: int
 ) -> BundleOrder | None:
-    """What a bundle is made from that the daemon doesn't write; None where there is no such attempt."""
+    """What a bundle is made from if the daemon doesn't write it; None if there is no such attempt."""
     attempts = attempts_of(connection, row.key)
     stretch = stretch_of(attempts, attempt)
     if stretch is None:

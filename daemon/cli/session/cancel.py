@@ -1,4 +1,4 @@
-"""Asking the daemon to end a running session, through the inbox, and waiting for what comes of it."""
+"""Asking the daemon to end a running session, through the inbox, and waiting for the result."""
 
 import sqlite3
 import sys
@@ -24,7 +24,7 @@ from runward.handlers.events import SessionCancelRequested
 
 
 class Standing(NamedTuple):
-    """How a request stands. `refusal` says why nothing comes of it, `outcome` who was told to end."""
+    """The state of a request. `refusal` says why nothing follows, `outcome` which process was signalled."""
 
     session: SessionRow
     is_over: bool

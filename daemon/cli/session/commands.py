@@ -1,4 +1,4 @@
-"""`runward session`: what ran, and what became of it."""
+"""`runward session`: what ran, and the results."""
 
 import os
 import sys

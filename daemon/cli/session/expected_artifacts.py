@@ -1,4 +1,4 @@
-"""The section "Expected artifacts": a contract beside its verification (ADR-0029, section 8).
+"""The section "Expected artifacts": a contract next to its verification (ADR-0029, section 8).
 
 It takes both as the JSON that `--json` prints, so that a session of the store and a directory that is
 verified now look alike. Without a contract there is no section: silence beats noise.
@@ -19,7 +19,7 @@ _WIDE = 44
 def panel(contract: JsonValue, verification: JsonValue, why: Mapping[str, str]) -> list[str]:
     """The section's lines; none without a contract.
 
-    `why` says of a path why what lies there doesn't count as delivered, where that is known.
+    `why` gives the reason, by path, why a file doesn't count as delivered, if that is known.
     """
     if not isinstance(contract, dict) or not isinstance(contract.get("expected"), list):
         return []
@@ -48,7 +48,7 @@ def panel(contract: JsonValue, verification: JsonValue, why: Mapping[str, str]) 
 
 
 def disagreement(status: str, reason_code: str, verification: JsonValue) -> str | None:
-    """What to say where the status and the verification tell two stories (ADR-0029, section 7)."""
+    """What to say if the status and the verification contradict each other (ADR-0029, section 7)."""
     if not isinstance(verification, dict) or status == "running" or reason_code == _FOR_THE_CONTRACT:
         return None
     verdict = verification["status"]
@@ -73,7 +73,7 @@ _ENDED = {
 
 
 def _sizes(verification: JsonValue) -> dict[str, int] | None:
-    """What was produced, by id, with its size in bytes; None where nothing was verified yet."""
+    """What was produced, by id, with its size in bytes; None if nothing was verified yet."""
     if not isinstance(verification, dict):
         return None
     found: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""`session export`: the parts of a bundle in a directory, copied from where they lie or made on demand."""
+"""`session export`: the parts of a bundle in a directory, copied from their place or made on demand."""
 
 import os
 import sqlite3
@@ -32,7 +32,7 @@ def export_bundle(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Put the parts into the directory; ends the program where that can't be."""
+    """Put the parts into the directory; ends the program if that can't be done."""
     bundle = session_bundle(connection, settings, row, attempt)
     name = safe(row.session_id)
     if bundle is None:

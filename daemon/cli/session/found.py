@@ -30,7 +30,7 @@ def newest_sessions(
 def session_as_json(
     connection: sqlite3.Connection, settings: Settings, row: SessionRow
 ) -> dict[str, JsonValue]:
-    """All that is known of a session."""
+    """Everything that is known of a session."""
     from runward.daemon.cli.session.artifact import artifact_as_json
     from runward.daemon.cli.session.bundle_of import bundle_json, session_bundle
 

@@ -16,7 +16,7 @@ _FIRST: Final = ("ts", "role", "event", "path")
 
 
 def value_of(line: Line) -> JsonValue | NotJson:
-    """What a line says, or why it says nothing."""
+    """The value of a line, or why it has none."""
     if line.is_cut:
         return NotJson("it is too long")
     value = read_json(line.content)

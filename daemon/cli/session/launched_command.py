@@ -1,4 +1,4 @@
-"""What a native run's `run.json` says for people alone: the command, and the directory that it was started in."""
+"""What a native run's `run.json` says only for people: the command, and the directory that it was started in."""
 
 import os
 import shlex

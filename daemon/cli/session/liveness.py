@@ -1,4 +1,4 @@
-"""What is said of a running session that may or may not be running."""
+"""What is said about a session that may or may not be running."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ def is_unknown(row: SessionRow) -> bool:
 
 
 def silence(row: SessionRow, now: float) -> str:
-    """For how long nothing was heard of it, which is all the evidence that there is."""
+    """How long nothing was heard of it, which is all the evidence that there is."""
     heard = last_change(row.path)
     return "-" if heard is None else f"silent {duration(max(0.0, now - heard))}"
 
@@ -31,7 +31,7 @@ def in_full(row: SessionRow, now: float) -> str:
 
 
 def fix_of(layout: str) -> str:
-    """What can be done about such a session, and about the next ones."""
+    """What can be done about such a session, and about future ones."""
     if layout == DEFAULT_LAYOUT:
         return "write its exit.json; the next one should name its process in process.json"
     said = "`stale_after` of its root ends such a session by its silence"

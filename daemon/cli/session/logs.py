@@ -26,7 +26,7 @@ _PERIOD: Final = 0.3
 def print_output(
     settings: Settings, row: SessionRow, name: str, *, follow: bool, count: int | None, form: Form
 ) -> None:
-    """Print a log of a run; exits 3 where there is none."""
+    """Print a log of a run; exits 3 if there is none."""
     if row.layout != DEFAULT_LAYOUT:
         fail(
             f"{safe(row.session_id)} is a session of {row.layout}: what it did is in {safe(row.path)}",
@@ -66,9 +66,9 @@ _WHY_NONE: Final = {
 
 
 def _follow(settings: Settings, row: SessionRow, output: RunOutput) -> Iterator[bytes]:
-    """What is there and what is added, until the run is over."""
+    """What exists and what is added, until the run is over."""
     while True:
-        is_over = _is_over(settings, row)  # asked first: what it wrote before its end is read after this
+        is_over = _is_over(settings, row)  # checked first: what it wrote before its end is read after this
         try:
             yield from output.added()
         except FileNotFoundError:

@@ -19,9 +19,9 @@ from runward.handlers.unreadable import Unreadable
 
 
 class JournalCheck(NamedTuple):
-    """One journal held against the store: which of our `lines` don't stand as written, and what else is wrong.
+    """One journal compared with the store: which of our `lines` are not as written, and what else is wrong.
 
-    `same` is None where it can't be read and nothing else is wrong.
+    `same` is None if it can't be read and nothing else is wrong.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
     @property
     def same(self) -> bool | None:
-        """Whether it is as it was written; None where not all of it can be read and the rest is."""
+        """Whether it is as it was written; None if some of it can't be read and the rest is unchanged."""
         if self.broken_event is not None or any(each.same is False for each in self.journals):
             return False
         return None if any(each.same is None for each in self.journals) else True
@@ -60,7 +60,7 @@ class Record(NamedTuple):
         }
 
     def as_lines(self) -> list[str]:
-        """The same for people, a line a journal."""
+        """The same for people, one line per journal."""
         rows = [
             ("  JOURNAL", safe(each.name), counted(each.lines, "line", "lines"), *_said(each))
             for each in self.journals
@@ -74,9 +74,9 @@ class Record(NamedTuple):
 
 
 def check_record(connection: sqlite3.Connection, state: str, session: str) -> Record:
-    """Hold a session's journals, in the order of their names, and its events against what they were written from.
+    """Compare a session's journals, in the order of their names, and its events with what they were written from.
 
-    `state` is the state directory, in which some of them lie. Journals in which nothing stands yet are left out.
+    `state` is the state directory, in which some of them lie. Journals that have no lines yet are left out.
     """
     strangers = Counter(name for _, name in lines_off_the_chain(connection, session))
     standing = sorted(read_standing_lines(connection, session).items())
@@ -100,7 +100,7 @@ def _check(directory: str, name: str, rows: Sequence[StandingLines], strangers: 
 
 
 def _said(journal: JournalCheck) -> tuple[str, str]:
-    """How a journal stands, and what is wrong with it."""
+    """The state of a journal, and what is wrong with it."""
     told = [f"the line at {line.offset} is {line.state}" for line in journal.altered[:5]]
     if len(journal.altered) > len(told):
         told.append(f"{len(journal.altered) - len(told)} more")

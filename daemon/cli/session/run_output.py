@@ -15,9 +15,9 @@ _OMISSION: Final = re.compile(rb"\nrunward: ([0-9]{1,18}) bytes are left out her
 
 
 class RunOutput:
-    """One log of a run directory, read on from where the last reading ended.
+    """One log of a run directory, read from where the last reading ended.
 
-    While the run lives, and after its launcher was killed, the end of a long log lies in pieces (`log_tail.py`).
+    While the run lives, and after its launcher was killed, the end of a long log is in pieces (`log_tail.py`).
     """
 
     def __init__(self, directory: str, name: str) -> None:
@@ -29,7 +29,7 @@ class RunOutput:
         """Where the pieces begin, once there were any."""
 
     def added(self) -> Iterator[bytes]:
-        """What came since the last call. Raises `OSError` and `NotRegular` where there is no such log."""
+        """What was added since the last call. Raises `OSError` and `NotRegular` if there is no such log."""
         pieces = self._pieces()
         if pieces:
             self._head = pieces[0][0]
@@ -101,7 +101,7 @@ class RunOutput:
 
 
 def last_lines(directory: str, name: str, count: int) -> list[str]:
-    """The last lines of a log, as they may be shown; none where it can't be read."""
+    """The last lines of a log, safe to show; empty if it can't be read."""
     try:
         newest = RunOutput(directory, name).newest(_CHUNK)
     except (OSError, NotRegular):

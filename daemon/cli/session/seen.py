@@ -1,4 +1,4 @@
-"""Saying through the inbox that a person has seen how sessions ended, so that `status` need not tell of them any more."""
+"""Recording through the inbox that a person has seen how sessions ended: `status` then no longer shows them."""
 
 import json
 import time
@@ -30,7 +30,7 @@ def put_seen(state: Path, row: SessionRow) -> str:
 
 
 def shown(settings: Settings, row: SessionRow) -> None:
-    """A failure was shown in full: its reader has seen it. Without a daemon nobody would take note, so none is left."""
+    """A failure was shown in full: its reader has seen it. Without a daemon nobody would take note: none is put."""
     state = Path(settings.state_dir)
     if holder(state) is None:
         return

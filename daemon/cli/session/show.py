@@ -1,4 +1,4 @@
-"""`runward show`: shows, and what became of their plays."""
+"""`runward show`: shows, and the results of their plays."""
 
 import json
 import sqlite3

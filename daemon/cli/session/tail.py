@@ -24,7 +24,7 @@ _PERIOD: Final = 0.5
 def print_journal(
     state: str, row: reading.SessionRow, follow: bool, count: int | None, as_json: bool
 ) -> None:
-    """Print the journal of a session; exits 3 where there is none."""
+    """Print the journal of a session; exits 3 if there is none."""
     place = journal_place(state, row)
     if not follow:
         lines = following.once(_open(place, row.session_id), count)
@@ -53,7 +53,7 @@ def _open(place: str, session_id: str) -> Tail:
 
 
 def _wait_for(place: str, session_id: str, is_over: Callable[[], bool]) -> Tail:
-    """The journal as soon as it is there; a session that is over won't get one any more."""
+    """The journal as soon as it exists; a session that is over won't get one any more."""
     while not is_over():
         try:
             return Tail(lambda: open_in_run(place, _JOURNAL))
@@ -84,7 +84,7 @@ def _until_over(state: str, row: reading.SessionRow) -> Callable[[], bool]:
 
 
 def _values(lines: Iterable[Line]) -> Iterator[JsonValue]:
-    """What the lines say; one that says nothing is named on stderr."""
+    """The values of the lines; a line that has none is reported on stderr."""
     for line in lines:
         value = value_of(line)
         if isinstance(value, NotJson):

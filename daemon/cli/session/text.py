@@ -114,7 +114,7 @@ def _facts(row: SessionRow, journal: str, now: float, bundle: str | None) -> lis
 
 
 def _contract(row: SessionRow) -> str | None:
-    """What became of the contract; silence where none was declared, and nothing is wrong."""
+    """The result of the contract; nothing if none was declared and nothing is wrong."""
     problem = f": {safe(row.contract_problem)}" if row.contract_problem is not None else ""
     if row.artifact_contract_json is None:
         return f"{coloured('warning', 'none')}{problem}" if problem else None
@@ -150,7 +150,7 @@ _LAST_LINES: Final = 10
 
 
 def _logs(row: SessionRow) -> list[str]:
-    """Where lies what the run printed."""
+    """Where the run's output is kept."""
     if row.layout != DEFAULT_LAYOUT:
         return []
     return [path for name in _LOGS if os.path.isfile(path := f"{row.path}/{name}")]

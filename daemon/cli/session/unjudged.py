@@ -1,7 +1,7 @@
 """Native runs that the store does not know yet, or whose end it has not judged: what commands show of them.
 
-Commands look for themselves, so that a run shows up at once, the daemon up or down. Finding out that nothing is
-missing must cost next to nothing, so what reads run directories is imported only for those that are.
+Commands look for themselves, so that a run shows up at once, whether the daemon is up or down. Finding that nothing is
+missing must cost next to nothing, so the code that reads run directories is imported only if something is.
 """
 
 import json
@@ -37,7 +37,7 @@ in the root was left out.
 def unjudged(
     connection: sqlite3.Connection, settings: Settings, limit: int | None = None
 ) -> list[SessionRow]:
-    """The runs that are not judged yet, as their files tell it, the newest first; at most `limit`."""
+    """The runs that are not judged yet, according to their files, newest first; at most `limit`."""
     found = [each for root in _native(settings) for each in _unknown(connection, root)]
     found.sort(key=_began, reverse=True)
     rows = [row for root, name in found[:limit] if (row := _row(root, name)) is not None]
@@ -60,7 +60,7 @@ def unjudged_called(connection: sqlite3.Connection, settings: Settings, text: st
 
 
 def as_its_files_tell(connection: sqlite3.Connection, settings: Settings, row: SessionRow) -> SessionRow:
-    """The session as it is recorded; where its end is not judged yet, with the end that its files tell."""
+    """The session as recorded; if its end is not judged yet, with the end that its files show."""
     if row.status != "running" or row.layout != DEFAULT_LAYOUT:
         return row
     return next((each for each in _ended(connection, settings) if each.key == row.key), row)
@@ -75,7 +75,7 @@ def _native(settings: Settings) -> Iterator[Root]:
 
 
 def _unknown(connection: sqlite3.Connection, root: Root) -> list[tuple[Root, str]]:
-    """The directories in a root that no look remembers; the last `MOST` by name."""
+    """The directories in a root that no look has recorded; the last `MOST` by name."""
     try:
         changed = os.stat(root.path).st_mtime
         if reading_unjudged.recorded_since(connection, root.name, root.path, changed + _BEHIND_S):
@@ -95,7 +95,7 @@ def _may_be_run(root: Root, name: str) -> bool:
 
 
 def _began(place: tuple[Root, str]) -> float:
-    """When a run directory was last written to: near enough to order them by."""
+    """When a run directory was last written to: accurate enough for ordering."""
     root, name = place
     try:
         return os.lstat(f"{root.path}/{name}").st_mtime
@@ -104,7 +104,7 @@ def _began(place: tuple[Root, str]) -> float:
 
 
 def _row(root: Root, name: str) -> SessionRow | None:
-    """The run in a directory as its files tell it, None where it holds none."""
+    """The run in a directory according to its files, None if there is none."""
     path = f"{root.path}/{name}"
     if os.path.islink(path) or not os.path.isfile(f"{path}/run.json"):
         return None
@@ -130,7 +130,7 @@ def _ended(connection: sqlite3.Connection, settings: Settings) -> list[SessionRo
 
 
 def _is_over(path: str, run: OpenRun, is_up: bool) -> bool:
-    """Whether a run may be over. That its processes are gone a running daemon notices by itself."""
+    """Whether a run may be over. A running daemon notices by itself that a run's processes are gone."""
     if os.path.lexists(f"{path}/{_END}"):
         return True
     processes = _processes(run)
@@ -138,7 +138,7 @@ def _is_over(path: str, run: OpenRun, is_up: bool) -> bool:
 
 
 def _processes(run: OpenRun) -> Sequence[ProcessIdentity]:
-    """The processes that a run names, where their numbers are those that are used here."""
+    """The processes that a run names, if their numbers are valid here."""
     if not is_here(run.host, here()):
         return ()
     named = (json.loads(text) for text in (run.launcher, run.process) if text is not None)

@@ -1,4 +1,4 @@
-"""A native run as its files tell it, in the form in which the store tells of those that it knows."""
+"""A native run according to its files, in the form that the store has for the runs that it knows."""
 
 import time
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from runward.handlers.unreadable import Unreadable
 
 
 class _End(NamedTuple):
-    """How a run stands, with its contract held against the disk where it is over."""
+    """The state of a run, with its contract checked against the disk if it is over."""
 
     status: str
     reason_code: str
@@ -25,7 +25,7 @@ class _End(NamedTuple):
 
 
 def row_of(root: str, path: str) -> SessionRow | None:
-    """The run in the directory `path` of the root called `root`; None where there is none."""
+    """The run in the directory `path` of the root called `root`; None if there is none."""
     run = read_native(path)
     if not isinstance(run, NativeRun):
         return None

@@ -1,4 +1,4 @@
-"""`session verify`: the contract in the store held against the disk again, and compared with the verdict."""
+"""`session verify`: the contract in the store checked against the disk again, and compared with the verdict."""
 
 import sys
 import time
@@ -30,7 +30,7 @@ _LONG: Final = 256 << 20
 
 
 class Found(NamedTuple):
-    """What the verification comes to now, beside what it came to then."""
+    """The result of the verification now, next to the earlier result."""
 
     row: SessionRow
     now: Verification
@@ -39,7 +39,7 @@ class Found(NamedTuple):
 
     @property
     def same(self) -> bool | None:
-        """Whether all is as it was; None where not all of the record can be read and the rest is."""
+        """Whether everything is unchanged; None if some of the record can't be read and the rest is unchanged."""
         same = all(each.is_as_it_was for each in self.artifacts) and self._verdict() == self._verdict_then()
         return self.record.same if same else False
 
@@ -92,13 +92,13 @@ def _verify(row: SessionRow, contract: Contract, kept: Sequence[KeptFile], recor
 
 
 def _looks(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, Look]:
-    """What each delivered file was like when it was verified, by id."""
+    """The state of each delivered file when it was verified, by id."""
     known = {each.id: each for each in kept}
     looks: dict[str, Look] = {}
     for each in produced_of(row):
         identifier = str(each["id"])
         file = known.get(identifier)
-        # A hash counts where it is of what was verified; sessions of before the first hash kept no time either.
+        # A hash counts if it is of what was verified; sessions from before the first hash kept no time either.
         hashed = file.hashed.sha256 if file is not None and file.hashed and not file.hashed.problem else None
         modified_ns = file.modified_ns if file is not None else None
         looks[identifier] = Look(int(str(each["size"])), modified_ns, hashed)
@@ -108,7 +108,7 @@ def _looks(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, Look]:
 def _hashes(
     root: str, within: str, contract: Contract, facts: RootFacts, then: dict[str, Look]
 ) -> dict[str, FileHash]:
-    """The hashes of what is there, by id, where there is one to compare with."""
+    """The hashes of the current files, by id, if there is one to compare with."""
     asked, total = [], 0
     for entry, fact in zip(contract.expected, facts.files, strict=False):
         before = then.get(entry.id)
@@ -127,7 +127,7 @@ def _hashes(
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], bool]]:
-    """A bar on a terminal where it takes a while."""
+    """A bar on a terminal if it takes a while."""
     if total < _LONG or not sys.stderr.isatty():
         yield lambda read: True
         return

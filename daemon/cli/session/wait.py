@@ -27,7 +27,7 @@ def wait_until_over(settings: Settings, row: SessionRow, patience: float | None,
     until = None if patience is None else time.monotonic() + patience
     name = safe(row.session_id)
     while True:
-        # Asked before the look: a daemon that judges and ends has judged.
+        # Checked before the look: a daemon that judges and ends has judged.
         is_up = holder(Path(settings.state_dir)) is not None
         with reading.reading(settings.state_dir) as connection:
             if _say_if_over(connection, row, as_json):

@@ -168,7 +168,7 @@ def _check_accepted(program: Program, events: Sequence[str], undo: Callable[[], 
 
 
 def _nothing_to_check(undo: Callable[[], None]) -> None:
-    """Where the settings can't be refused."""
+    """For settings that can't be refused."""
 
 
 def _carry_out(
@@ -179,9 +179,9 @@ def _carry_out(
     more: str,
     check: Callable[[Callable[[], None]], None] = _nothing_to_check,
 ) -> None:
-    """Edit the agent's settings, after showing how; ends with 2 where the file must be left alone.
+    """Edit the agent's settings, after showing how; ends with 2 if the file must be left alone.
 
-    `check` is given what puts the file back as it was.
+    `check` gets a function that restores the file.
     """
     path = settings_path(agent)
     try:
@@ -204,7 +204,7 @@ def _carry_out(
 
 
 def _undo(file: SettingsFile, text: str | None) -> None:
-    """Put back what `file` was before `text` was written. Raises `Refused` where somebody else wrote it since."""
+    """Restore `file` to what it was before `text` was written. Raises `Refused` if somebody else wrote it since."""
     now = read_settings_file(file.path)
     if now.text != text:
         fix = "take Runward's hooks out with `runward hook uninstall`"

@@ -31,9 +31,9 @@ def own_settings(context: click.Context) -> Settings:
 
 
 def settings_in_force(context: click.Context) -> Settings:
-    """The settings that are written down; where they are wrong, those that the daemon goes by, and it is said so.
+    """The settings that are written down; if they are wrong, those that the daemon uses, with a note.
 
-    Exits 78 with every complaint where no daemon runs that could be asked.
+    Exits 78 with every complaint if no daemon runs that could be asked.
     """
     config = context.find_root().obj["config"]
     parsed = read_settings_of(config)
@@ -51,7 +51,7 @@ def settings_in_force(context: click.Context) -> Settings:
 
 
 def _settings_of_daemon(config: str | None) -> Settings | None:
-    """The settings that the daemon of this state directory goes by; None where none runs."""
+    """The settings that the daemon of this state directory uses; None if none runs."""
     from pathlib import Path
 
     from runward.daemon.cli.daemon.report import report_of, settings_in_report
@@ -63,7 +63,7 @@ def _settings_of_daemon(config: str | None) -> Settings | None:
 
 @contextmanager
 def store_to_read(settings: Settings) -> Iterator[sqlite3.Connection]:
-    """The store as it stands now, the daemon up or down; empty, and said so, before the first daemon.
+    """The store as it is now, whether the daemon is up or down; empty, with a note, before the first daemon.
 
     Raises `StoreUnreadable`.
     """

@@ -33,7 +33,7 @@ _COMPARED: Final = 2000
 
 
 class Identified(Protocol):
-    """What has an id."""
+    """Something that has an id."""
 
     @property
     def id(self) -> str: ...
@@ -43,7 +43,7 @@ Called = TypeVar("Called", bound=Identified)
 
 
 def find_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
-    """The session that `text` means; exits 2 where it means several, 3 where it means none.
+    """The session that `text` means; exits 2 if it means several, 3 if it means none.
 
     Native runs that the store doesn't know yet are found, too.
     """
@@ -65,7 +65,7 @@ def find_session(connection: sqlite3.Connection, settings: Settings, text: str) 
 
 
 def recorded_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
-    """The session that `text` means, as the store has it; exits 75 where no daemon has looked at it yet."""
+    """The session that `text` means, from the store; exits 75 if no daemon has looked at it yet."""
     found = find_session(connection, settings, text)
     row = reading.session(connection, found.key)
     if row is None:
@@ -74,7 +74,7 @@ def recorded_session(connection: sqlite3.Connection, settings: Settings, text: s
 
 
 def how_to_judge(settings: Settings) -> str:
-    """What has a run judged that is not judged yet."""
+    """How to get a run judged that is not judged yet."""
     is_up = holder(Path(settings.state_dir)) is not None
     return "the daemon has not come to it yet, so try again" if is_up else "start `runward daemon`"
 
@@ -95,7 +95,7 @@ def _newest(connection: sqlite3.Connection, settings: Settings) -> SessionRow:
 
 
 def refuse_pruned(connection: sqlite3.Connection, text: str) -> None:
-    """Exit 3 where the session of this id or key was pruned, with what is left of it."""
+    """Exit 3 if the session of this id or key was pruned, with what is left of it."""
     pruned = tombstone(connection, text)
     if pruned is not None:
         fail(_of_tombstone(pruned), NOT_FOUND)
@@ -110,7 +110,7 @@ def _of_tombstone(pruned: Tombstone) -> str:
 
 
 def session_called(connection: sqlite3.Connection, text: str) -> str | None:
-    """The key of the session that `text` is or begins; exits 2 where it begins several."""
+    """The key of the session that `text` is or begins; exits 2 if it begins several."""
     found = reading.sessions_called(connection, text, _NAMED + 1)
     if len(found) > 1:
         refuse_ambiguous(text, [_shortest(each, found) for each in found])
@@ -123,7 +123,7 @@ def session_names(connection: sqlite3.Connection) -> list[str]:
 
 
 def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> JobRow:
-    """The job of this number; exits 3 where there is none. `@last` is the newest, or the newest held one."""
+    """The job of this number; exits 3 if there is none. `@last` is the newest, or the newest held one."""
     if text == LAST:
         newest = reading_causes.newest_job(connection, held)
         if newest is None:
@@ -137,7 +137,7 @@ def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> J
 
 
 def one_of(noun: str, text: str, found: Sequence[Called]) -> Called:
-    """The one of these that `text` is, or begins; exits 2 where it begins several, 3 where there are none."""
+    """The one of these that `text` is, or begins; exits 2 if it begins several, 3 if there are none."""
     refuse_empty(text)
     if not found:
         refuse_unknown(noun, text, ())

@@ -1,4 +1,4 @@
-"""`runward help`: what `--help` says, for who asks in words."""
+"""`runward help`: the text of `--help`, for those who ask in words."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`runward man`: the manual page, made from what `--help` is made from."""
+"""`runward man`: the manual page, made from the same source as `--help`."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Waiting for what comes of a request to the daemon, as every `--wait` does."""
+"""Waiting for the result of a request to the daemon, as every `--wait` does."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 
 
 def refuse_without_daemon() -> NoReturn:
-    """Nothing is asked where nobody would answer while one waits."""
+    """Send nothing if nobody would answer during the wait."""
     fail("no daemon is running, nothing was asked: start it, or leave --wait out", TRY_AGAIN)
 
 
@@ -32,7 +32,7 @@ def wait_for(
     """What `answer` returns once it isn't None. After `patience` seconds `said` tells how far it is, and 124 ends it."""
     until = time.monotonic() + patience
     while True:
-        # Asked before the look: a daemon that answers and ends has answered.
+        # Checked before the look: a daemon that answers and ends has answered.
         is_up = holder(Path(state)) is not None
         found = answer()
         if found is not None:
@@ -45,7 +45,7 @@ def wait_for(
 
 
 def once_taken_up(state: Path, answer: Callable[[], Answer | None]) -> Answer | None:
-    """What `answer` returns once it isn't None; None where no daemon runs, or it takes longer than `PATIENCE_S`."""
+    """What `answer` returns once it isn't None; None if no daemon runs, or it takes longer than `PATIENCE_S`."""
     until = time.monotonic() + PATIENCE_S
     while holder(state) is not None:
         found = answer()
@@ -56,7 +56,7 @@ def once_taken_up(state: Path, answer: Callable[[], Answer | None]) -> Answer | 
 
 
 class AwayTime:
-    """How long no daemon has run while one waits for what only a daemon brings about."""
+    """How long no daemon has run while a command waits for something that only a daemon does."""
 
     def __init__(self, state: Path) -> None:
         self._state = state

@@ -1,1 +1,1 @@
-"""How the daemon is."""
+"""The state of the daemon."""

@@ -1,7 +1,6 @@
 """`runward status`: whether the daemon is up, and what it has to do.
 
-Figures come from the store, and from what the daemon writes of itself into `status.json`; whether it lives
-is what its lock says.
+The figures come from the store, and from the daemon's own report in `status.json`. Its lock says whether it is alive.
 """
 
 import os
@@ -46,7 +45,7 @@ MOST_FAILURES: Final = 10
 
 
 class Status(NamedTuple):
-    """What `--json` prints, and the sessions that began first of those that run, for people."""
+    """What `--json` prints, and the running sessions that began first, for people."""
 
     told: dict[str, JsonValue]
     running: list[reading.RunningRow]
@@ -111,7 +110,7 @@ def _page_or_why_not(settings: Settings) -> list[str]:
 
 
 def _exchange(settings: Settings, connection: sqlite3.Connection) -> JsonValue:
-    """What runs code, and how many actions have no result yet; None where nobody uses the exchange."""
+    """What runs code, and how many actions have no result yet; None if nobody uses the exchange."""
     if not reading_exchange.has_principals(connection):
         return None
     sandbox = settings.executor.sandbox if shutil.which(_PROGRAM) is not None else None
@@ -125,7 +124,7 @@ def _page(settings: Settings, found: Status) -> list[str]:
 
 
 def status_of(settings: Settings, now: float) -> Status:
-    """How things are at this moment."""
+    """The current status."""
     with reading.reading(settings.state_dir) as connection:
         pid = holder(Path(settings.state_dir))
         report = report_of(settings.state_dir, pid)
@@ -169,7 +168,7 @@ def status_of(settings: Settings, now: float) -> Status:
 
 
 def _chains(settings: Settings, connection: sqlite3.Connection) -> JsonValue:
-    """How many chains fire, are paused or disabled, and are wrong."""
+    """How many chains fire, are paused or disabled, and are invalid."""
     counts = {"active": 0, "paused": 0, "disabled": 0, "quarantined": 0}
     names = chain_names(settings)
     statuses = reading_chains.chain_statuses(connection) if names else {}
@@ -202,7 +201,7 @@ def roots_of(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
 def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
     """Where the settings in force come from, which files changed since, and why newer ones were refused.
 
-    Without a daemon, those that one would go by.
+    Without a daemon, those that one would use.
     """
     told = report.get("settings")
     if not isinstance(told, dict):
@@ -280,7 +279,7 @@ def _next_due(connection: sqlite3.Connection) -> JsonValue:
 
 
 def _problems(connection: sqlite3.Connection, report: Mapping[str, JsonValue]) -> JsonValue:
-    """What people and agents wrote wrongly: of the store, and of the daemon's own report."""
+    """What people and agents wrote wrongly, from the store and from the daemon's own report."""
     found: list[JsonValue] = [
         {
             "path": each.path,

@@ -28,7 +28,7 @@ class Need(NamedTuple):
 def lines_of(
     status: Mapping[str, JsonValue], running: Sequence[RunningRow], state: str, now: float, columns: int
 ) -> list[str]:
-    """The status as lines for a terminal of so many columns."""
+    """The status as lines for a terminal with this many columns."""
     return [
         _headline(status, now),
         *_needs_lines(list(needs(status)), bool(status["running"]), columns),

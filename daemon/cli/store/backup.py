@@ -94,14 +94,14 @@ def _is_of_the_store(target: Path, store: Path) -> bool:
 
 
 class _Shown:
-    """How far it is, in place, on the terminal of anyone who waits."""
+    """The progress, updated in place, on the terminal of anyone who waits."""
 
     def __init__(self, is_shown: bool) -> None:
         self._next = time.monotonic() + _EVERY if is_shown else float("inf")
         self._has_shown = False
 
     def tell(self, done: int, of: int) -> None:
-        """So many pages of so many are copied; then they are checked."""
+        """This many of these pages are copied; then they are checked."""
         now = time.monotonic()
         if now >= self._next or (done == of and self._has_shown):
             said = "copied, checking it" if done == of else f"{done * 100 // max(1, of)} % copied"

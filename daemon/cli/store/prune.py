@@ -1,4 +1,4 @@
-"""`runward prune`: the record of old sessions goes, and their tombstones stay."""
+"""`runward prune`: the record of old sessions is deleted, and their tombstones stay."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""`runward restore`: a backup in the store's place, the daemon being down."""
+"""`runward restore`: replaces the store with a backup while the daemon is down."""
 
 import os
 import sqlite3

@@ -12,7 +12,7 @@ PERIOD: Final = 0.2
 
 
 def once(tail: Tail, count: int | None) -> Iterator[Line]:
-    """The lines that are there, an unfinished last one too; only the last `count` of them, unless None."""
+    """The current lines, including an unfinished last one; only the last `count` of them, unless None."""
     yield from _newest(_to_the_end(tail), count)
 
 

@@ -93,7 +93,7 @@ def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as lines whose columns stand below each other."""
+    """The rows as lines with aligned columns."""
     widths = [max(width(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(cell + " " * (room - width(cell)) for cell, room in zip(row, widths, strict=True)).rstrip()
@@ -129,7 +129,7 @@ def local(at: float | None) -> str:
 
 
 def ago(at: float | None, now: float) -> str:
-    """How long ago that was, in one unit: `3m ago`; `in 3m` for what is to come."""
+    """How long ago that was, in one unit: `3m ago`; `in 3m` for the future."""
     if at is None:
         return "-"
     seconds = abs(now - at)
@@ -169,7 +169,7 @@ def size(count: int) -> str:
 
 
 class Failed(SystemExit):
-    """A command ends, for it failed: the message that was said on stderr, and the exit code."""
+    """A command failed and ends: the message that went to stderr, and the exit code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(code)
@@ -183,12 +183,12 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 def note(message: str) -> None:
-    """Say on stderr what a person should know, and go on."""
+    """Tell the user something on stderr, and continue."""
     to_stderr(f"runward: {safe(message)}")
 
 
 def complain(problems: Iterable[Problem]) -> None:
-    """Every problem on stderr, one a line."""
+    """Every problem on stderr, one per line."""
     for problem in problems:
         to_stderr(problem.render())
 

@@ -1,4 +1,4 @@
-"""How far a long reading is, on the terminal of anyone who waits for it, and nowhere else."""
+"""The progress of a long reading, on the terminal of anyone who waits for it, and nowhere else."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ _ERASE: Final = "\r\x1b[K"
 
 
 class Progress:
-    """Counts what is read. From the first second on it says so in place, where it `is_shown`."""
+    """Counts what is read. From the first second on it shows the progress in place, if it `is_shown`."""
 
     def __init__(self, is_shown: bool) -> None:
         self._next = time.monotonic() + _FIRST_AFTER if is_shown else float("inf")
@@ -30,7 +30,7 @@ class Progress:
         self._tell()
 
     def read(self, count: int) -> None:
-        """So many further bytes were read."""
+        """This many more bytes were read."""
         self._bytes += count
         self._tell()
 

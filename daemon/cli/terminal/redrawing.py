@@ -1,6 +1,6 @@
 """A page on a terminal that is drawn again and again in its place, until Ctrl-C.
 
-The terminal keeps its modes, and what stood above: nothing needs to be undone, however this ends.
+The terminal keeps its modes, and the lines above: nothing needs to be undone, however this ends.
 """
 
 import os
@@ -25,7 +25,7 @@ _FEWEST_LINES: Final = 2
 
 
 def redraw(page: Callable[[], list[str]], every: float) -> NoReturn:
-    """Draw the page every so many seconds, and at once when the terminal's size changes.
+    """Draw the page at this interval in seconds, and at once when the terminal's size changes.
 
     It ends with `KeyboardInterrupt`, or `SystemExit` at SIGTERM.
     """
@@ -39,7 +39,7 @@ def redraw(page: Callable[[], list[str]], every: float) -> NoReturn:
         now = terminal_size()
         back = _UP.format(drawn) if drawn else ""
         if now != size:
-            size, back = now, _FROM_THE_TOP  # how many lines the old page takes now is anybody's guess
+            size, back = now, _FROM_THE_TOP  # nobody can tell how many lines the old page takes now
         shown = fitted(lines, now.columns, now.lines)
         click.echo(back + "".join(f"{line}{_REST_OF_LINE}\n" for line in shown) + _BELOW, nl=False)
         drawn = len(shown)

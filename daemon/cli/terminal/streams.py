@@ -11,7 +11,7 @@ STDOUT = "<stdout>"
 
 
 def open_missing() -> None:
-    """A standard stream that is closed becomes /dev/null: no file that is opened later gets its number."""
+    """A closed standard stream becomes /dev/null: no file that is opened later gets its number."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
             continue
@@ -25,7 +25,7 @@ def open_missing() -> None:
 
 
 def name_what_stdout_refuses() -> None:
-    """Have an error of writing to stdout say that it is stdout's; a stream that took its place stays."""
+    """Make an error of writing to stdout say that it is stdout's; a stream that took its place stays."""
     if sys.stdout is not sys.__stdout__ or not isinstance(sys.stdout, io.TextIOWrapper):
         return
     before = sys.stdout

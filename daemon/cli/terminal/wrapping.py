@@ -19,7 +19,7 @@ _USUAL: Final = os.terminal_size((80, 24))
 
 
 def terminal_size(stream: TextIO | None = None) -> os.terminal_size:
-    """That of the terminal that the stream (stdout) is; of one that doesn't know its own, the usual one."""
+    """The size of the terminal that the stream (stdout) is; if it doesn't know its own, the usual one."""
     size = os.get_terminal_size((stream or sys.stdout).fileno())
     return size if size.columns and size.lines else _USUAL
 
@@ -30,7 +30,7 @@ def columns_there() -> int:
 
 
 def room() -> int:
-    """The columns to write text in: those that are there, within reason."""
+    """The columns to write text in: the available ones, within reason."""
     columns = columns_there()
     return columns if columns == _ENDLESS else min(columns, WIDEST)
 
@@ -55,7 +55,7 @@ def wrapped(text: str, first: str, rest: str, columns: int) -> Iterator[str]:
 
 
 def cut(line: str, columns: int) -> str:
-    """A line that may be coloured, with no more columns than there are; its colours go where it has to be cut."""
+    """A line that may be coloured, with no more columns than there are; it loses its colours if it has to be cut."""
     if width(line) <= columns:
         return line
     plain = click.unstyle(line)

@@ -1,1 +1,1 @@
-"""Why something is as it is."""
+"""Why something is the way it is."""

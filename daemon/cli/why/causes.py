@@ -46,7 +46,7 @@ _CAUSE_NOTHING: Final = ("RunLaunched", "SessionSeenRequested")
 
 
 def causes_of_session(connection: sqlite3.Connection, key: str) -> list[Entry]:
-    """Everything that is recorded about a session, the first cause first."""
+    """Everything that is recorded about a session, first cause first."""
     events = [
         event for event in reading_causes.session_events(connection, key) if event.type not in _CAUSE_NOTHING
     ]
@@ -61,7 +61,7 @@ def causes_of_session(connection: sqlite3.Connection, key: str) -> list[Entry]:
 
 
 def causes_of_start(connection: sqlite3.Connection, name: str) -> list[Entry]:
-    """Who asked for the run called `name`, and what came of that, the first cause first."""
+    """Who asked for the run called `name`, and what followed, first cause first."""
     decisions = reading_causes.decisions_about(connection, of_start(name))
     events = reading_causes.events_with_causes(connection, {each.event for each in decisions})
     jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
@@ -89,7 +89,7 @@ def _causes(connection: sqlite3.Connection, decisions: Sequence[DecisionRow]) ->
 
 
 def causes_of_job(connection: sqlite3.Connection, job: JobRow) -> list[Entry]:
-    """Everything that is recorded about a job, the first cause first; also what people asked of it."""
+    """Everything that is recorded about a job, first cause first; also what people asked of it."""
     asked = reading_causes.decisions_about(connection, f"job {job.id}")
     about = reading_causes.decisions_about(connection, job.lane)
     decisions = [each for each in about if each.event == job.event and each.handler == job.handler]
@@ -184,7 +184,7 @@ def _invalid_outcomes(invalid: JsonValue) -> list[str]:
 
 
 def _order(event: EventRow, order: CancellationRow) -> Entry:
-    """What came of an order to end the run."""
+    """The result of the order to end the run."""
     done = "nobody could be told to end: " if order.told is False else ""
     return Entry(
         "order",

@@ -1,4 +1,4 @@
-"""`runward why`: why a session, a run directory or a job is as it is, the first cause first."""
+"""`runward why`: why a session, a run directory or a job is the way it is, first cause first."""
 
 import re
 import sqlite3
@@ -44,7 +44,7 @@ _NAMED: Final = 5
 
 
 class Story(NamedTuple):
-    """What there is to say about one thing. `headline` says in a sentence what it is now."""
+    """Everything to say about one thing. `headline` says in a sentence what it is now."""
 
     noun: str
     identifier: str
@@ -97,7 +97,7 @@ def story_of(settings: Settings, identifier: str) -> Story:
 
 
 def _waiting(state: str, text: str, is_up: bool) -> Story | None:
-    """A run that was asked for and that no daemon has recorded yet: the request still lies in the inbox."""
+    """A run that was requested and that no daemon has recorded yet: the request is still in the inbox."""
     from runward.daemon.inbox.spool import list_inbox
 
     files = list_inbox(Path(state))
@@ -160,7 +160,7 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
 
 
 def _of_unjudged(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> Story:
-    """A run whose end no daemon has judged yet, as its files tell it."""
+    """A run whose end no daemon has judged yet, according to its files."""
     headline = f"{NOT_JUDGED}; by its own files: {row.reason_code}, {row.reason_summary}"
     if reading.session(connection, row.key) is not None:
         return _of_session(connection, row.key, is_up, now)._replace(status=row.status, headline=headline)
@@ -271,7 +271,7 @@ def _of_session(connection: sqlite3.Connection, key: str, is_up: bool, now: floa
 
 
 def _delivered(row: SessionRow) -> str | None:
-    """What was delivered, and where it was looked for; None where nothing was verified."""
+    """What was delivered, and where it was looked for; None if nothing was verified."""
     if verification_of(row) is None:
         return None
     files = produced_of(row)

@@ -21,7 +21,7 @@ _HOOK_WORDS: Final = {
 
 
 def sentence(kind: str, fact: Fact) -> str:
-    """The event in words. One of a type that is not known is shown as JSON."""
+    """The event in words. An event of an unknown type is shown as JSON."""
     said = SENTENCES.get(kind)
     if said is None:
         return json.dumps(fact, ensure_ascii=False)

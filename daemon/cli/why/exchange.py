@@ -1,4 +1,4 @@
-"""Why an artifact or a principal of the exchange is as it is, and what became of an action."""
+"""Why an artifact or a principal of the exchange is the way it is, and the result of an action."""
 
 import sqlite3
 
@@ -25,7 +25,7 @@ _NEWEST = 50
 def exchange_story(
     connection: sqlite3.Connection, text: str
 ) -> tuple[str, str, str, str, list[Entry]] | None:
-    """What `text` is, its id, how it stands, a headline, and the causes; None where it names nothing there."""
+    """What `text` is, its id, its state, a headline, and the causes; None if it names nothing there."""
     if text.startswith(ARTIFACT):
         return _of_artifact(connection, text.removeprefix(ARTIFACT))
     if text.startswith(PRINCIPAL):

@@ -31,7 +31,7 @@ class Hindrance(NamedTuple):
 
 
 def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> list[Hindrance]:
-    """What keeps a session from being more than it is."""
+    """What keeps a session from progressing."""
     events = reading_causes.session_events(connection, row.key)
     recorded = {event.seq: event.recorded_at for event in events}
     jobs = reading_causes.jobs_for_events(connection, recorded)
@@ -63,7 +63,7 @@ def not_judged(is_up: bool) -> Hindrance:
 
 
 def of_start(start: StartRow, is_up: bool) -> list[Hindrance]:
-    """What keeps a run that was ordered from being a session."""
+    """What keeps an ordered run from becoming a session."""
     if start.state == "failed" or start.why is not None:
         what = "it left no session" if start.state == "begun" else "it never began"
         return [Hindrance(what, start.why or "it could not", "ask for it again")]

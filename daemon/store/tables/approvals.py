@@ -35,7 +35,7 @@ def _decide(batch: "Batch", job: Job, effect: DecideApproval) -> None:
 
 
 async def standings(store: Store, ids: Iterable[str]) -> dict[str, ApprovalStanding]:
-    """How these approvals stand, by id."""
+    """The current state of these approvals, by id."""
     rows = await store.read(
         "select id, run, step, status, shown_hash, expires_at from approvals where id in (select value from json_each(?))",
         (listed(ids),),

@@ -62,7 +62,7 @@ async def files(store: Store, sessions: Iterable[str]) -> dict[str, tuple[Artifa
 
 
 async def latest(store: Store, sessions: Iterable[str]) -> dict[str, dict[str, JsonValue]]:
-    """The outcome of a registered kind that each of these sessions produced last, as far as its verdict read it."""
+    """The latest outcome of a registered kind that each of these sessions produced, as far as its verdict read it."""
     rows = await store.read(
         "select session_key, content from artifacts where is_known and not is_provisional and session_key in (select value from json_each(?))"
         " order by updated_at, place",

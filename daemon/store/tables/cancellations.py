@@ -1,4 +1,4 @@
-"""Orders to end runs: owed until they are carried out, then what came of them."""
+"""Orders to end runs: open until they are carried out, then with their result."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -41,7 +41,7 @@ class OwedCancellation(NamedTuple):
 
 
 async def orders_for(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], Cancellation]:
-    """The last order to end each attempt of these sessions whose process was told, may have been, or will be."""
+    """For each attempt of these sessions, the last order to end it that its process got, may have got, or will get."""
     rows = await store.read(
         "select session_key, attempt, said_by, reason, carried_out_at is null, timeout from cancellations"
         " where session_key in (select value from json_each(?)) and told is not 0 order by event",
@@ -76,7 +76,7 @@ async def owed(store: Store) -> list[OwedCancellation]:
 
 
 def _named(stored: Value) -> RunProcesses:
-    """Whom an order is for; nobody, which its outcome says, where that can't be read."""
+    """Whom an order is for; nobody if that can't be read, which its outcome says."""
     try:
         return _PROCESSES.validate_json(stored_text(stored))
     except ValueError:

@@ -73,7 +73,7 @@ def _status(batch: "Batch", job: Job, effect: SetChainStatus) -> None:
 
 
 async def firing(store: Store, chains: Iterable[str]) -> dict[str, ChainFires]:
-    """Whether these chains fire, by name, where anybody ever said so."""
+    """Whether these chains fire, by name, if that was ever set."""
     rows = await store.read(
         "select name, status, since, note, said_by from chains where name in (select value from json_each(?))",
         (listed(chains),),
@@ -119,7 +119,7 @@ def _run(batch: "Batch", job: Job, effect: SetChainRun) -> None:
 
 
 async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStanding]:
-    """How these chain runs stand, by id."""
+    """The current state of these chain runs, by id."""
     keys = listed(runs)
     steps: dict[str, dict[int, StepStanding]] = {}
     for run, step, attempt, status, reason, session, outcome in await store.read(
@@ -164,7 +164,7 @@ async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStan
 
 
 async def open_runs(store: Store, chains: Iterable[str]) -> dict[str, tuple[OpenRun, ...]]:
-    """The runs of these chains that are not over, the oldest first, by chain."""
+    """The runs of these chains that are not over, oldest first, by chain."""
     rows = await store.read(
         "select chain, id, turn, reason_code from chain_runs where status in ('running', 'waiting_approval')"
         " and chain in (select value from json_each(?)) order by created_at, event",
@@ -205,7 +205,7 @@ async def slots(store: Store) -> SlotsStanding:
 
 
 async def offered(store: Store) -> frozenset[str]:
-    """The chain runs to which a slot was offered, and that have not decided on it yet."""
+    """The chain runs that were offered a slot and have not decided on it yet."""
     rows = await store.read(
         "select lane from jobs where state in ('waiting', 'held') and handler = 'chains/offered'"
     )

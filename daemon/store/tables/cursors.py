@@ -27,7 +27,7 @@ async def remembered(store: Store, keys: Iterable[str]) -> dict[str, str]:
 
 
 class OpenCursor(NamedTuple):
-    """A place with an open attempt, whose it is, and what is remembered."""
+    """A place with an open attempt, its session, and what is remembered."""
 
     root: str
     place: str
@@ -46,7 +46,7 @@ async def open_cursors(store: Store) -> list[OpenCursor]:
 
 
 async def owes_of_root(store: Store, root: str) -> bool:
-    """Whether anything is still to be decided of a session that was seen in this root."""
+    """Whether anything is still to be decided about a session that was seen in this root."""
     rows = await store.read(
         "select 1 from (select lane from jobs where state in ('waiting', 'held')"
         "  union all select lane from jobs where state = 'running') j"
@@ -68,11 +68,11 @@ async def known_in_root(store: Store, root: str, most: int) -> list[OpenCursor]:
 
 
 async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProcesses]:
-    """Whom the files of these sessions' runs name, as it is remembered from the last look."""
+    """The processes that the files of these sessions' runs name, as remembered from the last look."""
     places = {key.partition(":")[2]: key for key in keys}
     found = {}
     for place, text in (await remembered(store, places)).items() if places else ():
-        watched = read_watched(text) or NEVER_SEEN  # whose files name nobody, as far as is known
+        watched = read_watched(text) or NEVER_SEEN  # as far as is known, its files name no process
         found[places[place]] = RunProcesses(watched.launcher, watched.process, watched.host)
     return found
 

@@ -37,7 +37,7 @@ async def known_events(store: Store, keys: Iterable[str]) -> frozenset[str]:
     """Those of the keys under which an event is recorded, or was before it was pruned."""
     asked = list(keys)
     attempts = attempts_of(asked)
-    # One question, for a verdict waits for its answer.
+    # One query, for a verdict waits for its answer.
     rows = await store.read(
         "select key, null from events where key in (select value from json_each(?1)) union all"
         " select session_key, attempt from tombstones where session_key in (select value from json_each(?2))",
@@ -51,13 +51,13 @@ async def known_events(store: Store, keys: Iterable[str]) -> frozenset[str]:
 
 
 def attempts_of(keys: Iterable[str]) -> dict[str, tuple[str, int]]:
-    """Of those of these keys of events that belong to an attempt: whose it is, and its number."""
+    """For those of these event keys that belong to an attempt: its session, and its number."""
     found = ((key, _SESSION_EVENT.fullmatch(key)) for key in keys)
     return {key: (match[1], int(match[2])) for key, match in found if match is not None}
 
 
 def _waits(lane: str) -> bool:
-    return True  # the turn that decided this may have others of the lane in hand
+    return True  # the turn that decided this may be working on others of the lane
 
 
 def _emit(batch: "Batch", job: Job, effect: Emit) -> None:

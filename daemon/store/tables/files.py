@@ -1,4 +1,4 @@
-"""What attempts had produced, and the hashes of it."""
+"""What attempts produced, and its hashes."""
 
 import json
 from collections.abc import Iterable

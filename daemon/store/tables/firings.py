@@ -25,7 +25,7 @@ def _record(batch: "Batch", job: Job, effect: RecordFiring) -> None:
 
 
 async def by_events(store: Store, chains: Iterable[str]) -> dict[str, tuple[float, ...]]:
-    """When events fired these chains lately, the newest first, by chain."""
+    """When events recently fired these chains, newest first, by chain."""
     rows = await store.read(
         "select c.value, f.at from json_each(?1) c join firings f on f.id in (select id from firings where chain = c.value"
         " and result = 'firing.fired.event' order by at desc, id desc limit ?2) order by c.value, f.at desc",

@@ -1,4 +1,4 @@
-"""The events that the composite triggers of chains have seen, and hold until the rest happens."""
+"""The events that chains' composite triggers have seen, and hold until the rest happens."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -53,7 +53,7 @@ async def held(store: Store, chains: Iterable[str]) -> dict[str, tuple[Held, ...
 
 
 async def told(store: Store, chains: Iterable[str]) -> dict[str, Mapping[str, JsonValue]]:
-    """What the events tell that are held for these chains, by chain and key."""
+    """The contents of the events that are held for these chains, by chain and key."""
     rows = await store.read(
         "select chain, key, fields from held_events where chain in (select value from json_each(?))",
         (listed(chains),),

@@ -46,9 +46,9 @@ class Hook(NamedTuple):
     launcher_session: str | None
 
     def callers(self, layout: str) -> tuple[RecordedProcess, ...]:
-        """From the hook's parent up to the agent, by how its tool calls hooks: Claude Code through a shell, Codex itself.
+        """The processes from the hook's parent up to the agent. Claude Code calls hooks through a shell, Codex itself.
 
-        Empty where the agent is not among the ancestors. A shell may have become the hook: then the agent is its parent.
+        Empty if the agent is not among the ancestors. A shell may have become the hook: then the agent is its parent.
         """
         place = _AGENTS.get(layout)
         return self.ancestors[: place + 1] if place is not None and place < len(self.ancestors) else ()
@@ -73,7 +73,7 @@ async def last(store: Store, keys: Iterable[str]) -> dict[str, Hook]:
 
 
 async def declarations(store: Store, keys: Iterable[str]) -> dict[str, HookDeclaration]:
-    """What was declared for these sessions when their hooks told of their first prompts, by session key."""
+    """What was declared for these sessions when their hooks reported their first prompts, by session key."""
     rows = await store.read(
         "select session_key, declared from hooks"
         " where session_key in (select value from json_each(?)) and declared is not null",
@@ -83,7 +83,7 @@ async def declarations(store: Store, keys: Iterable[str]) -> dict[str, HookDecla
 
 
 def _ancestors(stored: Value) -> tuple[RecordedProcess, ...]:
-    """The processes that a hook ran under; none are known where that can't be read."""
+    """The processes that a hook ran under; empty if that can't be read."""
     try:
         return _ANCESTORS.validate_json(stored_text(stored))
     except ValueError:

@@ -1,4 +1,4 @@
-"""How far the intents of each run were read. A run that is over is owed a last reading."""
+"""How far the intents of each run were read. A run that is over still needs a last reading."""
 
 from typing import Final, NamedTuple
 

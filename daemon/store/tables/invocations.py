@@ -1,4 +1,4 @@
-"""Invocations: what was ordered, and what came of it."""
+"""Invocations: what was ordered, and the result."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -36,12 +36,12 @@ def _end(batch: "Batch", job: Job, effect: EndInvocation) -> None:
 
 
 def _opened(answer: Invocation | None, effect: OpenInvocation) -> Invocation | None:
-    """A play that was over when it was first seen ends in the batch that opens it. A chain's start comes after its batch."""
+    """A play that was over when first seen ends in the batch that opens it. A chain's start comes after its batch."""
     return answer if effect.chain_run is not None else Invocation(effect.id, effect.skill)
 
 
 async def of_sessions(store: Store, sessions: Iterable[str]) -> dict[str, Invocation]:
-    """The invocations that these sessions were ordered for, by the sessions' keys."""
+    """The invocations that ordered these sessions, by the sessions' keys."""
     rows = await store.read(
         "select i.session_key, i.id, i.skill, r.chain, coalesce(i.chain_run_id, i.node_metadata ->> 'by_run')"
         " from invocations i left join chain_runs r on r.id = i.chain_run_id"

@@ -94,7 +94,7 @@ class Job(NamedTuple):
 
 
 class JobResult(NamedTuple):
-    """What is to become of a claimed job: `done` with effects, or another state and why."""
+    """The new state of a claimed job: `done` with effects, or another state and why."""
 
     job: Job
     state: str
@@ -104,12 +104,12 @@ class JobResult(NamedTuple):
 
 
 def put_back(job: Job) -> JobResult:
-    """The result of a claimed job that was not come to: it waits again, and wasn't tried."""
+    """The result of a claimed job that was not reached: it waits again, and does not count as tried."""
     return JobResult(job._replace(tries=job.tries - 1), "waiting")
 
 
 async def take_back(store: Store, now: float) -> int:
-    """Free what a daemon before this one had claimed; returns how many jobs were stolen so."""
+    """Free what an earlier daemon had claimed; returns how many jobs were taken over that way."""
     ((stolen,),) = await store.read(
         "select count(*) from jobs where state = 'running' and epoch < ?", (store.epoch,)
     )
@@ -119,7 +119,7 @@ async def take_back(store: Store, now: float) -> int:
 
 
 async def open_lanes(store: Store) -> dict[str, int]:
-    """The lanes in which jobs wait or are held, with how many, but for those in the background."""
+    """The lanes in which jobs wait or are held, with their number, excluding background jobs."""
     rows = await store.read(
         "select lane, count(*) from jobs where state in ('waiting', 'held') and lane not glob ? group by lane",
         (_BACKGROUND,),
@@ -128,7 +128,7 @@ async def open_lanes(store: Store) -> dict[str, int]:
 
 
 async def next_due(store: Store, horizon: float = math.inf) -> float | None:
-    """When the next job at the head of its lane is due in the foreground (Unix seconds); None where none waits.
+    """When the next job at the head of its lane is due in the foreground (Unix seconds); None if none waits.
 
     No schedule comes after the `horizon`.
     """
@@ -164,7 +164,7 @@ async def due_jobs(store: Store, now: float, limit: int, horizon: float = math.i
 
 
 async def due_in_background(store: Store, now: float, limit: int, most_bytes: float) -> Due:
-    """What may run now in the background, where no more than so many bytes are to be read for it."""
+    """What may run now in the background, if no more than this many bytes are to be read for it."""
     return _due(await store.read(_DUE_IN_BACKGROUND, (now, _BACKGROUND, limit, most_bytes)))
 
 
@@ -192,7 +192,7 @@ def _due(rows: Iterable[Row]) -> Due:
 
 
 async def states_under(store: Store, numbers: Iterable[int]) -> dict[int, tuple[str, str | None]]:
-    """The state and token of each of these jobs: how an uncertain commit is found out."""
+    """The state and token of each of these jobs: this resolves an uncertain commit."""
     rows = await store.read(
         "select id, state, token from jobs where id in (select value from json_each(?))",
         (listed(numbers),),
@@ -203,7 +203,7 @@ async def states_under(store: Store, numbers: Iterable[int]) -> dict[int, tuple[
 
 
 async def job_states(store: Store, numbers: Iterable[int]) -> dict[int, JobState]:
-    """How each of these jobs stands; those that don't exist are left out."""
+    """The current state of each of these jobs; those that don't exist are left out."""
     states = await states_under(store, numbers)
     return {number: JobState(state) for number, (state, _) in states.items()}
 

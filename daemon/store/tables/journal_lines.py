@@ -1,4 +1,4 @@
-"""Our lines in the journals: owed while they have neither a place nor a reason why they will never stand."""
+"""Our lines in the journals: open until they have a place, or a reason why they will never be written."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -32,7 +32,7 @@ LINES_A_JOB: Final = 8
 
 
 class OwedLine(NamedTuple):
-    """Bytes that a journal is owed. `check`: they may stand there already."""
+    """Bytes to be written to a journal. `check`: they may be there already."""
 
     id: int
     seq: int
@@ -49,9 +49,9 @@ class OwedLine(NamedTuple):
 
 
 class LinePlace(NamedTuple):
-    """Where what was owed stands; without an offset it never will, and why.
+    """Where a line is; without an offset it will never be written, and this says why.
 
-    `places` is JSON text, `[[offset, length], …]`, where it doesn't stand in one piece.
+    `places` is JSON text, `[[offset, length], …]`, if the line isn't in one piece.
     """
 
     offset: int | None
@@ -61,10 +61,10 @@ class LinePlace(NamedTuple):
 
 
 async def owed(store: Store, directories: Iterable[str] | None = None) -> list[OwedLine]:
-    """What is owed to the journals in these directories, or to all, and may have been carried out already.
+    """The open lines of the journals in these directories, or of all. They may have been written already.
 
-    Each is looked for in the whole of its journal. Where older lines stood tells nothing: the run's directory
-    may have been made again since.
+    Each is looked for in the whole of its journal. Where older lines are says nothing: the run's directory may have
+    been made again since.
     """
     rows = await store.read(
         "select o.id, o.event, e.lane, o.directory, o.name, o.content, o.live"
@@ -88,7 +88,7 @@ async def owed(store: Store, directories: Iterable[str] | None = None) -> list[O
 
 
 async def still_owed(store: Store, numbers: Iterable[int]) -> frozenset[int]:
-    """Those of these rows of the outbox that are not done yet."""
+    """The rows among these outbox rows that are not done yet."""
     rows = await store.read(
         "select id from outbox where id in (select value from json_each(?))", (listed(numbers),)
     )

@@ -1,4 +1,4 @@
-"""What launchers recorded before they let their commands go."""
+"""What launchers recorded before they released their commands."""
 
 import json
 from collections.abc import Iterable

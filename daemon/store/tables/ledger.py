@@ -1,4 +1,4 @@
-"""The ledger of the exchange: entries with two sides, which are only added, and the balances that they make."""
+"""The ledger of the exchange: append-only entries with two sides, and the balances that follow from them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final

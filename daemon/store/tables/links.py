@@ -14,7 +14,7 @@ INSERT: Final = Write(
 
 
 async def linked_sessions(store: Store, launchers: Iterable[str]) -> dict[str, LinkedSessions]:
-    """The sessions that were started in these launchers' runs, by the launcher's key; mostly there are none."""
+    """The sessions that were started in these launchers' runs, by the launcher's key; usually there are none."""
     rows = await store.read(
         "select l.launcher, s.key, s.status, s.reason_code, s.reason_summary from links l"
         " join sessions s on s.key = l.linked"
@@ -41,7 +41,7 @@ async def announced_sessions(store: Store, launchers: Iterable[str]) -> list[tup
 
 
 async def has_links(store: Store) -> bool:
-    """Whether any session was ever started in a launcher's run, as far as that was told."""
+    """Whether any session was ever reported as started in a launcher's run."""
     ((found,),) = await store.read(
         "select exists (select 1 from links) or exists (select 1 from hooks where launcher_session is not null)"
     )

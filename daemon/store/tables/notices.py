@@ -32,7 +32,7 @@ DELAY: Final = "update notices set next_at = ?, tries = ?, error = ? where id = 
 
 
 class PendingNotice(NamedTuple):
-    """A notice that is to be delivered. Times are Unix seconds; `since` is when it was first to be."""
+    """A notice that is to be delivered. Times are Unix seconds; `since` is when it was first due."""
 
     id: str
     kind: str
@@ -50,7 +50,7 @@ _COLUMNS: Final = ", ".join(PendingNotice._fields)
 
 
 async def pending(store: Store, most: int) -> list[PendingNotice]:
-    """The notices that are to be delivered, those first that are due first."""
+    """The notices that are to be delivered, earliest due first."""
     rows = await store.read(
         f"select {_COLUMNS} from notices where state = 'pending' order by next_at, id limit ?",  # noqa: S608 # our own words
         (most,),
@@ -73,7 +73,7 @@ async def pending(store: Store, most: int) -> list[PendingNotice]:
 
 
 async def states(store: Store, ids: Iterable[str]) -> dict[str, str]:
-    """What became of these notices, by id."""
+    """The state of each of these notices, by id."""
     rows = await store.read(
         "select id, state from notices where id in (select value from json_each(?))", (listed(ids),)
     )

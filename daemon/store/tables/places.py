@@ -23,7 +23,7 @@ _SIGNATURE: Final = TypeAdapter(Signature)
 
 
 class KnownPlace(NamedTuple):
-    """What the store knows of a place: its session (None: it is none), and what its file was like, read to its end."""
+    """What the store knows of a place: its session (None: there is none), and its file's state when read to its end."""
 
     session_key: str | None
     signature: Signature | None
@@ -64,7 +64,7 @@ async def of_sessions(store: Store, sessions: Iterable[str]) -> list[tuple[str, 
 
 
 async def read(store: Store, root: str) -> list[tuple[str, Signature]]:
-    """The places in a root whose files were read to their ends, each with what they were like then."""
+    """The places in a root whose files were read to their ends, each with the file's state at that time."""
     rows = await store.read(
         "select place, cast(signature as blob) from places where root = ? and signature is not null", (root,)
     )
@@ -73,7 +73,7 @@ async def read(store: Store, root: str) -> list[tuple[str, Signature]]:
 
 
 def _signature(text: Value) -> Signature | None:
-    """What a place's file was like; None, after which it is read again, where that was not stored or can't be read."""
+    """The state of a place's file; None if it was not stored or can't be read, and then the file is read again."""
     try:
         return None if text is None else _SIGNATURE.validate_json(stored_text(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The plays of shows, with the data that their `_meta.json` holds."""
+"""The plays of shows, with the data from their `_meta.json`."""
 
 from typing import TYPE_CHECKING, Final
 

@@ -27,18 +27,18 @@ class Pruning(NamedTuple):
 
 
 async def owed_prunings(store: Store) -> list[Pruning]:
-    """What was asked for and isn't pruned yet, in order."""
+    """The requests that aren't carried out yet, in order."""
     rows = await store.read("select event, before from prunings where ended_at is null order by event")
     return [Pruning(as_int(event), as_float(before)) for event, before in rows]
 
 
 def pruning_ended(event: int, now: float) -> Statement:
-    """Say that it is done."""
+    """Mark it as done."""
     return Statement(_END, [(now, event)])
 
 
 def counted(event: int, sessions: int) -> Statement:
-    """Say that so many more are done."""
+    """Add this many to those that are done."""
     return Statement(_COUNT, [(sessions, event)])
 
 

@@ -1,4 +1,4 @@
-"""The receipts: one for each attempt of a live session, in one chain; and the parts that are still to be put in place."""
+"""The receipts: one for each attempt of a live session, in one chain; and the parts that are not in place yet."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -28,7 +28,7 @@ PLACED: Final = "update receipts set placed_at = ?, place_problem = ? where seq 
 
 
 class UnplacedBundle(NamedTuple):
-    """A bundle that is recorded and whose parts may still lie under their temporary names."""
+    """A recorded bundle whose parts may still have their temporary names."""
 
     seq: int
     key: str
@@ -40,7 +40,7 @@ class UnplacedBundle(NamedTuple):
 
 
 async def head(store: Store) -> str | None:
-    """The hash of the last receipt of the chain; None where there is none."""
+    """The hash of the last receipt in the chain; None if there is none."""
     rows = await store.read(
         "select receipt_hash from receipts where receipt_hash is not null order by seq desc limit 1"
     )
@@ -48,7 +48,7 @@ async def head(store: Store) -> str | None:
 
 
 async def unplaced(store: Store, after: int, most: int) -> list[UnplacedBundle]:
-    """The bundles behind this number that are to be put in place, the oldest first, at most so many."""
+    """The bundles after this number that are to be put in place, oldest first, at most this many."""
     rows = await store.read(
         "select seq, session_key, attempt, directory, parts, prev, facts from receipts where placed_at is null"
         " and seq > ? order by seq limit ?",
@@ -81,7 +81,7 @@ async def own_places(store: Store, keys: Sequence[str]) -> list[tuple[str, tuple
 
 
 async def stretches(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Stretch]:
-    """From when to when these attempts went, by session key and attempt."""
+    """The start and end of each of these attempts, by session key and attempt."""
     asked = list(attempts)
     rows = await store.read(
         "select a.session_key, a.attempt, a.started_at, a.ended_at, e.hash from attempts a"

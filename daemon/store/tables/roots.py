@@ -27,7 +27,7 @@ async def first_seen(store: Store) -> dict[str, float]:
 
 
 async def identities(store: Store) -> dict[str, str | None]:
-    """Which directory each root is, by name; None where that was never recorded."""
+    """Which directory each root is, by name; None if that was never recorded."""
     rows = await store.read("select name, identity from roots")
     return {str(name): None if identity is None else str(identity) for name, identity in rows}
 

@@ -28,12 +28,12 @@ def _set(batch: "Batch", job: Job, effect: SetSchedule) -> None:
 
 
 async def standings(store: Store, chains: Iterable[str]) -> dict[str, ScheduleStanding]:
-    """How the schedules of these chains stand, by chain."""
+    """The current state of these chains' schedules, by chain."""
     return await _read(store, "where chain in (select value from json_each(?))", (listed(chains),))
 
 
 async def all_standings(store: Store) -> dict[str, ScheduleStanding]:
-    """How all schedules stand, by chain."""
+    """The current state of all schedules, by chain."""
     return await _read(store, "", ())
 
 

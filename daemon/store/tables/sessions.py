@@ -172,7 +172,7 @@ def _evidence(references: Iterable[EvidenceRef]) -> str:
 
 
 def _produced(files: tuple[Produced, ...]) -> str | None:
-    """What was produced, as lists in the order of the tuple's fields; None where nothing was."""
+    """What was produced, as lists in the order of the tuple's fields; None if nothing was."""
     return to_json(files).decode() if files else None
 
 

@@ -1,4 +1,4 @@
-"""The artifacts of the exchange, their versions, and what they contain by its hash."""
+"""The artifacts of the exchange, their versions, and their contents by hash."""
 
 import hashlib
 import json

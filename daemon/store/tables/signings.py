@@ -1,4 +1,4 @@
-"""Signatures of receipts that people asked for: owed until it is known what came of them."""
+"""Signatures of receipts that people asked for: open until their result is known."""
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,7 +19,7 @@ SETTLED: Final = "update signings set settled_at = ?, signature = ?, part = ?, p
 
 
 class OwedSigning(NamedTuple):
-    """A receipt that is to be signed. `directory` is where it lies; without a `receipt_hash` there is none.
+    """A receipt that is to be signed. `directory` is its location; without a `receipt_hash` there is no receipt.
 
     `is_coming` says that it is still being made, or has no name yet.
     """
@@ -34,7 +34,7 @@ class OwedSigning(NamedTuple):
 
 
 async def owed_signings(store: Store, after: int, most: int) -> list[OwedSigning]:
-    """What is still to be signed behind this number, the oldest first, at most so many."""
+    """What is still to be signed after this number, oldest first, at most this many."""
     rows = await store.read(
         "select s.id, s.session_key, s.attempt, s.scheme, r.directory, r.receipt_hash,"
         " case when r.seq is null then exists ("

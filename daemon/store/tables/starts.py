@@ -1,4 +1,4 @@
-"""Runs that have to begin, and that they did or never will."""
+"""Runs that have to begin, and whether they began or never will."""
 
 import json
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ class Hopeless(NamedTuple):
 
 
 async def owed_starts(store: Store) -> OwedStarts:
-    """What is owed, in the order of its events; what an earlier daemon owed may have begun."""
+    """The open starts, in the order of their events; those from an earlier daemon may have begun."""
     rows = await store.read(
         "select key, session_key, why, cast(effect as blob) from starts where state = 'owed' order by event, key"
     )
@@ -71,7 +71,7 @@ async def owed_starts(store: Store) -> OwedStarts:
 
 
 def load_start(text: str) -> StartRun:
-    """The order that was stored as `text`. Raises `ValueError`, `TypeError` or `KeyError` for what is none."""
+    """The order that was stored as `text`. Raises `ValueError`, `TypeError` or `KeyError` if it is not an order."""
     fields = json.loads(text)
     return StartRun(
         **{
@@ -98,14 +98,14 @@ def _give_up(batch: "Batch", job: Job, effect: GiveUpStart) -> None:
 
 
 class UnseenRun(NamedTuple):
-    """A run that has begun, while the store has no session of it."""
+    """A run that has begun but has no session in the store."""
 
     session: str
     directory: str
 
 
 async def unseen_runs(store: Store) -> dict[str, UnseenRun]:
-    """The runs that have begun and are no session yet, by the keys of their starts; not those that are known to be gone."""
+    """The runs that have begun and have no session yet, by the keys of their starts; not those known to be gone."""
     rows = await store.read(
         "select s.key, s.session_key, s.directory from starts s where s.state = 'begun' and s.why is null"
         " and not exists (select 1 from sessions x where x.key = s.session_key)"
@@ -124,7 +124,7 @@ async def begun_starts(store: Store, keys: Iterable[str]) -> frozenset[str]:
 
 
 async def seen_sessions(store: Store, keys: Iterable[str]) -> frozenset[str]:
-    """Those of these keys of sessions under which there is, or was, a session."""
+    """Those of these session keys that belong to an existing or a former session."""
     rows = await store.read(
         "select key from sessions where key in (select value from json_each(?1))"
         " union all select session_key from tombstones where session_key in (select value from json_each(?1))",

@@ -1,4 +1,4 @@
-"""What the owner of a table says of it, in one place; `all.py` joins them for the road."""
+"""Everything that the owner of a table declares, in one place; `all.py` joins the tables for the road."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class Rows(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """What an effect that is decided but not applied yet means for the answer to a question."""
+    """How an effect that is decided but not applied yet changes the answer to a question."""
 
     question: Callable[[Any], Question[Any]]
     apply: Callable[[Any, Any], Any]
@@ -47,11 +47,11 @@ Answerer: TypeAlias = "Callable[[Store, Sequence[Any], Sequence[Job]], Awaitable
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """How effects become rows of a table (or of some that belong together), and what is asked of it.
+    """How effects become rows of a table (or of several that belong together), and which questions it answers.
 
     `writes` run in this order. `goes_with_session`, `goes_with_event` and `goes_with_chain_run` are what pruning
-    deletes, by the session's key, the event's number and the chain run's id. `moved_by_steps` adds seconds to the times
-    at which a while is over, where the wall clock was stepped by as much.
+    deletes, by the session's key, the event's number and the chain run's id. If the wall clock was stepped,
+    `moved_by_steps` adds the step in seconds to the times at which waits end.
     """
 
     writes: tuple[Write, ...]
@@ -73,7 +73,7 @@ def answers_by(
     key: Callable[[Any], Key],
     absent: object = None,
 ) -> Answerer:
-    """An answerer that asks `query` for the keys of all questions; `absent` is the answer for what is not found."""
+    """An answerer that runs `query` for the keys of all questions; `absent` is the answer for what is not found."""
 
     async def answer(store: Store, asked: Sequence[Any], jobs: "Sequence[Job]") -> dict[Any, object]:
         found = await query(store, [key(each) for each in asked])

@@ -1,4 +1,4 @@
-"""The files whose changes fire chains: which globs are watched, and how each file was when it was told of last."""
+"""The files whose changes fire chains: which globs are watched, and the last reported state of each file."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ GONE: Final = Write("delete from watched_files where glob = ? and path = ?", exa
 
 
 async def known_files(store: Store) -> dict[str, dict[str, str]]:
-    """How each file was when it was told of last, by the globs that are watched, and by its path."""
+    """The last reported state of each file, by watched glob and by path."""
     found: dict[str, dict[str, str]] = {
         str(glob): {} for (glob,) in await store.read("select glob from watched_globs")
     }

@@ -1,4 +1,4 @@
-"""Worktrees of steps that are to be removed: owed until they are, then what git said to it."""
+"""Worktrees of steps that are to be removed: open until they are, then with git's answer."""
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,7 +22,7 @@ REMOVED: Final = "update worktrees set removed_at = ?, note = ? where session_ke
 
 
 class OwedRemoval(NamedTuple):
-    """A worktree that is still to be removed: `name` is that of its run, and its own in the directory of worktrees."""
+    """A worktree that is still to be removed: `name` is its run's name, and its own in the directory of worktrees."""
 
     session_key: str
     name: str
