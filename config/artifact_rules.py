@@ -233,7 +233,9 @@ class _Reader:
             ("path", "path" in self.spec), ("glob", rules.glob is not None), ("kind", rules.is_outcome)
         ) if is_there]  # fmt: skip
         if len(one) > 1:
-            self.refuse(one[1], f"stands beside '{one[0]}'", "an entry has one of path, glob and kind")
+            self.refuse(
+                one[1], f"can't be combined with '{one[0]}'", "an entry has one of path, glob and kind"
+            )
         for key in _GLOB_KEYS:
             if key in self.spec and "glob" not in self.spec:
                 self.refuse(key, "counts the files of a glob", "add 'glob', or remove it")
@@ -247,7 +249,7 @@ class _Reader:
         if rules.passed and rules.outcome_kind is None:
             self.refuse("passed", "is said by an outcome", "add 'outcome_kind'")
         if rules.profile is not None and rules != ArtifactRules(profile=rules.profile):
-            self.refuse("profile", "stands beside other rules", "remove them")
+            self.refuse("profile", "can't be combined with other rules", "remove them")
         if rules.max_count is not None and rules.max_count < rules.min_count:
             self.refuse("max_count", "is less than min_count", "raise it")
 

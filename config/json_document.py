@@ -40,7 +40,7 @@ def _table(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(table) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in table if keys.count(key) > 1)
-        raise _RefusedError(f"key {quoted(twice)} stands there twice")
+        raise _RefusedError(f"key {quoted(twice)} appears twice")
     return table
 
 

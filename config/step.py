@@ -270,7 +270,7 @@ def _worktree(
     at = (*loc, "worktree")
     if step.get("worktree") is not None and step.get("cwd") is not None:
         fix = "leave one of the two out: a step with a worktree starts in it"
-        complain(Complaint((*loc, "cwd"), "stands beside 'worktree'", fix, at_key=True))
+        complain(Complaint((*loc, "cwd"), "can't be combined with 'worktree'", fix, at_key=True))
     return read_worktree(
         step.get("worktree"), at, lambda text, where: check_text(text, where, before, complain), complain
     )

@@ -124,7 +124,7 @@ class _Reader:
             twice = key in table
             if twice:
                 line, column = self.marks[(*loc, key)].key or (0, 0)
-                message = f"key {quoted(key)} stands at {line}:{column} already"
+                message = f"key {quoted(key)} is already at {line}:{column}"
                 self._complain(event, message, "remove one of them")
             value = self._node(next(self._events), (*loc, key), self._place(event))
             table[key] = value

@@ -51,7 +51,7 @@ def examine(path: Path) -> Examined:
             _check_schema(connection, path)
             return examined(connection, path, size)
     except sqlite3.Error as error:
-        raise Damaged(f"{path} is no store that can be read: {error}") from error
+        raise Damaged(f"{path} is not a readable store: {error}") from error
 
 
 def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
@@ -87,7 +87,7 @@ def examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
     if version > known:
         raise StoreTooNew(f"{path} has version {version}, this Runward knows {known}: install the newer one")
     if not version:
-        raise Damaged(f"{path} is no store of Runward's")
+        raise Damaged(f"{path} is not a store of Runward's")
     (found,) = connection.execute("pragma integrity_check(1)").fetchone()
     if found != "ok":
         raise Damaged(f"{path} is damaged: {found}")

@@ -200,7 +200,7 @@ def _only(container: Span, key: str, text: str, name: str) -> Span | None:
     """The member with this key, which must not be there twice."""
     found = container.members(key)
     if len(found) > 1:
-        raise refused(name, text, found[1].start, f"the key {key!r} stands there twice", "keep one of them")
+        raise refused(name, text, found[1].start, f"the key {key!r} appears twice", "keep one of them")
     return found[0] if found else None
 
 

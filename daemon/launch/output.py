@@ -134,7 +134,7 @@ class PassedStream:
     def _end_log(self, low: LowDisk) -> None:
         self.log_problem = low
         try:
-            self._log.append(f"\nrunward: this log ends here: {low}; the command goes on\n".encode())
+            self._log.append(f"\nrunward: this log ends here: {low}; the command continues\n".encode())
         except OSError as error:
             self.log_problem = error
 

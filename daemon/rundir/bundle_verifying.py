@@ -159,5 +159,5 @@ def refuse_irregular(descriptor: int, name: str) -> None:
 
 def _why(error: OSError) -> str:
     if error.errno == LINK:
-        return "a link stands in its place: it is not followed"
+        return "there is a link in its place; it is not followed"
     return f"it can't be read: {error.strerror}"

@@ -192,9 +192,7 @@ def _fix(path: str) -> str:
 
 
 def _no_store(path: str, error: sqlite3.DatabaseError) -> str:
-    return (
-        f"{path} is no store of Runward's: {error}; put a backup in its place with `runward restore BACKUP`"
-    )
+    return f"{path} is not a store of Runward's: {error}; put a backup in its place with `runward restore BACKUP`"
 
 
 def _connect(path: str) -> sqlite3.Connection:

@@ -70,7 +70,7 @@ def settle(scanned: Scanned) -> str | None:
             root.health, root.problem = (
                 "replaced",
                 (
-                    "another directory stands there than the one that its runs are in, so nothing in it is judged;"
+                    "this is not the directory that its runs are in, so nothing in it is judged;"
                     f" mount it or move it back, or `runward root accept {root.name}` to go on with this one"
                 ),
             )

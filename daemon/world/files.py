@@ -77,7 +77,7 @@ class RealFiles:
             if path == root or path.startswith(f"{root}/"):
                 found = looking.standing(root)
                 if found is not None and found.identity != identity:
-                    return f"another directory stands at {root} than the one that is known"
+                    return f"the directory at {root} is not the one that is known"
         return None
 
     def list_root(self, root: str) -> Listing | Unreadable | Gone:

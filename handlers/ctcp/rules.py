@@ -96,7 +96,7 @@ _ALL: Final = (
     *_json("I"),
     Rule("I.result", "error", "`result` is neither `PASS` nor `FAIL`."),
     Rule("I.gate", "error", "`gate` is neither `lite` nor `full`."),
-    Rule("I.contradiction", "error", "`PASS` stands beside a failure or an exit code other than 0, or `FAIL` beside neither."),
+    Rule("I.contradiction", "error", "`PASS` next to a failure or an exit code other than 0, or `FAIL` next to neither."),
     Rule("I.no_bundle", "error", "`artifacts.bundle` names a file that does not exist."),
     Rule("I.not_a_zip", "error", "The failure bundle is not a zip file."),
     Rule("I.bundle_path", "error", "A name in the failure bundle is absolute or has `..`."),

@@ -59,7 +59,7 @@ def _pairs(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise _Refused(f"the key {key[:80]!r} stands twice in one object")
+                raise _Refused(f"the key {key[:80]!r} appears twice in one object")
             seen.add(key)
     return found
 

@@ -7,7 +7,7 @@ from runward.handlers.events import RootAcceptRequested
 
 def accept(event: RootAcceptRequested, given: Given) -> Effects:
     """Let the directory be the root, and have its contents judged."""
-    summary = f"the directory that stands at its path is the root from now on, as {event.said_by} said"
+    summary = f"the directory at its path is the root from now on, as {event.said_by} said"
     return (
         AcceptRoot(event.root, event.identity),
         ScanRoots(),

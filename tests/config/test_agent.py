@@ -78,7 +78,7 @@ def test_an_empty_declaration_differs_from_none() -> None:
             "---\na: b: c\n---\n",
             ["2:5: is not YAML: mapping values are not allowed here (check the indentation and quotes here)"],
         ),
-        ("---\na: 1\na: 2\n---\n", ["3:1: key 'a' stands at 2:1 already (remove one of them)"]),
+        ("---\na: 1\na: 2\n---\n", ["3:1: key 'a' is already at 2:1 (remove one of them)"]),
         (
             "---\nartifact_default: {}\n---\n",
             ["2:1: artifact_default: unknown key (did you mean 'artifact_defaults'?)"],

@@ -46,9 +46,9 @@ def test_the_rules_of_an_entry_are_read(spec: dict[str, JsonValue], rules: Artif
 @pytest.mark.parametrize(
     ("spec", "key", "message"),
     [
-        ({"path": "a", "glob": "b"}, "glob", "stands beside 'path'"),
-        ({"path": "a", "kind": "outcome", "outcome_kind": "x"}, "kind", "stands beside 'path'"),
-        ({"glob": "a", "kind": "outcome", "outcome_kind": "x"}, "kind", "stands beside 'glob'"),
+        ({"path": "a", "glob": "b"}, "glob", "can't be combined with 'path'"),
+        ({"path": "a", "kind": "outcome", "outcome_kind": "x"}, "kind", "can't be combined with 'path'"),
+        ({"glob": "a", "kind": "outcome", "outcome_kind": "x"}, "kind", "can't be combined with 'glob'"),
         ({"kind": "outcome"}, "kind", "does not say which outcome"),
         ({"kind": "outcome", "outcome_kind": "x", "min_size": "1KB"}, "min_size", "is a rule for files"),
         ({"path": "a", "min_count": 2}, "min_count", "counts the files of a glob"),

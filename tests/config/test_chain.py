@@ -72,7 +72,7 @@ STEP = "  - {id: one, skill: review}\n"
         (ONE + "  - {skill: review, worktree: {repo: /app, ref: --orphan}}\n", "steps[0].worktree.ref: '--orphan' begins with '-'"),
         (ONE + "  - {skill: review, worktree: {repo: /app, ref: '{{ head }}'}}\n", "uses the unknown name 'head'"),
         (ONE + "  - {skill: review, worktree: {repo: /app, ref: main, keep: yes}}\n", "steps[0].worktree.keep: "),
-        (ONE + "  - {skill: review, cwd: /a, worktree: {repo: /app, ref: main}}\n", "steps[0].cwd: stands beside 'worktree'"),
+        (ONE + "  - {skill: review, cwd: /a, worktree: {repo: /app, ref: main}}\n", "steps[0].cwd: can't be combined with 'worktree'"),
         (ONE + "  - {skill: review, retry: 2}\n", "steps[0].retry: is a number, not a table of keys"),
         (ONE + "  - {skill: review, retry: {backoff: 2s}}\n", "steps[0].retry: has no 'attempts'"),
         (ONE + "  - {skill: review, retry: {attempts: 0}}\n", "steps[0].retry.attempts: must be a whole number from 1 to 100, not 0"),

@@ -12,8 +12,8 @@ from runward.config.json_document import read_json
     [
         ("", "V:1:1: is not JSON: Expecting value"),
         ('{"a": 1,\n "b"}', "V:2:5: is not JSON: Expecting ':' delimiter"),
-        ('{"a": 1, "a": 1}', "V: key 'a' stands there twice"),
-        ('[{"b": {"a": 1, "a": 1}}]', "V: key 'a' stands there twice"),
+        ('{"a": 1, "a": 1}', "V: key 'a' appears twice"),
+        ('[{"b": {"a": 1, "a": 1}}]', "V: key 'a' appears twice"),
         ("[NaN]", "V: NaN is not JSON"),
         ("-Infinity", "V: -Infinity is not JSON"),
         ("[1e999]", "V: [0]: is not a finite number"),

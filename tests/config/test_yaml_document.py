@@ -85,9 +85,9 @@ def test_keys_that_yaml_1_1_would_turn_stay_texts() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("a: 1\nb: 2\na: 3\n", "f.yaml:3:1: key 'a' stands at 1:1 already (remove one of them)"),
-        ("a: 1\n'a': 3\n", "f.yaml:2:1: key 'a' stands at 1:1 already (remove one of them)"),
-        ("b: {c: 1, c: 2}\n", "f.yaml:1:11: key 'c' stands at 1:5 already (remove one of them)"),
+        ("a: 1\nb: 2\na: 3\n", "f.yaml:3:1: key 'a' is already at 1:1 (remove one of them)"),
+        ("a: 1\n'a': 3\n", "f.yaml:2:1: key 'a' is already at 1:1 (remove one of them)"),
+        ("b: {c: 1, c: 2}\n", "f.yaml:1:11: key 'c' is already at 1:5 (remove one of them)"),
         ("a: &x 1\n", "f.yaml:1:4: &x: anchors are not supported (write the value out)"),
         ("a: *x\n", "f.yaml:1:4: *x: aliases are not supported (write the value out)"),
         ("&x a: 1\n", "f.yaml:1:1: &x: anchors are not supported (write the value out)"),

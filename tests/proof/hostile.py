@@ -254,7 +254,7 @@ HOSTILE = {
         _ends_with(b'{"exit_code": ' + b"9" * 5000 + b"}"), "problem", "a number that is too long"
     ),
     "a key twice": Hostile(
-        _ends_with(b'{"exit_code": 1, "exit_code": 0}'), "problem", "'exit_code' stands twice"
+        _ends_with(b'{"exit_code": 1, "exit_code": 0}'), "problem", "'exit_code' appears twice"
     ),
     "bytes that are not text": Hostile(
         _ends_with(b'{"exit_code": 0, "error": "\xff\xfe"}'), "problem", "not UTF-8"

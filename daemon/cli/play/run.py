@@ -98,7 +98,7 @@ def run_and_end(
     try:
         sys.exit(watch(settings.state_dir, asked, follow, as_json))
     except KeyboardInterrupt:
-        note(f"it goes on: `runward session show {asked.session_id}` says what became of it")
+        note(f"it continues: `runward session show {asked.session_id}` says what became of it")
         raise
 
 

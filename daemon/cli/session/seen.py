@@ -37,9 +37,7 @@ def shown(settings: Settings, row: SessionRow) -> None:
     try:
         put_seen(state, row)
     except OSError as error:
-        note(
-            f"it could not be noted that this was seen: {error.strerror}; `runward status` goes on to tell of it"
-        )
+        note(f"it could not be noted that this was seen: {error.strerror}; `runward status` keeps showing it")
 
 
 def mark_seen(settings: Settings, rows: Sequence[SessionRow], patience: float | None, as_json: bool) -> None:

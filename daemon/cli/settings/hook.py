@@ -125,7 +125,7 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
             )
 
     removes = f"runward hook uninstall {agent} takes it out"
-    _carry_out(agent, edit, dry_run, "the hook stands in", removes, check)
+    _carry_out(agent, edit, dry_run, "the hook is in", removes, check)
     if any(root.layout in (agent, AUTO) for root in settings.roots):
         return
     if all(settings.origin.get(f"roots.{root.name}") == DEFAULT for root in settings.roots):

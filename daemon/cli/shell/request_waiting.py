@@ -67,4 +67,4 @@ class AwayTime:
         if holder(self._state) is not None:
             self._seen = time.monotonic()
         elif time.monotonic() - self._seen > _AWAY_S:
-            fail("the daemon went away; what was asked for is kept, and goes on once one runs", TRY_AGAIN)
+            fail("the daemon went away; the request is kept, and continues when one runs", TRY_AGAIN)

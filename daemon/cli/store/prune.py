@@ -105,7 +105,7 @@ def _wait(settings: Settings, request: str, before: float, patience: float, as_j
             found = reading_pruning.pruning(connection, request)
         return found if found is not None and found.ended_at is not None else None
 
-    found = wait_for(settings.state_dir, patience, ended, lambda: "it is not done yet; it goes on")
+    found = wait_for(settings.state_dir, patience, ended, lambda: "it is not done yet; it continues")
     if as_json:
         print_json({"request": request, "before": iso(before), "state": "pruned", "sessions": found.sessions})
     else:

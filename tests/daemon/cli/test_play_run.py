@@ -83,7 +83,7 @@ def test_values_are_text_or_json() -> None:
         (["word:={"], "word:=:1:2: is not JSON"),
         (["word:=NaN"], "word:=: NaN is not JSON"),
         (["script=x", "word=" + "x" * (1 << 20)], "the values are too long for a request (1 MiB)"),
-        (['word:={"a":1,"a":2}'], "word:=: key 'a' stands there twice"),
+        (['word:={"a":1,"a":2}'], "word:=: key 'a' appears twice"),
     ],
 )
 def test_a_value_that_is_none_is_refused_and_nothing_is_asked(

@@ -73,6 +73,6 @@ def test_a_file_that_is_no_store_is_said_to_be_none_and_how_a_backup_takes_its_p
     told = place.call(*arguments)
     assert (told.code, told.out) == (75, "")
     assert told.err == (
-        f"runward: {store} is no store of Runward's: file is not a database; put a backup in its place with"
+        f"runward: {store} is not a store of Runward's: file is not a database; put a backup in its place with"
         " `runward restore BACKUP`\n"
     )

@@ -124,8 +124,8 @@ def test_what_was_added_beside_ours_stays() -> None:
         ('{"hooks": {"Stop": [{"matcher": ""}]}}', ":1:21: a group of hooks.Stop has no hooks"),
         ('{"hooks": {"Stop": [{"hooks": {}}]}}', ":1:31: the hooks of a group"),
         ('{"hooks": {"Stop": [{"hooks": ["x"]}]}}', ":1:32: a hook of hooks.Stop is not an object"),
-        ('{"hooks": {},\n"hooks": {}}', ":2:1: the key 'hooks' stands there twice"),
-        ('{"hooks": {"Stop": [],\n "Stop": []}}', ":2:2: the key 'Stop' stands there twice"),
+        ('{"hooks": {},\n"hooks": {}}', ":2:1: the key 'hooks' appears twice"),
+        ('{"hooks": {"Stop": [],\n "Stop": []}}', ":2:2: the key 'Stop' appears twice"),
         ("[" * 100_000 + "]" * 100_000, ": is nested too deeply"),
     ],
 )

@@ -85,7 +85,7 @@ def test_what_cannot_be_hashed_has_no_hash_and_a_problem(
     value: JsonValue, form: str, kept: JsonValue
 ) -> None:
     rules = BundleRules(form="rfc8785" if form == "rfc8785" else "seed")
-    told = "a key stands twice" if value == {"a": 2} else None
+    told = "a key appears twice" if value == {"a": 2} else None
     replay, (call, result) = replayed(
         Called(PLACE, AT, "c", "sh", value, problem=told),
         Returned(PLACE, AT, "c", value, problem=told),

@@ -15,7 +15,7 @@ from runward.handlers.exchange.intent import NotAnIntent, intent_to_json, parse_
         (b"  ", "blank"),
         (b"nonsense", "not JSON"),
         (b"[1]", "a JSON object"),
-        (b'{"action_type":"noop","action_type":"noop"}', "stands twice"),
+        (b'{"action_type":"noop","action_type":"noop"}', "appears twice"),
         (b"\xff", "not UTF-8"),
         (b'{"action_type":"read_artifact","artifact_id":"\\ud800"}', "surrogate"),
         (b'{"action_type":"noop","x":' + b"[" * 90 + b"]" * 90 + b"}", "levels deep"),

@@ -179,7 +179,7 @@ def test_a_torn_line_of_a_call_is_a_problem_with_its_line() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (b'{"a":1,"a":2}', "stands twice"),
+        (b'{"a":1,"a":2}', "appears twice"),
         (b'{"a":"\\ud800"}', "surrogate"),
         (b'{"a":' + b"[" * 70 + b"]" * 70 + b"}", "deep"),
     ],

@@ -263,7 +263,7 @@ def test_lines_that_are_no_records_are_counted_or_passed_over() -> None:
     [
         (
             b'{"ts": "x", "ts": "y", "role": "r", "event": "e", "path": ""}',
-            "the key 'ts' stands twice in one object",
+            "the key 'ts' appears twice in one object",
         ),
         (b'{"ts": NaN, "role": "r", "event": "e", "path": ""}', "NaN is not a JSON number"),
         (b'{"role": "r", "event": "e", "path": ""}', "ts is missing or not text"),

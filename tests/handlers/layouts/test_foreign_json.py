@@ -16,8 +16,8 @@ from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
     [
         (b"", "not JSON", 1),
         (b"{", "not JSON", 1),
-        (b'{"a": 1,\n "a": 2}', "the key 'a' stands twice", None),
-        (b'{"x": {"a": 1, "b": 2, "a": 3}}', "the key 'a' stands twice", None),
+        (b'{"a": 1,\n "a": 2}', "the key 'a' appears twice", None),
+        (b'{"x": {"a": 1, "b": 2, "a": 3}}', "the key 'a' appears twice", None),
         (b'{"a": NaN}', "NaN is not a JSON number", None),
         (b'{"a": -Infinity}', "-Infinity is not a JSON number", None),
         (b'{"a": 1e999}', "1e999 is not a number that can be held", None),

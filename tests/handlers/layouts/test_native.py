@@ -187,7 +187,7 @@ def test_one_wrong_field_is_complained_of_and_the_run_counts_without_it(key: str
         (b"", "not JSON"),
         (b"[]", "no JSON object"),
         (b'"run"', "no JSON object"),
-        (b'{"schema": "runward-run-v1", "schema": "runward-run-v1"}', "stands twice"),
+        (b'{"schema": "runward-run-v1", "schema": "runward-run-v1"}', "appears twice"),
         (b'{"schema": "runward-run-v1", "timeout": NaN}', "NaN"),
         (b'{"schema": "runward-run-v1", "timeout": 1e999}', "not a number"),
         (b'{"schema": "runward-run-v1", "metadata": ' + b"[" * 70 + b"]" * 70 + b"}", "levels deep"),
@@ -368,7 +368,7 @@ def test_a_plan_that_is_none_is_complained_about_with_its_fix() -> None:
         "legs[0].agent: must be a text, not an empty one",
         "legs[0].id: 'a b' is not an id",
     ]
-    assert refused("flow.json", b'{"legs": 1, "legs": 2}').message.startswith("the key 'legs' stands twice")
+    assert refused("flow.json", b'{"legs": 1, "legs": 2}').message.startswith("the key 'legs' appears twice")
     assert refused("flow.json", b"[]").message == "holds no JSON object"
 
 

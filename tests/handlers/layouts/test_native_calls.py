@@ -80,7 +80,7 @@ def test_an_output_may_be_whole_or_bare(
         (b'{"event":"StepComplete","step_id":"s"}', "without status"),
         (b'{"event":"SessionStart","issue_number":"42"}', "issue_number"),
         (b'{"event":"SessionEnd","confidence":1.5}', "confidence"),
-        (b'{"event":"ToolCall","id":"c","tool":"x","params":{"a":1,"a":2}}', "stands twice"),
+        (b'{"event":"ToolCall","id":"c","tool":"x","params":{"a":1,"a":2}}', "appears twice"),
         (b'{"event":"ToolCall","id":"c","tool":"x","params":"\\ud800"}', "surrogate"),
         (b'{"event":"ToolCall","id":"c","tool":"x","params":NaN}', "NaN"),
     ],
