@@ -63,9 +63,10 @@ def _of_principal(connection: sqlite3.Connection, text: str) -> tuple[str, str, 
         return None
     state, headline = "missing", f"there is no principal {name}"
     if found:
+        owned = len(found[0].artifacts)
         state, headline = (
             "active",
-            f"holds {found[0].scrip} scrip and owns {len(found[0].artifacts)} artifacts",
+            f"holds {found[0].scrip} scrip and owns {owned} artifact{'' if owned == 1 else 's'}",
         )
     return "principal", name, state, headline, sorted([*decided, *taken], key=lambda each: each.at)
 

@@ -277,7 +277,7 @@ def test_control_c_ends_only_the_waiting(furnished: Place) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130
-        assert "it goes on" in err
+        assert "it continues" in err
         name = out.strip()
         assert len(members(str(furnished.runs))) >= 1
         (furnished.directory / "go").touch()
@@ -395,7 +395,7 @@ def test_whoever_waits_gives_up_when_the_daemon_stays_away(
     monkeypatch.setattr("runward.daemon.cli.play.watching.time.sleep", let_go)
     waited = furnished.call("play", "run", "delivers", "--wait")
     assert waited.code == 75
-    assert "the daemon went away; what was asked for is kept" in waited.err
+    assert "the daemon went away; the request is kept" in waited.err
     assert len(inbox(furnished)) == 1
 
 
