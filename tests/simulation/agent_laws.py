@@ -115,7 +115,8 @@ def _untouched(universe: "Universe") -> None:
 def _journals(universe: "Universe") -> None:
     """What is history has no journal, and every other foreign session has one among our own state.
 
-    After a restore, with their disk lost, nobody knows what stood in those of sessions whose record was pruned.
+    After a restore, with their disk lost, nobody knows what stood in those of sessions whose record was pruned. A journal
+    whose repair a person discarded stays as it is.
     """
     owned = {
         path.split("/")[5]
@@ -123,6 +124,12 @@ def _journals(universe: "Universe") -> None:
         if path.startswith("/state/sessions/") and path.endswith("/events.jsonl")
     }
     pruned = {key for (key,) in universe.peek("select session_key from tombstones")}
+    discarded = {
+        key
+        for (key,) in universe.peek(
+            "select j.lane from jobs j where j.handler = 'journal/repair' and j.state = 'discarded'"
+        )
+    }
     lines = universe.peek(
         "select distinct s.key, j.directory, s.origin, s.attempt from journal_lines j"
         " join events e on e.seq = j.event join sessions s on s.key = e.lane where s.layout != 'native'"
@@ -131,7 +138,7 @@ def _journals(universe: "Universe") -> None:
         if origin == "history" and attempt == 1:
             raise Broken(f"{key} is history, and has a journal in {directory}")
         is_lost = bool(universe.lives.over) and key in pruned
-        if directory.rpartition("/")[2] not in owned and not is_lost:
+        if directory.rpartition("/")[2] not in owned and not is_lost and key not in discarded:
             raise Broken(f"{key} has its journal in {directory}, where no journal is")
 
 

@@ -155,6 +155,7 @@ class Run:
     def cover(self, leg: str) -> None:
         """Nothing is left of a leg's work."""
         self.place.covered = self.place.covered or bool(self.place.plans)
+        self.place.withdrawn = self.place.withdrawn or bool(self.place.exits)
         self.universe.kernel.remove_tree(f"{self.path}/artifacts/{leg}")
         self._forget_early_work()
 

@@ -17,7 +17,7 @@ FEW: Final = 40
 """Histories of the default run."""
 
 MANY: Final = 500
-CHUNK: Final = 167
+CHUNK: Final = 202
 """Histories that strike every point and take every rare path, all together."""
 
 ONE: Final = os.environ.get("RUNWARD_SEED")
