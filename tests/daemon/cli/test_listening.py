@@ -130,12 +130,21 @@ def test_status_says_where_it_listens_from_ready_on(listening: Place) -> None:
     assert not (listening.directory / "http.sock").exists()
 
 
+def _sockets_of(pid: int) -> set[str]:
+    links = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            links.add(os.readlink(each))
+        except FileNotFoundError:
+            pass  # it was closed meanwhile
+    return {link for link in links if link.startswith("socket:")}
+
+
 @pytest.mark.prove
 def test_without_the_table_nothing_listens_and_no_server_is_imported(place: Place) -> None:
     with place.daemon() as daemon:
         assert place.call("status", "--json").object()["http"] is None
-        links = [os.readlink(each) for each in Path(f"/proc/{daemon.pid}/fd").iterdir()]
-        assert not _listening_inodes() & {link for link in links if link.startswith("socket:")}
+        assert not _listening_inodes() & _sockets_of(daemon.pid)
     code = "import runward.daemon.host.service, sys; sys.exit(bool({'uvicorn', 'starlette', 'h11'} & set(sys.modules)))"
     assert subprocess.run([place.argv()[0], "-c", code], env=place.environment, check=False).returncode == 0
 
