@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.simulation import run
 from tests.simulation.tally import Tally
 
-FEW: Final = 40
+FEW: Final = 20
 """Histories of the default run."""
 
 MANY: Final = 500
