@@ -1,6 +1,7 @@
-"""Finished runs that have not changed since their last look: after a start they need no look.
+"""Finished runs whose documents have not changed since their last look: they need no look.
 
-A look at each would find nothing new. So their documents are compared with the store's cursors in bulk.
+A look at each would find nothing new. So their documents are compared with the store's cursors in bulk: of all of them
+after a start, later of those whose directories changed.
 """
 
 import sqlite3

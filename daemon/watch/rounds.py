@@ -200,12 +200,15 @@ class Rounds:
         return FLAT_COST_FACTOR if self.flat else COST_FACTOR
 
     async def _scan(self, root: WatchedRoot, everything: bool) -> Scanned:
-        """What is to be looked at in a root; with `everything`, all except looks that would repeat the same result."""
+        """What is to be looked at in a root, except looks that would repeat the same result.
+
+        A run directory also changes when a file appears that says nothing, such as our own parts of a finished run.
+        """
         if root.is_replaced and await self._accepted(root):
             everything = True
             self.watch_again()
         scanned = await in_thread(scan, self.files, root, everything, self.clock.now())
-        if not everything or root.shape is not None or not isinstance(scanned.listing, Listing):
+        if root.shape is not None or not isinstance(scanned.listing, Listing):
             return scanned
         found = scanned.listing.directories
         known = await self.unchanged(root, [name for _, name in scanned.targets if name in found])

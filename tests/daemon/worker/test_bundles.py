@@ -4,6 +4,7 @@ import hashlib
 import json
 import sqlite3
 import subprocess
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +21,7 @@ from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.worker.bundles import Bundles
+from runward.daemon.world.files import RealFiles
 from runward.handlers.bundle.effects import Sealed
 from runward.handlers.bundle.facts import BundleRulesOf
 from runward.handlers.bundle.order import load_order
@@ -276,6 +278,35 @@ async def test_what_has_the_name_of_a_part_is_kept_aside_and_reported(
         ((problem,),) = await running.rows("select place_problem from receipts")
     assert problem == "what had its name is kept as RECEIPT.json.before"
     assert (run / "RECEIPT.json.before").lstat().st_ino == before.st_ino
+
+
+async def test_our_own_files_in_a_finished_run_cause_no_other_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    look = RealFiles.look
+
+    def counted(files: RealFiles, root: str, directory: str, *rest: Any) -> Any:
+        looked.append(directory)
+        return look(files, root, directory, *rest)
+
+    monkeypatch.setattr(RealFiles, "look", counted)
+    clock = StillClock(wall=time.time() + 3600)  # so that what a look saw is old enough to be trusted
+    async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
+        run, other = worked(tmp_path, "run"), worked(tmp_path, "other")
+        before = run.stat().st_mtime_ns
+        await settle(running)
+        assert sorted(looked) == ["other", "run"]
+        assert hashes(run) == await recorded(running, "run")
+        assert run.stat().st_mtime_ns != before
+        await settle(running)
+        assert len(looked) == 2
+        (run / "exit.json").unlink()
+        finish(run)
+        await settle(running)
+        assert sorted(looked) == ["other", "run", "run"], "the run's own files do"
+        (other / "note").touch()
+        assert await running.supervisor.assembly.rounds.scan() == 0
 
 
 async def test_a_run_whose_directory_is_gone_has_a_row_that_says_so_and_the_chain_goes_on(
