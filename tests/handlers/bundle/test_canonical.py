@@ -2,12 +2,12 @@
 
 import json
 import math
-import string
 from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.handlers.bundle.json_values import texts, values
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.canonical import FORMS, NotCanonical, canonical, hash_of, parse
@@ -230,20 +230,6 @@ def oracle(value: JsonValue) -> str:
         case float():
             return serde_float(value)
     return json.dumps(value, ensure_ascii=False)
-
-
-numbers = (
-    st.integers()
-    | st.integers(-(2**70), 2**70)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.sampled_from([2**63, 2**64, -(2**63) - 1, 1e16, 1e15, 1e-5, 1e-6])
-)
-texts = st.text(max_size=20) | st.text(string.printable, max_size=20)
-values = st.recursive(
-    st.none() | st.booleans() | numbers | texts,
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(texts, inner, max_size=5),
-    max_leaves=20,
-)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
