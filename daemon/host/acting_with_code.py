@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -14,10 +13,11 @@ from runward.config.exchange import ExchangeRules
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.store import reading, reading_exchange
+from runward.daemon.store.migrate import migrations
 from runward.daemon.worker.actions_with_code import Work, failed
 from runward.handlers.asking import Asking, Question
 from runward.handlers.exchange import kernel_calls
-from runward.handlers.exchange.accounts import Accounts, accounts_of
+from runward.handlers.exchange.accounts import Accounts, ReadTooMuch, accounts_of
 from runward.handlers.exchange.act import worked_out
 from runward.handlers.exchange.acting_with_code import ActedWithCode, Worked
 from runward.handlers.exchange.facts import (
@@ -33,7 +33,6 @@ from runward.handlers.exchange.running_code import CodeRun, Ran
 
 if TYPE_CHECKING:
     from runward.daemon.sandbox.calls import Call
-    from runward.daemon.sandbox.cpu import CpuTime
     from runward.daemon.sandbox.ready_workers import ReadyWorkers
     from runward.daemon.sandbox.workers import Worker
 
@@ -56,18 +55,16 @@ def acting_with_code(
     def act(asked: ActedWithCode) -> Worked:
         with lock:
             take = ready().take
-        with over_the_store(rules(), executor(), state, take) as code:
+        with snapshot(state) as connection:
             accounts = accounts_of(asked.event.key, asked.given)
-            code.used = asked.used
+            code = RunningCode(accounts, connection, rules(), executor(), take, asked.used)
             try:
-                decided = code.drive(accounts, worked_out(accounts, asked.event))
+                decided = code.drive(worked_out(accounts, asked.event))
             except Exception as error:  # noqa: BLE001 - a mistake of ours is this action's result, and its CPU time counts
-                return failed(
-                    "internal_error", f"{type(error).__name__}: {error}", code.cpu.used, code.sandbox
-                )
-            return Worked(
-                decided, tuple(accounts.effects), accounts.read, round(code.cpu.used, 6), code.sandbox
-            )
+                why = f"{type(error).__name__}: {error}"
+                return failed("internal_error", why, code.cpu.used, code.sandbox)
+            used = round(code.cpu.used, 6)
+            return Worked(decided, tuple(accounts.effects), accounts.read, used, code.sandbox)
 
     return act
 
@@ -79,40 +76,55 @@ def _ready_workers() -> "ReadyWorkers":
 
 
 @contextmanager
-def over_the_store(
-    rules: ExchangeRules, executor: Executor, state: Path, take: "Take | None" = None
-) -> "Iterator[RunningCode]":
-    """Runs code over the store in `state` as it is now."""
-    from runward.daemon.sandbox.cpu import CpuTime  # few daemons run code
-
+def snapshot(state: Path) -> Iterator[sqlite3.Connection]:
+    """The store in `state` as it is at one moment."""
     with closing(reading.open_to_read(str(state / reading.STORE))) as connection:
-        connection.execute("begin")  # all that is read is of one moment
-        yield RunningCode(connection, rules, executor, CpuTime(), time.monotonic() + executor.timeout, take)
+        connection.execute("begin")
+        yield connection
 
 
-@dataclass(slots=True)
+@contextmanager
+def empty_store() -> Iterator[sqlite3.Connection]:
+    """A store in which nothing happened yet."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for each in migrations():
+            connection.executescript(each.sql)
+        yield connection
+
+
 class RunningCode:
-    """The code of one action: all its pieces together have one deadline (monotonic seconds) and one CPU time."""
+    """The code of one action, over a snapshot: all its pieces together have one deadline and one CPU time.
 
-    connection: sqlite3.Connection
-    rules: ExchangeRules
-    executor: Executor
-    cpu: "CpuTime"
-    deadline: float
-    take: "Take | None" = None
-    used: tuple[tuple[float, float], ...] = ()
-    """The CPU time that the payer used before; what is decided beside this action is in it, and not yet in the store."""
-    sandbox: str | None = None
-    fix: str | None = None
-    _accounts: Accounts | None = field(default=None)
+    `used` is the CPU time that the payer used before; what is decided beside this action is in it, and not yet in the store.
+    """
 
-    def drive(self, accounts: Accounts, asking: Asking[T]) -> T:
-        """What it returns when all that it asks is answered."""
+    def __init__(
+        self,
+        accounts: Accounts,
+        connection: sqlite3.Connection,
+        rules: ExchangeRules,
+        executor: Executor,
+        take: "Take | None" = None,
+        used: tuple[tuple[float, float], ...] = (),
+    ) -> None:
+        from runward.daemon.sandbox.cpu import CpuTime  # few daemons run code
+
         accounts.runs_code = True
         self._accounts = accounts
-        return self._drive(asking)
+        self._connection = connection
+        self._rules = rules
+        self._executor = executor
+        self._take = take
+        self._used = used
+        self._deadline = time.monotonic() + executor.timeout
+        self.cpu = CpuTime()
+        self.sandbox: str | None = None
+        """The means that isolated the code, if some ran."""
+        self.fix: str | None = None
+        """What to do if this machine has no sandbox."""
 
-    def _drive(self, asking: Asking[T]) -> T:
+    def drive(self, asking: Asking[T]) -> T:
+        """What it returns when all that it asks is answered."""
         answer: Any = None
         try:
             while True:
@@ -124,19 +136,19 @@ class RunningCode:
     def _answer(self, question: Question[Any]) -> Any:  # noqa: ANN401 # the question has its type
         match question:
             case SharedArtifactOf(id=name):
-                return reading_exchange.shared_artifact(self.connection, name)
+                return reading_exchange.shared_artifact(self._connection, name)
             case PrincipalOf(id=name):
-                return reading_exchange.principal(self.connection, name)
+                return reading_exchange.principal(self._connection, name)
             case BalanceOf(account=account, resource=resource):
-                return reading_exchange.units(self.connection, account, resource)
+                return reading_exchange.units(self._connection, account, resource)
             case ResourcesOf(account=account):
-                return reading_exchange.resources(self.connection, account)
+                return reading_exchange.resources(self._connection, account)
             case ExistingInExchange():
-                return reading_exchange.existing(self.connection)
+                return reading_exchange.existing(self._connection)
             case CpuUsedBy():
-                return self.used
+                return self._used
             case ExchangeRulesNow():
-                return self.rules
+                return self._rules
             case CodeRun():
                 return self._run(question)
             case _:
@@ -146,7 +158,7 @@ class RunningCode:
         from runward.daemon.sandbox import workers
 
         self.cpu.most = asked.cpu_s
-        executor, deadline = self.executor, self.deadline
+        executor, deadline = self._executor, self._deadline
         if asked.frame is None:
             executor = executor._replace(preloaded_imports=CONTRACT_IMPORTS)
             deadline = min(deadline, time.monotonic() + CONTRACT_S)
@@ -160,7 +172,7 @@ class RunningCode:
             asked.dependencies,
             asked.frame is None,
         )
-        ended = workers.execute(job, executor, self.cpu, deadline, self.take)
+        ended = workers.execute(job, executor, self.cpu, deadline, self._take)
         self.sandbox = ended.sandbox or self.sandbox
         self.fix = ended.fix
         why = ended.error if ended.fix is None else f"{ended.error}; {ended.fix}"
@@ -170,8 +182,9 @@ class RunningCode:
         """What running code asked for. Raises `EndExecution`."""
         from runward.daemon.sandbox.calls import EndExecution
 
-        assert self._accounts is not None, "code runs for an action"
         try:
-            return self._drive(kernel_calls.answered(self._accounts, asked.frame, call.name, call.args))
+            return self.drive(kernel_calls.answered(self._accounts, asked.frame, call.name, call.args))
+        except ReadTooMuch as error:
+            raise EndExecution("runtime_error", str(error)) from None
         except kernel_calls.UnknownCall:
             raise EndExecution("runtime_error", f"code of this kind can't ask {call.name}") from None

@@ -4,7 +4,7 @@ Later steps of the same action see what earlier ones changed.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from runward.config.exchange import ExchangeRules
 from runward.handlers.asking import Asking, Given, Question, ask
@@ -30,6 +30,9 @@ from runward.handlers.exchange.facts import (
 from runward.handlers.exchange.intent import why_no_id
 from runward.handlers.exchange.running_code import CodeRun, Ran
 
+MOST_READ: Final = 600
+"""How many different things a call tree may read: all of them are asked again when its action is recorded."""
+
 T = TypeVar("T")
 
 
@@ -37,13 +40,11 @@ class NeedsCode(Exception):
     """Code must run before this can be decided, and it can't run here."""
 
 
-class Savepoint(NamedTuple):
-    """The state of an action at some point."""
+class ReadTooMuch(Exception):
+    """The action has read as much as it may, so its code must end."""
 
-    effects: int
-    known: dict[Question[Any], Any]
-    spent: int
-    reserved: int
+    def __init__(self) -> None:
+        super().__init__(f"the call tree read more than {MOST_READ} different things")
 
 
 @dataclass(slots=True)
@@ -63,25 +64,31 @@ class Accounts:
     payer: str | None = None
     budget: int | None = None
     """The most scrip that the action may cost its payer. None for no limit except the balance."""
-    _known: dict[Question[Any], Any] = field(default_factory=dict)
+    _changed: dict[Question[Any], Any] = field(default_factory=dict)
+    """What this action changed, by the question whose answer it is."""
     _spent: int = 0
     _reserved: int = 0
     _cpu_left: float | None = None
 
-    def savepoint(self) -> Savepoint:
-        """The point to which `roll_back` returns."""
-        return Savepoint(len(self.effects), dict(self._known), self._spent, self._reserved)
-
-    def roll_back(self, to: Savepoint) -> None:
-        """Undo everything that was changed since."""
-        del self.effects[to.effects :]
-        self._known, self._spent, self._reserved = dict(to.known), to.spent, to.reserved
+    def attempt(self, change: Asking[T]) -> Asking[T]:
+        """Make a change that leaves nothing behind if it fails."""
+        effects, changed, spent, reserved = len(self.effects), {**self._changed}, self._spent, self._reserved
+        try:
+            return (yield from change)
+        except Exception:
+            del self.effects[effects:]
+            self._changed, self._spent, self._reserved = changed, spent, reserved
+            raise
 
     def _ask(self, question: Question[T]) -> Asking[T]:
-        if question not in self._known:
-            self._known[question] = yield from ask(question)
-            self.read.setdefault(question, self._known[question])
-        answer: T = self._known[question]
+        if question in self._changed:
+            changed: T = self._changed[question]
+            return changed
+        if question not in self.read:
+            if self.runs_code and len(self.read) >= MOST_READ:
+                raise ReadTooMuch
+            self.read[question] = yield from ask(question)
+        answer: T = self.read[question]
         return answer
 
     def rules(self) -> Asking[ExchangeRules]:
@@ -156,7 +163,7 @@ class Accounts:
             artifact = artifact._replace(version=before.version + 1)
         for owner, added in whose.items():
             yield from self._use_disk(owner, added)
-        self._known[SharedArtifactOf(artifact.id)] = artifact
+        self._changed[SharedArtifactOf(artifact.id)] = artifact
         self.effects.append(KeepArtifact(artifact))
 
     def _use_disk(self, owner: str, added: int) -> Asking[None]:
@@ -175,7 +182,7 @@ class Accounts:
 
     def keep_principal(self, principal: Principal) -> None:
         """Keep a new principal, or its next version."""
-        self._known[PrincipalOf(principal.id)] = principal
+        self._changed[PrincipalOf(principal.id)] = principal
         self.effects.append(KeepPrincipal(principal))
 
     def create_principal(self, principal: Principal, artifact: SharedArtifact) -> Asking[None]:
@@ -207,8 +214,8 @@ class Accounts:
         has = yield from self.balance(giver, resource)
         gets = yield from self.balance(taker, resource)
         if giver != taker:
-            self._known[BalanceOf(giver, resource)] = has - amount
-            self._known[BalanceOf(taker, resource)] = gets + amount
+            self._changed[BalanceOf(giver, resource)] = has - amount
+            self._changed[BalanceOf(taker, resource)] = gets + amount
             if giver == self.payer and resource == SCRIP:
                 self._spent += amount
         self.effects.append(Post(self.at, self.action, giver, taker, resource, amount, reason))

@@ -12,7 +12,13 @@ from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, Given, NotYet, ask
 from runward.handlers.effects import Deciding, Emit
 from runward.handlers.exchange import artifacts, genesis, invoke
-from runward.handlers.exchange.accounts import Accounts, NeedsCode, accounts_of, why_no_principal
+from runward.handlers.exchange.accounts import (
+    Accounts,
+    NeedsCode,
+    ReadTooMuch,
+    accounts_of,
+    why_no_principal,
+)
 from runward.handlers.exchange.acting_with_code import (
     Acted,
     ActedWithCode,
@@ -154,13 +160,12 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
 
 def _acted(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
     """The result of an intent. Nothing is changed if it raises `Refused`."""
-    before = accounts.savepoint()
     accounts.payer = who
+    yield from accounts.balance(who)  # its result tells it, however much is read until then
     try:
-        return (yield from _ACTIONS[intent.action_type](accounts, who, intent))
-    except Refused:
-        accounts.roll_back(before)
-        raise
+        return (yield from accounts.attempt(_ACTIONS[intent.action_type](accounts, who, intent)))
+    except ReadTooMuch as error:
+        raise Refused("runtime_error", str(error)) from None
 
 
 def _noop(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:

@@ -5,6 +5,7 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking
+from runward.handlers.exchange import resources
 from runward.handlers.exchange.accounts import Accounts, why_no_principal
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.artifacts import metadata_of, transfer
@@ -73,22 +74,10 @@ def _transfer(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonVa
     if len(args) != 3:
         raise _wrong("three arguments: from, to and amount")
     giver, taker = _texts(args[:2], 2)
-    amount = args[2]
-    if not isinstance(amount, int) or isinstance(amount, bool) or amount <= 0:
-        raise _wrong("an amount that is a whole number above 0")
     if giver != caller:
         raise Refused("not_authorized", f"{caller} can't pay with the scrip of {giver}")
-    yield from check_account(accounts, taker)
-    yield from accounts.pay(giver, taker, amount, "transfer")
-    return {"from": giver, "to": taker, "amount": amount}
-
-
-def check_account(accounts: Accounts, account: str) -> Asking[None]:
-    """Raises `Refused` if no principal or artifact with this id can be paid."""
-    if (yield from accounts.principal(account)) is None:
-        artifact = yield from accounts.artifact(account)
-        if artifact is None or artifact.deleted_at is not None:
-            raise Refused("not_found", f"there is no {account} to pay")
+    yield from resources.transfer_scrip(accounts, giver, taker, args[2])
+    return {"from": giver, "to": taker, "amount": args[2]}
 
 
 def _transfer_ownership(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:

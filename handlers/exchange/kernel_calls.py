@@ -11,7 +11,6 @@ from runward.handlers.asking import Asking
 from runward.handlers.exchange import artifacts, genesis, invoke, resources
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import Refused
-from runward.handlers.exchange.facts import SCRIP
 from runward.handlers.exchange.intent import Intent
 from runward.handlers.exchange.running_code import Frame
 
@@ -37,13 +36,11 @@ def answered(accounts: Accounts, frame: Frame | None, name: str, args: Arguments
     return (yield from call(accounts, frame, args))
 
 
-def _attempted(accounts: Accounts, change: Asking[None]) -> Asking[Refused | None]:
+def _attempted(accounts: Accounts, change: Asking[object]) -> Asking[Refused | None]:
     """Why a change was refused. Nothing is left of a refused change."""
-    before = accounts.savepoint()
     try:
-        yield from change
+        yield from accounts.attempt(change)
     except Refused as refused:
-        accounts.roll_back(before)
         return refused
     return None
 
@@ -54,7 +51,7 @@ def _own_balance(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[Js
 
 def _pay(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
     to, amount = str(args[0]), args[1]
-    refused = yield from _attempted(accounts, _transferred(accounts, frame.artifact, to, amount))
+    refused = yield from _attempted(accounts, resources.transfer_scrip(accounts, frame.artifact, to, amount))
     return {
         "success": refused is None,
         "amount": amount,
@@ -63,16 +60,9 @@ def _pay(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]
     }
 
 
-def _transferred(accounts: Accounts, giver: str, to: str, amount: JsonValue) -> Asking[None]:
-    if not isinstance(amount, int) or isinstance(amount, bool) or amount <= 0:
-        raise Refused("invalid_argument", "the amount must be a whole number above 0")
-    yield from genesis.check_account(accounts, to)
-    yield from accounts.pay(giver, to, amount, f"paid by {giver}")
-
-
 def _invoke(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
-    name, method, given = str(args[0]), str(args[1]), args[2]
-    before = accounts.savepoint()
+    name, method = str(args[0]), str(args[1])
+    given = tuple(args[2]) if isinstance(args[2], list) else ()
     try:
         rules = yield from accounts.rules()
         if frame.depth >= rules.invoke_depth:
@@ -80,17 +70,10 @@ def _invoke(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonVal
                 "depth_exceeded",
                 f"{name} would run at depth {frame.depth + 1}: {rules.invoke_depth} is the limit",
             )
-        returned = yield from invoke.invoked(
-            accounts,
-            frame.caller,
-            name,
-            method,
-            tuple(given) if isinstance(given, list) else (),
-            frame,
-            delegates=frame.delegates,
+        returned = yield from accounts.attempt(
+            invoke.invoked(accounts, frame.caller, name, method, given, frame, delegates=frame.delegates)
         )
     except Refused as refused:
-        accounts.roll_back(before)
         return {
             "success": False,
             "result": None,
@@ -112,13 +95,10 @@ def _read(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue
     name, reader = str(args[0]), str(args[1])
     if reader not in (frame.caller, frame.artifact):
         return None
-    before = accounts.savepoint()
+    behalf = frame if reader == frame.caller else None
     try:
-        artifact, _ = yield from artifacts.bought(
-            accounts, reader, name, frame if reader == frame.caller else None
-        )
+        artifact, _ = yield from accounts.attempt(artifacts.bought(accounts, reader, name, behalf))
     except Refused:
-        accounts.roll_back(before)
         return None
     return artifact.content
 
@@ -127,19 +107,14 @@ def _transfer_scrip(accounts: Accounts, frame: Frame, args: Arguments) -> Asking
     giver, to, amount = str(args[0]), str(args[1]), args[2]
     if not _may_take(frame, giver):
         return False
-    return (yield from _attempted(accounts, _transferred(accounts, giver, to, amount))) is None
+    return (yield from _attempted(accounts, resources.transfer_scrip(accounts, giver, to, amount))) is None
 
 
 def _transfer_resource(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
     giver, to, name, amount = str(args[0]), str(args[1]), str(args[2]), args[3]
     if not _may_take(frame, giver):
         return False
-    change = (
-        _transferred(accounts, giver, to, amount)
-        if name == SCRIP
-        else resources.transfer(accounts, giver, to, name, amount)
-    )
-    return (yield from _attempted(accounts, change)) is None
+    return (yield from _attempted(accounts, resources.transfer(accounts, giver, to, name, amount))) is None
 
 
 def _write(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:

@@ -1,5 +1,6 @@
 """Resources other than scrip. CPU time and disk space are allocated to a principal; all others are balances."""
 
+from decimal import Decimal
 from typing import Final
 
 from runward.config.json_value import JsonValue
@@ -32,19 +33,40 @@ def all_of(accounts: Accounts, account: str) -> Asking[dict[str, float | None]]:
     return found
 
 
+def transfer_scrip(accounts: Accounts, giver: str, taker: str, said: JsonValue) -> Asking[None]:
+    """Give scrip to a principal or an artifact. Raises `Refused`."""
+    if not isinstance(said, int) or isinstance(said, bool) or said <= 0:
+        raise Refused("invalid_argument", "the amount must be a whole number above 0")
+    if (yield from accounts.principal(taker)) is None:
+        artifact = yield from accounts.artifact(taker)
+        if artifact is None or artifact.deleted_at is not None:
+            raise Refused("not_found", f"there is no {taker} to pay")
+    yield from accounts.pay(giver, taker, said, f"paid by {giver}")
+
+
 def transfer(accounts: Accounts, giver: str, taker: str, name: str, said: JsonValue) -> Asking[None]:
-    """Give an amount of a resource that is not scrip. Raises `Refused`."""
+    """Give an amount of scrip or another resource; parts of a millionth stay where they are. Raises `Refused`."""
+    if name == SCRIP:
+        yield from transfer_scrip(accounts, giver, taker, said)
+        return
     if isinstance(said, bool) or not isinstance(said, int | float) or not 0 < said < MILLIONTHS**2:
         raise Refused("invalid_argument", "the amount must be a number above 0")
+    units = int(Decimal(repr(said)) * MILLIONTHS)
+    if units == 0:
+        raise Refused(
+            "invalid_argument", f"{said} of {name} can't be given: a millionth is the smallest part"
+        )
     if (yield from accounts.principal(taker)) is None:
         raise Refused("not_found", f"there is no principal {taker}")
     if name in ALLOCATED:
-        yield from _transfer_allocation(accounts, giver, taker, name, said)
+        yield from _transfer_allocation(accounts, giver, taker, name, Decimal(units) / MILLIONTHS)
         return
-    yield from accounts.pay(giver, taker, max(1, round(said * MILLIONTHS)), f"paid by {giver}", name)
+    yield from accounts.pay(giver, taker, units, f"paid by {giver}", name)
 
 
-def _transfer_allocation(accounts: Accounts, giver: str, taker: str, name: str, said: float) -> Asking[None]:
+def _transfer_allocation(
+    accounts: Accounts, giver: str, taker: str, name: str, said: Decimal
+) -> Asking[None]:
     gives = yield from accounts.principal(giver)
     takes = yield from accounts.principal(taker)
     if gives is None or takes is None or giver == taker:
@@ -65,9 +87,9 @@ def _allocated(principal: Principal, name: str) -> float | None:
     return principal.cpu_seconds if name == CPU else principal.disk_quota - principal.disk_used
 
 
-def _with_more(principal: Principal, name: str, more: float) -> Principal:
+def _with_more(principal: Principal, name: str, more: Decimal) -> Principal:
     changed = principal._replace(version=principal.version + 1)
     if name == DISK:
         return changed._replace(disk_quota=principal.disk_quota + int(more))
     assert principal.cpu_seconds is not None, "one without a limit neither gives nor takes"
-    return changed._replace(cpu_seconds=round(principal.cpu_seconds + more, 6))
+    return changed._replace(cpu_seconds=float(Decimal(repr(principal.cpu_seconds)) + more))

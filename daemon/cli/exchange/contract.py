@@ -13,9 +13,10 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings, settings_in_force
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import fail, print_json, safe, to_stderr
-from runward.daemon.host.acting_with_code import RunningCode, over_the_store
+from runward.daemon.host.acting_with_code import RunningCode, empty_store, snapshot
+from runward.daemon.store.reading import STORE
 from runward.handlers.asking import Asking
-from runward.handlers.exchange.accounts import Accounts
+from runward.handlers.exchange.accounts import Accounts, ReadTooMuch
 from runward.handlers.exchange.contracts import (
     ACTIONS,
     CONTRACT,
@@ -78,11 +79,16 @@ def check(
         fail("the context must be a JSON object", WRONG_USAGE)
     settings = settings_in_force(context)
     own = own_settings(context)
-    with over_the_store(own.exchange, own.executor, Path(settings.state_dir)) as code:
-        accounts = Accounts("check", time.time(), "check")
-        asking = _asked(accounts, contract_or_file, caller, action, target, given)
-        verdict = code.drive(accounts, asking)
-        _warn(code)
+    accounts = Accounts("check", time.time(), "check")
+    state = Path(settings.state_dir)
+    with snapshot(state) if (state / STORE).exists() else empty_store() as store:
+        code = RunningCode(accounts, store, own.exchange, own.executor)
+        try:
+            verdict = code.drive(_asked(accounts, contract_or_file, caller, action, target, given))
+        except ReadTooMuch as error:
+            verdict = Verdict(False, str(error))
+    if code.fix is not None:
+        to_stderr(f"runward: this machine has no sandbox, so no contract can be evaluated; {code.fix}")
     if as_json:
         print_json({"allowed": verdict.allowed, "reason": verdict.reason, "cost": verdict.cost})
     else:
@@ -110,8 +116,3 @@ def _asked(
         fail(f"there is no contract and no file {contract_or_file!r}", NOT_FOUND)
     known = context_of(accounts, artifact, None) if given is None else given
     return (yield from run_contract(accounts, name, text_of(name), caller, action, target, known))
-
-
-def _warn(code: RunningCode) -> None:
-    if code.fix is not None:
-        to_stderr(f"runward: this machine has no sandbox, so no contract can be evaluated; {code.fix}")

@@ -242,6 +242,10 @@ def run(text):
     kernel_actions.write_artifact(caller_id, "receipt", f"{counted['result']} words for {counted['price_paid']}")
     return [counted["success"], get_balance(), kernel_state.read_artifact("receipt", caller_id)]
 """
+CURIOUS = """
+def run():
+    return sum(kernel_state.get_balance(f"id{each}") for each in range(1200))
+"""
 NIGHT = """
 def check_permission(caller, action, target, context):
     if context["now"] > 4_000_000_000:
@@ -252,10 +256,18 @@ def check_permission(caller, action, target, context):
 
 @pytest.mark.usefixtures("sandbox")
 def test_code_invokes_pays_and_writes_and_a_contract_decides(place: Place) -> None:
-    for name, text in {"counter.py": COUNTER, "shop.py": SHOP, "night.py": NIGHT}.items():
+    for name, text in {
+        "counter.py": COUNTER,
+        "shop.py": SHOP,
+        "curious.py": CURIOUS,
+        "night.py": NIGHT,
+    }.items():
         (place.directory / name).write_text(text)
     settings = place.directory / "runward.toml"
     settings.write_text(f"{settings.read_text()}\n[exchange]\nuse_contracts = true\n")
+    file = ("contract", "check", "night.py", "--caller", "reader", "--action", "read", "--target", "secret")
+    first = exchange(place, *file, "--context", '{"now": 4000000001}')
+    assert (first.code, first.out) == (0, "allowed: it is night (cost: 1)\n"), "no daemon ever ran here"
 
     def write(name: str, owner: str, *further: str) -> None:
         words = (
@@ -282,6 +294,10 @@ def test_code_invokes_pays_and_writes_and_a_contract_decides(place: Place) -> No
         write("counter", "writer")
         write("shop", "seller", "--depends-on", "counter")
         write("night", "writer")
+        write("curious", "writer")
+        much = exchange(place, "invoke", "curious", "--as", "reader", "--json").object()
+        assert much["error_code"] == "runtime_error"
+        assert much["message"] == "the call tree read more than 600 different things"
         assert (
             exchange(
                 place, "invoke", "genesis_ledger", "transfer", "reader", "shop", ":=5", "--as", "reader"

@@ -10,6 +10,7 @@ from typing import Any
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox import worker
+from runward.daemon.worker.deciding import MOST_QUESTIONS
 from runward.handlers.asking import Asking, Given, Question
 from runward.handlers.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.exchange import act, create, kernel_calls, mint
@@ -136,8 +137,9 @@ class Exchange:
     def _apply(self, deciding: Deciding) -> Effects:
         answer: object = None
         try:
-            while True:
+            for _ in range(MOST_QUESTIONS + 1):
                 answer = self._answer(deciding.send(answer))
+            raise AssertionError("the daemon would hold this action: it asks too much")
         except StopIteration as stopped:
             effects: Effects = stopped.value
         for effect in effects:

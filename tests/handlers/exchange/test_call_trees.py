@@ -7,6 +7,7 @@ from tests.handlers.exchange.played import Exchange
 
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
+from runward.handlers.exchange.accounts import MOST_READ, ReadTooMuch
 
 
 @pytest.fixture
@@ -256,6 +257,7 @@ def test_allocations_move_within_what_there_is(exchange: Exchange) -> None:
         owner="caller",
     )
     exchange.create("unlimited", is_cpu_unlimited=True)
+    exchange.cpu_s = 0.1
     quota = exchange.principals["caller"].disk_quota
     for to, name, amount, moves in (
         ("other", "cpu_seconds", 5.5, False),
@@ -266,13 +268,15 @@ def test_allocations_move_within_what_there_is(exchange: Exchange) -> None:
         ("other", "disk_bytes", 1.5, False),
         ("other", "disk_bytes", 1000, True),
         ("other", "gold", 1, False),
+        ("other", "cpu_seconds", 0.0000009, False),
+        ("other", "cpu_seconds", 0.0000019, True),
         ("nobody", "disk_bytes", 1, False),
         ("other", "disk_bytes", "1", False),
     ):
         assert call(exchange, "own", to, name, amount) is moves, (to, name, amount)
     assert (exchange.principals["caller"].cpu_seconds, exchange.principals["other"].cpu_seconds) == (
-        4.75,
-        5.25,
+        4.749999,
+        5.250001,
     )
     assert exchange.principals["other"].disk_quota == quota + 1000
 
@@ -304,3 +308,33 @@ def test_changes_elsewhere_do_not_matter(exchange: Exchange) -> None:
     meanwhile(exchange, 1, lambda: exchange.act("other", "write_artifact", "x", content="y"))
     assert call(exchange, "shop") == 1
     assert exchange.times == 1
+
+
+LOOKING = "    for each in range(n): kernel_state.get_balance(str(each))\n"
+
+
+def test_code_that_reads_too_much_ends_and_costs_only_cpu_time(exchange: Exchange) -> None:
+    offer(exchange, "reader", f"def run(n):\n    pay('other', 1)\n{LOOKING}    return 'done'", price=5)
+    offer(exchange, "outer", "def run(): return invoke('reader', 1200)['error_code']")
+    give(exchange, "reader", 10)
+    assert call(exchange, "reader", MOST_READ // 2) == "done"
+    before = exchange.scrip("caller"), len(exchange.cpu)
+    refused = failing(exchange, "reader", args=[1200])
+    assert refused == ("runtime_error", f"ReadTooMuch: {ReadTooMuch()}")
+    assert (exchange.scrip("caller"), len(exchange.cpu)) == (before[0], before[1] + 1)
+    assert call(exchange, "outer") == "runtime_error"
+    assert call(exchange, "reader", 1) == "done"
+
+
+def test_an_action_whose_contract_has_read_much_reads_too_much_itself(exchange: Exchange) -> None:
+    exchange.rules = ExchangeRules(use_contracts=True, dependency_depth=400)
+    look = f"def check_permission(c, a, t, context, ledger):\n    n = {MOST_READ - 100}\n"
+    look += LOOKING.replace("kernel_state.get_balance", "ledger.get_scrip") + "    return {'allowed': True}"
+    offer(exchange, "gate", look)
+    for each in range(200):
+        exchange.act("author", "write_artifact", f"d{each}", depends_on=[f"d{each - 1}"] if each else [])
+    exchange.act("author", "write_artifact", "gated", access_contract_id="gate")
+    few = exchange.act("author", "write_artifact", "gated", depends_on=["d0"])
+    assert few["success"], few
+    many = exchange.act("author", "write_artifact", "gated", depends_on=["d199"])
+    assert (many["error_code"], many["message"]) == ("runtime_error", str(ReadTooMuch()))
