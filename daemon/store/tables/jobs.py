@@ -59,21 +59,32 @@ HOLD: Final = "update jobs set state = 'held', error = ?, updated_at = ? where i
 _BACKGROUND: Final = f"{BACKGROUND}*"
 """The lanes in the background, as `glob` has it."""
 
-_MAY_RUN: Final = (
-    "select j.id, j.event, e.type, e.version, e.payload, e.hash, e.depth, j.handler, j.lane, j.tries"
-    " from jobs j join events e on e.seq = j.event"
-    " where j.state in ('waiting', 'held') and j.state = 'waiting' and j.run_after <= ?1 and not exists ("
-    "  select 1 from jobs b where b.lane = j.lane and b.id < j.id"
-    "  and b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?1))"
-)
-
 _BEFORE: Final = f"(j.run_after <= ?{{}} or j.lane not glob '{SCHEDULED}*')"
 
-_DUE: Final = f"{_MAY_RUN} and j.lane not glob ?2 and {_BEFORE.format(4)} order by +j.id limit ?3"
+_DUE: Final = (
+    "with stopped as materialized ("
+    " select b.lane, min(b.id) as id from (select distinct j.lane from jobs j where {open}) l"
+    " cross join jobs b on b.lane = l.lane"
+    " where b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?1) group by b.lane),"
+    " free as materialized ("
+    " select j.id from jobs j {also} left join stopped s on s.lane = j.lane"
+    " where {open} and (s.id is null or j.id < s.id) and {which} order by {order} limit ?3)"
+    " select j.id, j.event, e.type, e.version, e.payload, e.hash, e.depth, j.handler, j.lane, j.tries"
+    " from free f cross join jobs j on j.id = f.id join events e on e.seq = j.event order by {order}"
+)
+"""A lane stops at its first job that is held or not due yet. Each lane is read once, for thousands may wait in it."""
 
-_DUE_IN_BACKGROUND: Final = (
-    f"{_MAY_RUN} and j.lane glob ?2 and coalesce(e.payload ->> 'produced_bytes', 0) <= ?4"
-    " order by j.lane, j.id limit ?3"
+_OPEN: Final = "j.state in ('waiting', 'held') and j.state = 'waiting' and j.run_after <= ?1 and j.lane {} ?2"
+
+_DUE_IN_FOREGROUND: Final = _DUE.format(
+    open=_OPEN.format("not glob"), also="", which=_BEFORE.format(4), order="+j.id"
+)
+
+_DUE_IN_BACKGROUND: Final = _DUE.format(
+    open=_OPEN.format("glob"),
+    also="join events e on e.seq = j.event",
+    which="coalesce(e.payload ->> 'produced_bytes', 0) <= ?4",
+    order="j.lane, j.id",
 )
 
 JOBS_AN_EVENT: Final = 32
@@ -160,7 +171,7 @@ class Due(NamedTuple):
 
 async def due_jobs(store: Store, now: float, limit: int, horizon: float = math.inf) -> Due:
     """What may run now in the foreground, in order. No schedule comes after the `horizon` (Unix seconds)."""
-    return _due(await store.read(_DUE, (now, _BACKGROUND, limit, horizon)))
+    return _due(await store.read(_DUE_IN_FOREGROUND, (now, _BACKGROUND, limit, horizon)))
 
 
 async def due_in_background(store: Store, now: float, limit: int, most_bytes: float) -> Due:
