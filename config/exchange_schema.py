@@ -1,11 +1,15 @@
-"""The JSON Schemas of an intent, of an ActionResult, and of the policy of an artifact."""
+"""The fields of the actions, and the JSON Schemas of an intent, of an ActionResult, and of an artifact's policy."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from runward.config.json_value import JsonValue
 
-_ID: Final[dict[str, JsonValue]] = {"type": "string", "minLength": 1, "maxLength": 128}
+LONGEST_ID: Final = 128
+LONGEST_METHOD: Final = 64
+MOST_DEPENDENCIES: Final = 64
+
+_ID: Final[dict[str, JsonValue]] = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 _OPTIONAL_ID: Final[dict[str, JsonValue]] = {**_ID, "type": ["string", "null"]}
 _COUNT: Final[dict[str, JsonValue]] = {"type": "integer", "minimum": 0}
 _ALLOWED: Final[dict[str, JsonValue]] = {
@@ -36,40 +40,99 @@ POLICY_SCHEMA: Final[Mapping[str, JsonValue]] = {
 }
 
 
-_SAID: Final[Mapping[str, str]] = {
-    "artifact_id": "The artifact.",
-    "artifact_type": "Its type.",
-    "content": "Its content.",
-    "executable": "Whether it can be invoked; then it needs code and a price.",
-    "price": "What an invocation costs.",
-    "code": "Python code that defines run.",
-    "policy": "Who may do what. Kept unless named; only the owner may name it.",
-    "interface": "What it says of itself. Kept unless named.",
-    "depends_on": "The artifacts that it needs.",
-    "access_contract_id": "The contract that decides who may do what.",
-    "has_standing": "Whether it can own and pay.",
-    "can_execute": "Whether it acts on its own.",
-    "memory_artifact_id": "Where it keeps what it learned.",
-    "method": "The function that is called.",
-    "args": "Its arguments.",
-    "budget": "The most that it may cost.",
-    "delegate": "Whether code of others may act on the caller's behalf.",
-    "to": "The principal who gets it.",
+_ARTIFACT: Final[Mapping[str, JsonValue]] = {"artifact_id": {**_ID, "description": "The artifact."}}
+
+ACTION_FIELDS: Final[Mapping[str, Mapping[str, JsonValue]]] = {
+    "noop": {},
+    "read_artifact": _ARTIFACT,
+    "write_artifact": {
+        **_ARTIFACT,
+        "artifact_type": {
+            "description": "Its type, such as note or code.",
+            "type": "string",
+            "default": "generic",
+        },
+        "content": {"description": "Its content.", "type": "string", "default": ""},
+        "executable": {
+            "description": "Whether it can be invoked. Then it needs code and a price.",
+            "type": "boolean",
+            "default": False,
+        },
+        "price": {"description": "What an invocation costs others.", **_COUNT, "default": 0},
+        "code": {"description": "Python code that defines run(*args).", "type": "string", "default": ""},
+        "depends_on": {
+            "description": "The artifacts that it needs.",
+            "type": "array",
+            "items": _ID,
+            "maxItems": MOST_DEPENDENCIES,
+        },
+        "policy": {
+            "description": "Who may do what, and what it costs. Kept unless given; only the owner may give it.",
+            "anyOf": [dict(POLICY_SCHEMA), {"type": "null"}],
+        },
+        "interface": {
+            "description": "What it says of itself: description, methods, examples. Kept unless given.",
+            "type": ["object", "null"],
+        },
+        "access_contract_id": {
+            **_OPTIONAL_ID,
+            "description": "The contract that decides who may do what. Kept unless given.",
+        },
+        "has_standing": {
+            "description": "Whether it may own and hold scrip. Kept unless given.",
+            "type": "boolean",
+        },
+        "can_execute": {"description": "Whether it acts on its own. Kept unless given.", "type": "boolean"},
+        "memory_artifact_id": {
+            **_OPTIONAL_ID,
+            "description": "The artifact with its memory. Kept unless given.",
+        },
+    },
+    "invoke_artifact": {
+        **_ARTIFACT,
+        "method": {
+            "description": "The method to call; most artifacts have run.",
+            "type": "string",
+            "minLength": 1,
+            "maxLength": LONGEST_METHOD,
+        },
+        "args": {"description": "The arguments of the method, any JSON values.", "type": "array"},
+        "budget": {
+            "description": "The most scrip that it may cost. Default: all that the caller has.",
+            **_COUNT,
+            "type": ["integer", "null"],
+        },
+        "delegate": {
+            "description": "Whether code of other owners may act on the caller's behalf. Default: as the settings say.",
+            "type": ["boolean", "null"],
+        },
+    },
+    "delete_artifact": _ARTIFACT,
+    "transfer_artifact": {
+        **_ARTIFACT,
+        "to": {**_ID, "description": "The principal who becomes the owner."},
+    },
 }
+"""The fields of each action's intent with their schemas, in addition to the fields that every intent has."""
+
+NEEDED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "noop": (),
+    "read_artifact": ("artifact_id",),
+    "write_artifact": ("artifact_id",),
+    "invoke_artifact": ("artifact_id", "method"),
+    "delete_artifact": ("artifact_id",),
+    "transfer_artifact": ("artifact_id", "to"),
+}
+"""The fields without which there is no intent."""
 
 
-def _described(name: str, shape: JsonValue) -> JsonValue:
-    assert isinstance(shape, dict), "each shape is an object"
-    return {"description": _SAID[name], **shape}
-
-
-def _action(name: str, needed: list[JsonValue], **properties: JsonValue) -> JsonValue:
+def _action(name: str) -> JsonValue:
     return {
         "properties": {
             "action_type": {"const": name, "description": "What is to be done."},
-            **{key: _described(key, each) for key, each in properties.items()},
+            **ACTION_FIELDS[name],
         },
-        "required": ["action_type", *needed],
+        "required": ["action_type", *NEEDED_FIELDS[name]],
     }
 
 
@@ -81,38 +144,7 @@ INTENT_SCHEMA: Final[Mapping[str, JsonValue]] = {
         "id": {**_OPTIONAL_ID, "description": "The result repeats it."},
         "principal_id": {**_OPTIONAL_ID, "description": "In a run, it must be the run's agent."},
     },
-    "oneOf": [
-        _action("noop", []),
-        _action("read_artifact", ["artifact_id"], artifact_id=_ID),
-        _action(
-            "write_artifact",
-            ["artifact_id"],
-            artifact_id=_ID,
-            artifact_type={"type": "string", "default": "generic"},
-            content={"type": "string", "default": ""},
-            executable={"type": "boolean", "default": False},
-            price={**_COUNT, "default": 0},
-            code={"type": "string", "default": ""},
-            policy={"anyOf": [dict(POLICY_SCHEMA), {"type": "null"}]},
-            interface={"type": ["object", "null"]},
-            depends_on={"type": "array", "items": _ID, "maxItems": 64},
-            access_contract_id=_OPTIONAL_ID,
-            has_standing={"type": "boolean"},
-            can_execute={"type": "boolean"},
-            memory_artifact_id=_OPTIONAL_ID,
-        ),
-        _action(
-            "invoke_artifact",
-            ["artifact_id", "method"],
-            artifact_id=_ID,
-            method={"type": "string", "minLength": 1, "maxLength": 64},
-            args={"type": "array"},
-            budget={**_COUNT, "type": ["integer", "null"]},
-            delegate={"type": ["boolean", "null"]},
-        ),
-        _action("delete_artifact", ["artifact_id"], artifact_id=_ID),
-        _action("transfer_artifact", ["artifact_id", "to"], artifact_id=_ID, to=_ID),
-    ],
+    "oneOf": [_action(name) for name in ACTION_FIELDS],
 }
 
 ACTION_RESULT_SCHEMA: Final[Mapping[str, JsonValue]] = {

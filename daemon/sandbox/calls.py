@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+from runward.config.exchange_schema import LONGEST_ID, LONGEST_METHOD
 from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange.intent import LONGEST_ID, LONGEST_METHOD
 
 MOST_CALLS: Final = 1000
 """How often one execution may ask."""

@@ -3,15 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from runward.config.exchange_schema import ACTION_FIELDS, LONGEST_ID, LONGEST_METHOD, MOST_DEPENDENCIES
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 
 LONGEST_LINE: Final = 1 << 20
 """Bytes of an intent."""
 
-LONGEST_ID: Final = 128
-LONGEST_METHOD: Final = 64
-MOST_DEPENDENCIES: Final = 64
 SHOWN: Final = 100
 """Characters of content and code that are shown in results."""
 
@@ -60,23 +58,7 @@ KEPT: Final = (
 )
 """What a write keeps unless it names it, and what only the owner may change."""
 
-FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "noop": (),
-    "read_artifact": ("artifact_id",),
-    "write_artifact": (
-        "artifact_id",
-        "artifact_type",
-        "content",
-        "executable",
-        "price",
-        "code",
-        "depends_on",
-        *KEPT,
-    ),
-    "invoke_artifact": ("artifact_id", "method", "args", "budget", "delegate"),
-    "delete_artifact": ("artifact_id",),
-    "transfer_artifact": ("artifact_id", "to"),
-}
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {name: tuple(fields) for name, fields in ACTION_FIELDS.items()}
 """The keys of an intent by its action, in addition to those that every intent has."""
 
 ACTION_TYPES: Final = tuple(FIELDS)

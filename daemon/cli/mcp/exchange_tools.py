@@ -2,16 +2,17 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from runward.config.exchange_schema import ACTION_FIELDS, NEEDED_FIELDS
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exchange.artifact import described
 from runward.daemon.cli.exchange.principal import principal_as_json
 from runward.daemon.cli.mcp.roads import NoResult, Road
-from runward.daemon.cli.mcp.tool import Answer, Refused, Schema, Tool, count_of, flag, flag_of, text, text_of
+from runward.daemon.cli.mcp.tool import Answer, Refused, Tool, count_of, flag, flag_of, text, text_of
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.store.reading_exchange import (
@@ -21,63 +22,9 @@ from runward.daemon.store.reading_exchange import (
     shared_artifacts,
 )
 from runward.handlers.exchange.action_result import ActionResult, result_to_json
-from runward.handlers.exchange.intent import (
-    FIELDS,
-    LONGEST_ID,
-    LONGEST_METHOD,
-    MOST_DEPENDENCIES,
-    NotAnIntent,
-    parse_intent,
-)
+from runward.handlers.exchange.intent import NotAnIntent, parse_intent
 
 _REASONING: Final = "reasoning"
-_AN_ID: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
-_ID_OR_NULL: Final[Schema] = {**_AN_ID, "type": ["string", "null"]}
-_OBJECT_OR_NULL: Final[Schema] = {"type": ["object", "null"]}
-_WHOLE: Final[Schema] = {"type": "integer", "minimum": 0}
-
-FIELD_SCHEMAS: Final[Mapping[str, Schema]] = {
-    "artifact_id": {**_AN_ID, "description": "The artifact."},
-    "artifact_type": text("Its type, such as note or code. Default: generic."),
-    "content": text("Its content."),
-    "code": text("Python code that defines run(*args). An executable artifact needs it."),
-    "executable": flag("Whether it can be invoked."),
-    "price": {**_WHOLE, "description": "What an invocation costs others. An executable artifact needs it."},
-    "policy": {
-        **_OBJECT_OR_NULL,
-        "description": "Who may do what: allow_read, allow_write, allow_invoke (lists of principals, or ['*']), "
-        "read_price, invoke_price. Kept unless given; only the owner may give it.",
-    },
-    "interface": {
-        **_OBJECT_OR_NULL,
-        "description": "What it says of itself: description, methods, examples. Kept unless given.",
-    },
-    "depends_on": {
-        "type": "array",
-        "items": _AN_ID,
-        "maxItems": MOST_DEPENDENCIES,
-        "description": "The artifacts that it needs.",
-    },
-    "access_contract_id": {
-        **_ID_OR_NULL,
-        "description": "The contract that decides who may do what. Kept unless given.",
-    },
-    "has_standing": flag("Whether it may own and hold scrip. Kept unless given."),
-    "can_execute": flag("Whether it acts on its own. Kept unless given."),
-    "memory_artifact_id": {**_ID_OR_NULL, "description": "The artifact with its memory. Kept unless given."},
-    "method": {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": LONGEST_METHOD,
-        "description": "The method to call; most artifacts have run.",
-    },
-    "args": {"type": "array", "description": "The arguments of the method, any JSON values."},
-    "budget": {**_WHOLE, "description": "The most scrip that it may cost. Default: all that you have."},
-    "delegate": flag("Whether code of other owners may act on your behalf. Default: as the settings say."),
-    "to": {**_AN_ID, "description": "The principal who becomes the owner."},
-}
-"""The schema of each field of an intent."""
-
 _ABOUT: Final = {
     "read_artifact": "Read an artifact of the exchange: its content, code and description. It may cost scrip "
     "(policy.read_price), which goes to its owner.",
@@ -86,10 +33,6 @@ _ABOUT: Final = {
     "succeeds, and the CPU time in any case. genesis_ledger (balance, transfer) and genesis_store (list, search) are free.",
     "delete_artifact": "Delete an artifact that you own. A tombstone stays, and what depends on it breaks.",
     "transfer_artifact": "Give an artifact that you own to another principal.",
-}
-_NEEDED: Final = {
-    "invoke_artifact": ("artifact_id", "method"),
-    "transfer_artifact": ("artifact_id", "to"),
 }
 _LISTED: Final = 50
 _MOST_LISTED: Final = 1000
@@ -101,11 +44,8 @@ def action_tools(road: Road) -> list[Tool]:
         Tool(
             name,
             about,
-            {
-                **{field: FIELD_SCHEMAS[field] for field in FIELDS[name]},
-                _REASONING: text("Why, for the log."),
-            },
-            (*_NEEDED.get(name, ("artifact_id",)), _REASONING),
+            {**ACTION_FIELDS[name], _REASONING: text("Why, for the log.")},
+            (*NEEDED_FIELDS[name], _REASONING),
             partial(_act, road, name),
         )
         for name, about in _ABOUT.items()

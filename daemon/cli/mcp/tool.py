@@ -25,7 +25,7 @@ class Tool(NamedTuple):
 
     name: str
     description: str
-    keys: Mapping[str, Schema]
+    keys: Mapping[str, JsonValue]
     needed: tuple[str, ...]
     call: Callable[[dict[str, JsonValue]], Awaitable[Answer]]
     is_reading: bool = False
