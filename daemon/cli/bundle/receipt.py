@@ -7,11 +7,12 @@ import click
 
 from runward.config.bundle import SCHEMES, Scheme
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.given_file import content_of
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import fail, print_json, safe
+from runward.daemon.cli.terminal.output import fail, print_json
 from runward.daemon.cli.terminal.times import Length
 
 LARGEST: Final = 256 << 20
@@ -50,7 +51,7 @@ def hash_file(file: str, form: str, as_text: bool, as_json: bool) -> None:
     """
     from runward.handlers.bundle.canonical import FORMS, NotCanonical, canonical_bytes, hash_of, parse
 
-    content = _content(file)
+    content = content_of(file, LARGEST)
     chosen = FORMS[FORMS.index("rfc8785" if form == "rfc8785" else "seed")]
     try:
         value = parse(content)
@@ -207,16 +208,3 @@ def follow_chain(context: click.Context, as_json: bool) -> None:
 
     with store_to_read(settings_in_force(context)) as connection:
         sys.exit(print_chain(connection, as_json))
-
-
-def _content(file: str) -> bytes:
-    from pathlib import Path
-
-    try:
-        with Path(file).open("rb") as opened:
-            content = opened.read(LARGEST + 1)
-    except OSError as error:
-        fail(f"{safe(file)} can't be read: {error.strerror}", NOT_FOUND)
-    if len(content) > LARGEST:
-        fail(f"{safe(file)} is larger than {LARGEST >> 20} MiB", WRONG_USAGE)
-    return content

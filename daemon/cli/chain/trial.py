@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
@@ -14,11 +13,15 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import kind
 from runward.config.settings import Settings
 from runward.config.step import NOT_STARTED
-from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.play.run import values_of
+from runward.daemon.cli.shell.given_file import text_of
 from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, safe
 from runward.daemon.configuration.declarations import Declarer
 from runward.handlers.chains.stepping import NotStarted, command_of, given_to, judge
+
+MOST_TRIAL: Final = 16 << 20
+"""Bytes of a file with an event or outcomes."""
 
 NO_SESSION: Final = "-"
 """What stands for a step without a session, in a list of sessions."""
@@ -101,12 +104,7 @@ def recorded_outcomes(
 
 
 def _json(file: str) -> JsonValue:
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        fail(f"{file} can't be read: {error.strerror}", NOT_FOUND)
-    except UnicodeDecodeError:
-        fail(f"{file} is not UTF-8", WRONG_USAGE)
+    text = text_of(file, MOST_TRIAL)
     parsed = read_json(text, file)
     if parsed.value is None:
         complain(parsed.problems)

@@ -1,13 +1,13 @@
 """What people give to the commands of the exchange: files with text, and arguments."""
 
 import sys
-from pathlib import Path
 from typing import Final
 
 from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
-from runward.daemon.cli.terminal.output import complain, fail
+from runward.daemon.cli.exits import WRONG_USAGE
+from runward.daemon.cli.shell import given_file
+from runward.daemon.cli.terminal.output import complain
 
 MOST_TEXT: Final = 1 << 20
 """Bytes of a file with content or code."""
@@ -16,18 +16,8 @@ _AS_JSON: Final = ":="
 
 
 def text_of(path: str) -> str:
-    """The text of a file. Exits 2 or 3 if there is none."""
-    try:
-        with Path(path).open("rb") as opened:
-            content = opened.read(MOST_TEXT + 1)
-    except OSError as error:
-        fail(f"{path} can't be read: {error.strerror}", NOT_FOUND)
-    if len(content) > MOST_TEXT:
-        fail(f"{path} is larger than {MOST_TEXT >> 20} MiB", WRONG_USAGE)
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        fail(f"{path} is not UTF-8", WRONG_USAGE)
+    """The text of a file, or of stdin for `-`. Exits 2 or 3 if there is none."""
+    return given_file.text_of(path, MOST_TEXT)
 
 
 def json_of(text: str, named: str) -> JsonValue:

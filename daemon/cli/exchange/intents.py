@@ -1,7 +1,7 @@
 """`runward exchange invoke` and `submit`: actions by their intents."""
 
 import sys
-from pathlib import Path
+from typing import Final
 
 import click
 
@@ -9,11 +9,12 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import Acting, act, result_of
 from runward.daemon.cli.exchange.artifact import AS, AS_JSON, NO_WAIT, REASON
 from runward.daemon.cli.exchange.given import argument_of
-from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
+from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.shell.given_file import content_of
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import fail, print_json_line
+from runward.daemon.cli.terminal.output import print_json_line
 from runward.handlers.exchange.action_result import ActionResult, result_to_json
 from runward.handlers.exchange.intent import (
     DEFAULT_METHOD,
@@ -23,7 +24,8 @@ from runward.handlers.exchange.intent import (
     parse_intent,
 )
 
-_STDIN = "-"
+MOST_INTENTS: Final = 256 << 20
+"""Bytes of a file with intents."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -112,10 +114,7 @@ def submit(context: click.Context, file: str, principal: str | None, dry_run: bo
 
 
 def _lines(file: str) -> list[bytes]:
-    try:
-        content = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
-    except OSError as error:
-        fail(f"{file}: {error.strerror or error}", NOT_FOUND)
+    content = content_of(file, MOST_INTENTS)
     lines = content.split(b"\n")
     return lines[:-1] if lines[-1] == b"" else lines
 
