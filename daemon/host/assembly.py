@@ -113,6 +113,7 @@ class Assembly:
             log,
             lambda read: self.background.go_on(read),
             lambda scheme: own_key_on_first_use(settings.state_dir, scheme, os.environ).key,
+            world.actions,
             lambda: self.worker.low_disk,
         )
         self.signings = Signings(world.files, store, world.clock, log, self.bundles.own_key)

@@ -21,6 +21,7 @@ from runward.daemon.host.disk_guard import Room
 from runward.daemon.host.memory import giver_back
 from runward.daemon.host.signals import Signals
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
+from runward.daemon.host.told_actions import told_actions
 from runward.daemon.host.upkeep import Upkeep
 from runward.daemon.host.watchdog import Watchdog
 from runward.daemon.host.world import World
@@ -186,6 +187,7 @@ def _world(
         ActionsWithCode(
             acting_with_code(declarer.exchange, declarer.executor, state), lambda: declarer.executor().workers
         ),
+        lambda key, count: told_actions(state, key, count),
         troubles,
         http,
         directories=inotify.directories,

@@ -24,6 +24,7 @@ from runward.daemon.worker.answering import (
     no_roots,
     no_rules,
 )
+from runward.daemon.worker.bundles import ToldActions, no_actions
 from runward.daemon.worker.notices import NOBODY, Messenger
 
 
@@ -47,6 +48,8 @@ class World:
     """What the settings say of the exchange."""
     with_code: ActionsWithCode = field(default_factory=lambda: ActionsWithCode(no_sandbox))
     """Works out what needs code."""
+    actions: ToldActions = no_actions
+    """What the exchange tells of a session's calls."""
     troubles: Callable[[], list[str]] = list
     """What is wrong with the operator's files, for `status`."""
     http: Callable[[], HttpReport | None] = lambda: None

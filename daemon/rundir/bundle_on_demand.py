@@ -3,12 +3,14 @@
 It is in no chain: its receipt names no earlier one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from runward.daemon.ports.files import Gone
 from runward.daemon.rundir.bundle_parts import clear_parts, write_part
 from runward.daemon.rundir.session_calls import told_by
+from runward.handlers.bundle.by_time import by_time
+from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.facts import NoDraft
 from runward.handlers.bundle.order import BundleOrder
 from runward.handlers.bundle.part import Part
@@ -32,17 +34,19 @@ class CannotMake(Exception):
     """No bundle can be made; the message says why."""
 
 
-def lines_on_demand(order: BundleOrder, *, is_over: bool = True) -> tuple[Replay, Iterator[bytes]]:
-    """The replay according to the session's current files, and its lines."""
+def lines_on_demand(
+    order: BundleOrder, actions: Iterable[Told], *, is_over: bool = True
+) -> tuple[Replay, Iterator[bytes]]:
+    """The replay according to the session's current files and its `actions`, and its lines."""
     replay = Replay(order)
-    return replay, replay.lines(told_by(order.layout, order.path, _always), is_over=is_over)
+    told = by_time(told_by(order.layout, order.path, _always), actions)
+    return replay, replay.lines(told, is_over=is_over)
 
 
-def make_on_demand(order: BundleOrder, directory: str) -> MadeBundle:
+def make_on_demand(order: BundleOrder, actions: Iterable[Told], directory: str) -> MadeBundle:
     """Write the three parts into a directory, under temporary names. Raises `CannotMake`."""
     clear_parts(directory, PARTS)
-    replay = Replay(order)
-    lines = replay.lines(told_by(order.layout, order.path, _always))
+    replay, lines = lines_on_demand(order, actions)
     replayed = _part(write_part(directory, REPLAY, lines))
     summary = _part(write_part(directory, SUMMARY, [summary_text(summary_of(replay)).encode()]))
     body = receipt_body(replay, (replayed, summary), (REPLAY, SUMMARY))

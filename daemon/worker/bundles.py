@@ -3,14 +3,14 @@
 A draft is a bundle without its receipt, in files under temporary names. Each receipt names the one before it, so it is
 made under a lock that is held until the receipt is durable. The parts get their names after that commit. If a daemon
 was killed after recording parts and before placing them, its successor places them. A part that is gone is made again
-from the session's files, and must be identical.
+from the session's files and its actions in the exchange, and must be identical.
 """
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -23,6 +23,7 @@ from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.faults import point
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Gone, PartMissing, PartsPlaced
+from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import receipts
 from runward.daemon.store.tables.jobs import JobResult
@@ -30,6 +31,8 @@ from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.worker.part import Part
+from runward.handlers.bundle.by_time import by_time
+from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.effects import RecordReceipt, Sealed
 from runward.handlers.bundle.facts import Draft, DraftOf, NoDraft
 from runward.handlers.bundle.order import BundleOrder, load_order
@@ -55,6 +58,15 @@ _CHUNK: Final = 1 << 18
 GONE: Final = "its directory is gone"
 
 
+ToldActions: TypeAlias = Callable[[str, int], Generator[Told]]
+"""What the store tells of the first actions of a session, of so many, as calls. Raises `sqlite3.Error` and `StoreUnreadable`."""
+
+
+def no_actions(key: str, count: int) -> Generator[Told]:
+    """What is told where there is no exchange."""
+    yield from ()
+
+
 class Made(NamedTuple):
     """A bundle under temporary names: its receipt before sealing, the other parts, and what is wrong with it."""
 
@@ -78,6 +90,7 @@ class Bundles(Part):
     """Asked while files are read, with the bytes that were."""
     own_key: Callable[[Scheme], SecretKey]
     """Our key of this kind, which is made on first use. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
+    actions: ToldActions
     low_disk: Callable[[], str | None] = lambda: None
     """Why nothing is to be written now; None where there is room."""
     trouble: str | None = None
@@ -103,6 +116,8 @@ class Bundles(Part):
             made = self._make(order)
         except OSError as error:
             return Unreadable(error.strerror or str(error))
+        except (sqlite3.Error, StoreUnreadable) as error:
+            return Unreadable(f"its actions in the exchange can't be read: {error}")
         if isinstance(made, Gone):
             return NoDraft(GONE)
         if not isinstance(made, Made):
@@ -132,7 +147,9 @@ class Bundles(Part):
 
     def _lines(self, replay: Replay) -> Iterator[bytes]:
         order = replay.order
-        yield from replay.lines(self.files.told(order.layout, order.path, self.go_on))
+        told = self.files.told(order.layout, order.path, self.go_on)
+        with closing(self.actions(order.key, order.actions)) as actions:
+            yield from replay.lines(by_time(told, actions))
 
     @asynccontextmanager
     async def sealed(self, results: Sequence[JobResult]) -> AsyncIterator[Sequence[JobResult]]:
@@ -234,6 +251,8 @@ class Bundles(Part):
             return self._place_all(bundle)
         except OSError as error:
             return Unreadable(error.strerror or str(error))
+        except (sqlite3.Error, StoreUnreadable) as error:
+            return Unreadable(f"its actions in the exchange can't be read: {error}")
 
     def _place_all(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
         self.files.check_epoch(self.store.epoch)

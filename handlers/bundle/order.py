@@ -46,7 +46,8 @@ class BundleOrder(NamedTuple):
 
     `changes` are the summaries of the session's outcomes, `next_steps` what to do about a failure. `usage` are the
     numbers of tokens that the session was given and made, `cwd` is where it worked, `work_tree` what git said
-    about that place when the attempt was over.
+    about that place when the attempt was over. `actions` says how many of the session's actions in the exchange, from
+    its first on, are among the calls.
     """
 
     key: str
@@ -64,6 +65,7 @@ class BundleOrder(NamedTuple):
     cost: Cost | None = None
     cwd: str | None = None
     work_tree: WorkTree | None = None
+    actions: int = 0
 
 
 _ADAPTER = TypeAdapter(BundleOrder)

@@ -17,6 +17,9 @@ from runward.handlers.bundle.parts import REPLAY
 from runward.handlers.bundle.replay_facts import ReplayedCall, ReplayFacts
 from runward.handlers.bundle.replay_lines import Event, ReplayLine, is_header
 
+_OF_THE_VERDICT: Final = ("Verification", "SessionEnd")
+"""Events at the time of the verdict: what a run left behind may be carried out after that."""
+
 MOST_PROBLEMS: Final = 1000
 """Problems that are listed. Further ones are only counted: a hostile replay can have any number of them."""
 
@@ -117,7 +120,8 @@ class ReplayCheck:
         at = moment_of(event.get("t"))
         if at is None:
             return
-        if self._latest is not None and at < self._latest:
+        is_verdict = event.get("event") in _OF_THE_VERDICT
+        if self._latest is not None and at < self._latest and not is_verdict:
             self._say(number, "t", "the time goes back", "warning")
         self._latest = at
 

@@ -1,12 +1,13 @@
 """A verdict is recorded: the attempt gets its bundle, in the background.
 
 The parts are first written under temporary names. The receipt names the one before it, so it is made when it is
-recorded. After that the parts get their names.
+recorded. After that the parts get their names. A run's actions in the exchange are among its calls, so the bundle waits
+for their results.
 """
 
 from typing import Final
 
-from runward.handlers.asking import Given, TryLater, ask
+from runward.handlers.asking import Given, NotYet, TryLater, ask
 from runward.handlers.bundle.effects import RecordReceipt
 from runward.handlers.bundle.facts import (
     BundleRulesOf,
@@ -21,12 +22,20 @@ from runward.handlers.bundle.next_steps import next_steps
 from runward.handlers.bundle.order import BundleOrder, Stretch, Verdict
 from runward.handlers.effects import Deciding, Explain
 from runward.handlers.events import SessionFinished
+from runward.handlers.exchange.facts import ActionsOf
 from runward.handlers.facts import SessionOf
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.unreadable import Unreadable
 
 TRIES: Final = 5
 """How often writing is tried in a place that refuses the parts, before that is recorded instead."""
+
+SOONEST: Final = 0.1
+LATEST: Final = 5.0
+"""Seconds until the next check whether the session's intents are carried out."""
+
+_A_SECOND: Final = 1000
+"""Intents that may be carried out in a second."""
 
 
 def decide(event: SessionFinished, given: Given) -> Deciding:
@@ -37,6 +46,9 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
     rules = yield from ask(BundleRulesOf(session.layout, session.path))
     if rules is None:
         return ()
+    taken = yield from ask(ActionsOf(event.session_key))
+    if taken.waiting:
+        raise NotYet(given.at + min(LATEST, max(SOONEST, taken.waiting / _A_SECOND)))
     stretch = yield from ask(StretchOf(event.session_key, event.attempt))
     told = yield from ask(ReportedOf(event.session_key, event.attempt))
     began = Stretch(event.at, event.at) if stretch is None else stretch
@@ -61,6 +73,7 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
         None,
         told.cwd,
         tree,
+        taken.told,
     )
     answer = yield from ask(DraftOf(order))
     if isinstance(answer, Unreadable):

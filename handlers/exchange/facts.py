@@ -127,7 +127,23 @@ class CpuUsedBy(Question["tuple[tuple[float, float], ...]"]):
     principal: str
 
 
+class ActionsTaken(NamedTuple):
+    """How many of a run's intents have been `told` their result, and how many will be: 1 if that isn't known yet. What
+    waits behind an action that is held doesn't count."""
+
+    told: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ActionsOf(Question["ActionsTaken"]):
+    """Question: how far the intents of a session are carried out. Answer: `ActionsTaken`."""
+
+    session_key: str
+
+
 QUESTIONS: Final = (
+    ActionsOf,
     SharedArtifactOf,
     PrincipalOf,
     BalanceOf,

@@ -1,14 +1,16 @@
 """The calls of a native run: REPLAY events without hashes, which the run itself writes to `trace.jsonl`.
 
 Its `SessionStart` and `SessionEnd` only say what Runward can't know: the issue, the policy and the confidence. If
-the trace names no issue, it is the `issue_number` in the metadata of `run.json`.
+the trace names no issue, it is the `issue_number` in the metadata of `run.json`. The run's actions in the exchange are
+calls, too; the store tells them (`handlers/exchange/calls.py`).
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Place, Stated, Told
+from runward.handlers.bundle.calls import Called, Place, Returned, Stated, Told, Unusable
+from runward.handlers.exchange.calls import CALL, TOOL
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, Stateless
 from runward.handlers.layouts.foreign_values import document_object
 from runward.handlers.layouts.native import RUN
@@ -23,8 +25,16 @@ class NativeCalls(Stateless):
     """Reads a run's trace."""
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
-        """What further lines say."""
-        return told_by_events(source, lines)
+        """What further lines say. Actions in the exchange are not theirs to tell."""
+        for told in told_by_events(source, lines):
+            if isinstance(told, Called | Returned) and told.id.startswith(CALL):
+                yield Unusable(told.place, f"an id that begins with {CALL} is one of Runward's own")
+            elif isinstance(told, Called) and told.tool.startswith(TOOL):
+                yield Unusable(
+                    told.place, f"a tool that begins with {TOOL} is the exchange's, which Runward tells"
+                )
+            else:
+                yield told
 
     def see(self, document: Document) -> Iterator[Told]:
         """The issue that the launcher kept with the run. Faults in the file are reported where it is judged."""

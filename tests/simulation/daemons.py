@@ -84,6 +84,7 @@ class Daemon:
             universe.chains,
             bundled=lambda session: BundleRules(),
             exchange=lambda: EXCHANGE,
+            actions=universe.told_actions,
         )
         self.supervisor = Supervisor(
             STATE, universe.settings, world, self.store, universe.logger(name), self._alarm

@@ -3,8 +3,8 @@
 import asyncio
 import random
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any, Final
 
 import structlog
@@ -25,7 +25,9 @@ from tests.simulation.virtual_time import Killed, Timeline
 
 from runward.config.settings import Root, Scan, Settings
 from runward.daemon.ports.journals import EpochPassed
+from runward.daemon.store.reading_exchange import told_actions
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused
+from runward.handlers.bundle.calls import Told
 
 ROOTS: Final = ("/srv/runs", "/srv/old")
 
@@ -167,6 +169,11 @@ class Universe:
             return (self._whole or self.disk.world).execute(sql, values).fetchall()
         except sqlite3.OperationalError:
             return []
+
+    def told_actions(self, key: str, count: int) -> Generator[Told]:
+        """What the store tells of a session's actions, on a connection of its own."""
+        with closing(self.disk.open()) as connection:
+            yield from told_actions(connection, key, count)
 
     @contextmanager
     def whole_record(self) -> Iterator[None]:

@@ -11,13 +11,16 @@ from typing import NamedTuple
 
 import click
 
+from runward.config.settings import Settings
 from runward.daemon.cli.bundle.place import is_key
 from runward.daemon.cli.exits import NOT_FOUND
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.terminal.output import fail, safe
 from runward.daemon.rundir.bundle_on_demand import lines_on_demand
 from runward.daemon.rundir.bundle_verifying import opened_part, opened_replay
 from runward.daemon.rundir.opening import ROOT, opened
 from runward.daemon.rundir.replay_file import ReplayFile
+from runward.daemon.store.reading_exchange import told_actions
 from runward.handlers.bundle.order import BundleOrder
 from runward.handlers.bundle.parts import REPLAY, part_name
 
@@ -25,13 +28,15 @@ from runward.handlers.bundle.parts import REPLAY, part_name
 class ReplaySource(NamedTuple):
     """A replay and its path; `is_own` says whether it lies where a session's parts lie.
 
-    With an `order` it is not on disk, and is made: whole if the attempt `is_over`. The path then says whose it is.
+    With an `order` it is not on disk, and is made: whole if the attempt `is_over`. The path then says whose it is, and
+    the store of the `settings` has its actions in the exchange.
     """
 
     path: str
     is_own: bool
     order: BundleOrder | None = None
     is_over: bool = True
+    settings: Settings | None = None
 
 
 def replay_source(context: click.Context, target: str, attempt: int | None) -> ReplaySource:
@@ -48,7 +53,6 @@ def replay_source(context: click.Context, target: str, attempt: int | None) -> R
 def _of_session(context: click.Context, text: str, attempt: int | None) -> ReplaySource:
     from runward.daemon.cli.session.bundle_of import session_bundle
     from runward.daemon.cli.session.bundle_on_demand import order_on_demand
-    from runward.daemon.cli.shell.context import settings_in_force, store_to_read
     from runward.daemon.cli.shell.finding import find_session
 
     settings = settings_in_force(context)
@@ -66,6 +70,7 @@ def _of_session(context: click.Context, text: str, attempt: int | None) -> Repla
         is_own=False,
         order=order,
         is_over=bundle is not None,
+        settings=settings,
     )
 
 
@@ -73,9 +78,12 @@ def _of_session(context: click.Context, text: str, attempt: int | None) -> Repla
 def opened_source(source: ReplaySource) -> Iterator[ReplayFile]:
     """The replay, opened. Ends the program if it cannot be read."""
     try:
-        if source.order is not None:
+        if source.order is not None and source.settings is not None:
+            order = source.order
             with tempfile.TemporaryFile() as made:
-                made.writelines(lines_on_demand(source.order, is_over=source.is_over)[1])
+                with store_to_read(source.settings) as connection:
+                    actions = told_actions(connection, order.key, order.actions)
+                    made.writelines(lines_on_demand(order, actions, is_over=source.is_over)[1])
                 made.flush()
                 yield ReplayFile(made.fileno())
         elif source.is_own:

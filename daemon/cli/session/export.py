@@ -19,6 +19,7 @@ from runward.daemon.cli.terminal.output import fail, print_json, safe, size
 from runward.daemon.rundir.bundle_on_demand import CannotMake, make_on_demand
 from runward.daemon.rundir.bundle_parts import clear_parts, copy_part, exists_otherwise, put_over
 from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_exchange import told_actions
 from runward.handlers.bundle.part import Part
 from runward.handlers.bundle.parts import PARTS
 
@@ -73,7 +74,7 @@ def _parts(
     order = order_on_demand(connection, settings, row, bundle.attempt)
     if order is None:
         raise CannotMake(f"there is no attempt {bundle.attempt}")
-    made = make_on_demand(order, directory)
+    made = make_on_demand(order, told_actions(connection, order.key, order.actions), directory)
     return made.parts, made.problem
 
 

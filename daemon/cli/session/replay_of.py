@@ -12,6 +12,7 @@ from runward.daemon.cli.session.bundle_on_demand import order_on_demand
 from runward.daemon.rundir.bundle_on_demand import lines_on_demand
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR, opened
 from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_exchange import told_actions
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, part_name
 from runward.handlers.bundle.told_calls import ToldReplay, costs_of, told_replay
 
@@ -43,7 +44,7 @@ def replay_of(
     order = order_on_demand(connection, settings, row, number)
     if order is None:
         return ReadReplay(ToldReplay([]), {})
-    replay, lines = lines_on_demand(order)
+    replay, lines = lines_on_demand(order, told_actions(connection, order.key, order.actions))
     return ReadReplay(told_replay(lines), {each.id: each.cost_tokens for each in replay.calls.values()})
 
 

@@ -1,11 +1,14 @@
 """How far the intents of each run were read. A run that is over still needs a last reading."""
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from runward.daemon.ports.intents import IntentCursor
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.table import Table, Write
-from runward.daemon.store.values import as_int
+from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.values import as_int, listed
+from runward.handlers.exchange.events import LANES
+from runward.handlers.exchange.facts import ActionsOf, ActionsTaken
 
 OWE: Final = Write(
     'insert into intent_files (session_key, directory, attempt, "offset", line, before, told, state)'
@@ -56,6 +59,22 @@ def _file(row: tuple[object, ...]) -> IntentFile:
     return IntentFile(str(row[0]), str(row[1]), as_int(row[2]), cursor, as_int(row[7]), str(row[8]), problem)
 
 
+async def _taken(store: Store, keys: Iterable[str]) -> dict[str, ActionsTaken]:
+    rows = await store.read(
+        "select f.session_key, f.told, case"
+        " when exists (select 1 from jobs j where j.state in ('waiting', 'held') and j.state = 'held' and j.handler = 'exchange/act'"
+        "  and j.lane = ? || coalesce(s.agent, '?' || s.key)) then 0"
+        " when f.state = 'read' or f.problem is not null then max(0, f.line - f.told)"
+        " else max(1, f.line - f.told) end"
+        " from intent_files f join sessions s on s.key = f.session_key"
+        " where f.session_key in (select value from json_each(?))",
+        (LANES, listed(keys)),
+    )
+    return {str(key): ActionsTaken(as_int(told), as_int(waiting)) for key, told, waiting in rows}
+
+
 INTENT_FILES: Final = Table(
-    writes=(OWE, READ), goes_with_session=("delete from intent_files where session_key = ?",)
+    writes=(OWE, READ),
+    goes_with_session=("delete from intent_files where session_key = ?",),
+    answers={ActionsOf: answers_by(_taken, lambda asked: asked.session_key, ActionsTaken())},
 )

@@ -328,3 +328,28 @@ def test_a_wrong_setting_of_bundles_is_told_with_its_place(place: Place) -> None
     assert said.code != 0
     assert "runward.toml:2" in said.err + said.out
     assert "is not a regular expression" in said.err + said.out
+
+
+def test_the_commands_know_actions_in_the_exchange_as_calls(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.furnish()
+    for name, artifact in (("one", "gone"), ("same", "gone"), ("other", "lost")):
+        run = place.add_run(name, agent="reader")
+        (run / "trace.jsonl").write_text(trace("1 failed"))
+        intent = {"action_type": "read_artifact", "artifact_id": artifact}
+        (run / "intents.jsonl").write_text(f"{json.dumps(intent)}\n")
+        place.end_run(name, 0)
+    place.daemon_once()
+    lines = [json.loads(line) for line in (place.runs / "one" / "REPLAY.jsonl").read_text().splitlines()]
+    assert [each["tool"] for each in lines if each["event"] == "ToolCall"] == [
+        "Bash",
+        "exchange.read_artifact",
+    ]
+    assert place.call("replay", "check", "one", "--json").object()["problems"] == []
+    assert place.call("receipt", "verify", "one", "--json").object()["valid"] is True
+    assert place.call("session", "diff", "one", "same", "--json").object()["identical"] is True
+    found = place.call("session", "diff", "one", "other", "--json")
+    assert found.object()["first_divergence"]["index"] == 1  # type: ignore[index,call-overload] # an object
+    (place.runs / "one" / "REPLAY.jsonl").unlink()
+    made = place.call("session", "diff", "one", "same", "--json").object()
+    assert made["identical"] is True, "it is made again from the run's files and the store"

@@ -18,6 +18,7 @@ import structlog
 from runward.config.exchange import ExchangeRules
 from runward.config.settings import Root, Settings
 from runward.daemon.host.supervisor import Supervisor
+from runward.daemon.host.told_actions import told_actions
 from runward.daemon.host.world import World
 from runward.daemon.ports.processes import Begun, NotBegun, NotTold, RunPlace, Told, WriterOf
 from runward.daemon.store.migrate import migrate
@@ -272,6 +273,7 @@ async def daemon(
         bundled=bundled,
         exchange=lambda: exchange,
         with_code=ActionsWithCode(act_with_code),
+        actions=lambda key, count: told_actions(state, key, count),
     )
     store = Store(wrap(await connect(state / "runward.db")))
     try:
