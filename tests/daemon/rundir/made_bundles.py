@@ -113,4 +113,4 @@ def made(layout: str, session_id: str, path: Path, directory: Path, form: Form) 
         cost=Cost(750, "msats"),
     )
     directory.mkdir(exist_ok=True)
-    put_over(str(directory), make_on_demand(order, str(directory)).parts)
+    put_over(str(directory), make_on_demand(order, (), str(directory)).parts)
