@@ -85,7 +85,10 @@ EXCHANGE: Final = Table(
         "executor": Table(
             "How code of the exchange is run.",
             {
-                "sandbox": Choice("What shuts the code off. Default: bubblewrap.", ("bubblewrap",)),
+                "sandbox": Choice(
+                    "What isolates the code; landlock is weaker. Default: bubblewrap.",
+                    ("bubblewrap", "landlock"),
+                ),
                 "timeout": DurationText(
                     "How long a piece of code may take. Default: 5s.", 0.01, longest=LONGEST_TIMEOUT_S
                 ),

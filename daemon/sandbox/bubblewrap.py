@@ -1,14 +1,25 @@
-"""The command line of bubblewrap: what the machine is, as code in the sandbox sees it."""
+"""bubblewrap: what the machine is, as code in the sandbox sees it, and how that is started, found and ended."""
 
-from pathlib import Path
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
 from typing import Final
 
-from runward.daemon.sandbox.interpreter import INSIDE, Interpreter
+from runward.config.executor import Executor
+from runward.config.json_value import JsonValue
+from runward.daemon.sandbox.interpreter import INSIDE, Interpreter, interpreter
+from runward.daemon.sandbox.isolated import END_S, MOST_FILES, NOBODY, NoSandbox
+from runward.daemon.sandbox.kernel import cpu_and_end, ends, kill, readable
 
 PROGRAM: Final = "bwrap"
-NOBODY: Final = 65534
-"""The user inside, and outside where the daemon is root."""
 
+_ALLOW: Final = (
+    "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1 and user.max_user_namespaces, or on Ubuntu "
+    "the AppArmor profile bwrap-userns-restrict"
+)
+_THREADS: Final = 32
 _SHUT_OFF: Final = (
     *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup"),
     *("--disable-userns", "--die-with-parent", "--new-session", "--as-pid-1", "--clearenv", "--cap-drop", "ALL"),
@@ -17,7 +28,99 @@ _SHUT_OFF: Final = (
 )  # fmt: skip
 
 
-def command(program: str, python: Interpreter, tmp: int, info: int) -> tuple[str, ...]:
+class Bubblewrapped:
+    """A worker in namespaces of its own, with files of its own."""
+
+    means: Final = "bubblewrap+seccomp"
+    fix: Final = _ALLOW
+    has_namespaces: Final = True
+    threads: Final = _THREADS
+
+    def __init__(self, executor: Executor, arguments: tuple[str, ...]) -> None:
+        """Start it. `arguments` are the interpreter's. Raises `NoSandbox`, and `NoInterpreter`."""
+        program = shutil.which(PROGRAM)
+        if program is None:
+            raise NoSandbox("bubblewrap isn't installed", "install the package bubblewrap")
+        is_root = os.geteuid() == 0
+        python = interpreter(NOBODY if is_root else None)
+        self._pid: int | None = None
+        self.inner: int | None = None
+        self._tmp: int | None = None
+        self._told, tells = os.pipe()
+        try:
+            self.process = subprocess.Popen(
+                command(program, python, executor.tmp, tells, arguments),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                pass_fds=(tells,),
+                cwd="/",
+                env={},
+                start_new_session=True,
+                user=NOBODY if is_root else None,
+                group=NOBODY if is_root else None,
+                extra_groups=() if is_root else None,
+            )
+        except OSError as error:
+            os.close(self._told)
+            raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _ALLOW) from error
+        finally:
+            os.close(tells)
+        self.outer = os.pidfd_open(self.process.pid)
+
+    @property
+    def setup(self) -> Mapping[str, JsonValue]:
+        """Nothing: it is cut off before it starts."""
+        return {}
+
+    def find(self, deadline: float) -> int | None:
+        """bubblewrap tells it."""
+        told = b""
+        while not told.rstrip().endswith(b"}"):
+            piece = os.read(self._told, 4096) if readable(self._told, deadline) else b""
+            if not piece:
+                return None
+            told += piece
+        pid = json.loads(told)["child-pid"]
+        assert isinstance(pid, int)
+        try:
+            self.inner = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return None
+        self._pid = pid
+        return pid
+
+    def watch(self) -> None:
+        """Keep hold of its `/tmp`."""
+        self._tmp = os.open(f"/proc/{self._pid}/root/tmp", os.O_PATH)
+
+    def overfull(self) -> str | None:
+        """Whether it made too many files; the bytes are bounded by the file system."""
+        assert self._tmp is not None
+        there = os.fstatvfs(self._tmp)
+        if there.f_files - there.f_ffree <= MOST_FILES:
+            return None
+        return f"the code made more than {MOST_FILES} files"
+
+    def end(self) -> float:
+        """Kill what is inside, then bubblewrap: in this order, or the kernel loses count of the CPU time."""
+        if self.inner is not None:
+            kill(self.inner)
+            if not ends(self.outer, END_S):
+                kill(self.outer)
+        else:
+            kill(self.outer)
+        seconds = cpu_and_end(self.process)
+        for descriptor in (self._told, self.inner, self._tmp, self.outer):
+            if descriptor is not None:
+                os.close(descriptor)
+        return seconds
+
+
+def command(
+    program: str, python: Interpreter, tmp: int, info: int, arguments: tuple[str, ...]
+) -> tuple[str, ...]:
     """What starts the worker. `tmp` are the bytes of its `/tmp`; who it is, is told through the descriptor `info`."""
     binds = [word for place, inside in python.places for word in ("--ro-bind", place, f"{INSIDE}/{inside}")]
     hidden = [
@@ -26,6 +129,5 @@ def command(program: str, python: Interpreter, tmp: int, info: int) -> tuple[str
         for word in ("--tmpfs", f"{INSIDE}/{each}", "--remount-ro", f"{INSIDE}/{each}")
     ]
     empty = ("--size", str(tmp), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp")  # noqa: S108  # inside
-    worker = Path(__file__).with_name("worker.py").read_text(encoding="utf-8")
-    start = (*python.command, "-I", "-S", "-B", "-X", "utf8", "-c", worker)
+    start = (*python.command, *arguments)
     return (program, *_SHUT_OFF, "--info-fd", str(info), *binds, *hidden, *empty, "--", *start)

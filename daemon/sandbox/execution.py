@@ -6,9 +6,6 @@ from typing import Final, NamedTuple
 from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 
-SANDBOX: Final = "bubblewrap+seccomp"
-"""The means that were in force."""
-
 _CODES: Final = ("invalid_argument", "runtime_error", "killed", "output_limit")
 """What a worker may say of its code."""
 
@@ -18,7 +15,7 @@ _LONGEST_ERROR: Final = 4000
 class Execution(NamedTuple):
     """What became of one piece of code. `code` is None where it succeeded; `fix` is for anyone who runs the machine.
 
-    `began` is whether any of it ran. `cpu_s` is what the kernel counted, `wall_ms` what the daemon's clock did.
+    `began` is whether any of it ran; `sandbox` are the means that were in force. `cpu_s` is what the kernel counted, `wall_ms` what the daemon's clock did.
     """
 
     code: str | None
@@ -28,7 +25,7 @@ class Execution(NamedTuple):
     began: bool = False
     wall_ms: float = 0.0
     cpu_s: float = 0.0
-    sandbox: str | None = SANDBOX
+    sandbox: str | None = None
 
 
 def execution_to_json(execution: Execution) -> dict[str, JsonValue]:

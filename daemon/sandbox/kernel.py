@@ -1,7 +1,9 @@
 """What the kernel tells of a worker and does to it: its CPU time, its signals, its end and its pipes."""
 
+import os
 import select
 import signal
+import subprocess
 import time
 
 
@@ -33,3 +35,13 @@ def readable(descriptor: int, deadline: float) -> bool:
 
 def milliseconds(deadline: float) -> float:
     return max(0.0, deadline - time.monotonic()) * 1000
+
+
+def cpu_and_end(process: subprocess.Popen[bytes]) -> float:
+    """Wait for the end of a process that was killed, and close its pipes; the CPU seconds of it and its children."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    return usage.ru_utime + usage.ru_stime

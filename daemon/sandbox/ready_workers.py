@@ -10,7 +10,8 @@ from collections import deque
 from typing import Final
 
 from runward.config.executor import Executor
-from runward.daemon.sandbox.workers import NoSandbox, Worker
+from runward.daemon.sandbox.isolated import NoSandbox
+from runward.daemon.sandbox.workers import Worker
 
 IDLE_S: Final = 60.0
 """How long workers are kept ready after code ran last."""

@@ -1,6 +1,7 @@
 """The system calls that code in the sandbox may make; libseccomp knows their numbers."""
 
 import errno
+import fcntl
 import os
 from functools import lru_cache
 from typing import Final
@@ -13,13 +14,12 @@ _ALLOWED: Final = (
     *("brk", "mmap", "munmap", "mremap", "mprotect", "madvise", "membarrier"),
     # open files, those of the interpreter and those in /tmp
     *("read", "pread64", "readv", "preadv", "write", "pwrite64", "writev", "pwritev", "lseek", "close", "close_range"),
-    *("open", "openat", "dup", "dup2", "dup3", "fcntl", "pipe", "pipe2", "flock", "fsync", "fdatasync", "ftruncate"),
-    *("truncate", "fallocate", "sendfile", "copy_file_range"),
+    *("dup", "dup2", "dup3", "pipe", "pipe2", "flock", "fsync", "fdatasync", "ftruncate"),
+    *("fallocate", "sendfile", "copy_file_range"),
     # names
     *("stat", "fstat", "lstat", "newfstatat", "statx", "statfs", "fstatfs", "access", "faccessat", "faccessat2"),
-    *("getdents64", "getcwd", "chdir", "fchdir", "readlink", "readlinkat", "mkdir", "mkdirat", "rmdir", "unlink"),
-    *("unlinkat", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat", "chmod", "fchmod"),
-    *("fchmodat", "utimensat", "umask"),
+    *("getdents64", "getcwd", "chdir", "fchdir", "mkdir", "mkdirat", "rmdir", "unlink"),
+    *("unlinkat", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat", "umask"),
     # waiting and time
     *("poll", "ppoll", "select", "pselect6", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "eventfd2"),
     *("nanosleep", "clock_nanosleep", "clock_gettime", "clock_getres", "gettimeofday", "time", "times", "alarm"),
@@ -31,6 +31,21 @@ _ALLOWED: Final = (
     *("sigaltstack", "exit", "exit_group"),
 )  # fmt: skip
 """Everything else is refused with EPERM: processes, programs, signals, sockets, namespaces, mounts, keys, tracing, …"""
+
+_AMONG_OWN_FILES: Final = (
+    *("chmod", "fchmod", "fchmodat", "readlink", "readlinkat", "truncate", "utimensat"),
+)  # fmt: skip
+"""What Landlock doesn't bound: these reach every file that the user may, so they need a mount namespace."""
+
+_OF_DESCRIPTORS: Final = (
+    *(fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL),
+    *(fcntl.F_GETLK, fcntl.F_SETLK, fcntl.F_SETLKW, fcntl.F_OFD_GETLK, fcntl.F_OFD_SETLK, fcntl.F_OFD_SETLKW),
+    *(fcntl.F_GETPIPE_SZ,),
+)  # fmt: skip
+"""What `fcntl` may be asked. An owner of a descriptor (F_SETOWN) is sent any signal, whoever it is."""
+
+_OPENING: Final = ((os.O_TRUNC, 0), (os.O_ACCMODE, os.O_WRONLY), (os.O_ACCMODE, os.O_RDWR))
+"""Flags of `open`, each with its mask: emptying a file needs the right to write it, which older Landlock doesn't ask for."""
 
 _ABSENT: Final = ("clone3", "openat2")
 """Calls that the C library tries first and replaces by an older one where the kernel lacks them."""
@@ -47,8 +62,11 @@ class NoFilter(Exception):
 
 
 @lru_cache(maxsize=4)
-def program(machine: str) -> bytes:
-    """The filter as the kernel takes it, for a machine of `ARCHITECTURES`. Raises `NoFilter`."""
+def program(machine: str, has_namespaces: bool = True) -> bytes:
+    """The filter as the kernel takes it, for a machine of `ARCHITECTURES`. Raises `NoFilter`.
+
+    Where the process has no namespaces, more is forbidden.
+    """
     if machine not in ARCHITECTURES:
         why = f"there is no filter of system calls for {machine}"
         raise NoFilter(why, f"use a machine of: {', '.join(ARCHITECTURES)}")
@@ -62,9 +80,15 @@ def program(machine: str) -> bytes:
         allow_list.add_arch(architecture)
         allow_list.remove_arch(seccomp.system_arch())
     allow_list.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
-    for name in _ALLOWED:
+    for name in (*_ALLOWED, *(_AMONG_OWN_FILES if has_namespaces else ())):
         if seccomp.resolve_syscall(architecture, name) >= 0:  # below: this machine never had it
             allow_list.add_rule(seccomp.ALLOW, name)
+    for command in _OF_DESCRIPTORS:
+        allow_list.add_rule(seccomp.ALLOW, "fcntl", seccomp.Arg(1, seccomp.EQ, command))
+    for name, at in (("open", 1), ("openat", 2)):
+        if seccomp.resolve_syscall(architecture, name) >= 0:
+            for mask, flags in _OPENING:
+                allow_list.add_rule(seccomp.ALLOW, name, seccomp.Arg(at, seccomp.MASKED_EQ, mask, flags))
     for name in _ABSENT:
         allow_list.add_rule(seccomp.ERRNO(errno.ENOSYS), name)
     is_thread = seccomp.Arg(0, seccomp.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD)

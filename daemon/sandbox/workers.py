@@ -6,37 +6,37 @@ import math
 import os
 import platform
 import select
-import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
-from runward.daemon.sandbox import bubblewrap, system_calls
+from runward.daemon.sandbox import system_calls
+from runward.daemon.sandbox.bubblewrap import Bubblewrapped
 from runward.daemon.sandbox.calls import MOST_LINE, Answer, Calls, EndExecution, is_call
 from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import Execution, read_answer, too_much
-from runward.daemon.sandbox.interpreter import NoInterpreter, interpreter
-from runward.daemon.sandbox.kernel import cpu_of, ends, kill, milliseconds, readable, signal_to
+from runward.daemon.sandbox.interpreter import NoInterpreter
+from runward.daemon.sandbox.isolated import END_S, Isolated, NoSandbox
+from runward.daemon.sandbox.kernel import cpu_of, milliseconds, readable, signal_to
+from runward.daemon.sandbox.landlocked import Landlocked
 
 MOST_CODE: Final = 1 << 20
 """The bytes that a piece of code may have, its arguments included."""
 
 _START_S: Final = 20.0
-_END_S: Final = 2.0
 _ENVELOPE: Final = 256
 _LONGEST_COMPLAINT: Final = 4096
-_OPEN_FILES, _THREADS = 64, 32
-_MOST_FILES: Final = 10_000
+_OPEN_FILES: Final = 64
 _TURN_S: Final = 0.05
-_ALLOW: Final = (
-    "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1 and user.max_user_namespaces, or on Ubuntu "
-    "the AppArmor profile bwrap-userns-restrict"
+_MEANS: Final[Mapping[str, Callable[[Executor, tuple[str, ...]], Isolated]]] = MappingProxyType(
+    {"bubblewrap": Bubblewrapped, "landlock": Landlocked}
 )
+"""By the name that the settings give."""
 
 
 _End: TypeAlias = Literal["answer", "death", "files", "time", "cpu"]
@@ -62,14 +62,6 @@ class Job(NamedTuple):
     answer: Answer | None = None
     dependencies: Sequence[str] = ()
     is_contract: bool = False
-
-
-class NoSandbox(Exception):
-    """This machine can't provide the sandbox: why, and what to do."""
-
-    def __init__(self, why: str, fix: str) -> None:
-        super().__init__(why)
-        self.fix = fix
 
 
 def execute(
@@ -114,47 +106,22 @@ class Worker:
         `filtered=False` leaves the filter of system calls out: only to show in a test what it is for.
         """
         self._executor = executor
-        self._pidfd: int | None = None
-        self._tmp: int | None = None
         self._start_s = 0.0  # the CPU time of its start, which nobody is charged for
         self._inside = 0
         self._inside_s = 0.0
         self._cpu_s: float | None = None
+        self._full: str | None = None
         self._used = False
-        program = shutil.which(bubblewrap.PROGRAM)
-        if program is None:
-            raise NoSandbox("bubblewrap isn't installed", "install the package bubblewrap")
-        is_root = os.geteuid() == 0
+        source = Path(__file__).with_name("worker.py").read_text(encoding="utf-8")
         try:
-            python = interpreter(bubblewrap.NOBODY if is_root else None)
-            filter_program = system_calls.program(platform.machine()) if filtered else b""
-        except (NoInterpreter, system_calls.NoFilter) as missing:
-            raise NoSandbox(str(missing), missing.fix) from missing
-        told, tells = os.pipe()
-        try:
-            self._process = subprocess.Popen(
-                bubblewrap.command(program, python, executor.tmp, tells),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                pass_fds=(tells,),
-                cwd="/",
-                env={},
-                start_new_session=True,
-                user=bubblewrap.NOBODY if is_root else None,
-                group=bubblewrap.NOBODY if is_root else None,
-                extra_groups=() if is_root else None,
+            self._isolated = _MEANS[executor.sandbox](
+                executor, ("-I", "-S", "-B", "-X", "utf8", "-c", source)
             )
-        except OSError as error:
-            os.close(told)
-            raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _ALLOW) from error
-        finally:
-            os.close(tells)
-        self._outer = os.pidfd_open(self._process.pid)
+        except NoInterpreter as missing:
+            raise NoSandbox(str(missing), missing.fix) from missing
+        self._process = self._isolated.process
         try:
-            with os.fdopen(told, "rb", buffering=0) as info:
-                self._get_ready(info.fileno(), filter_program)
+            self._get_ready(filtered)
         except BaseException:
             self.close()
             raise
@@ -207,7 +174,9 @@ class Worker:
             else Execution(ended.code, error=ended.error)
         )
         began = began or execution.code in ("timeout", "killed", "rate_limited")
-        return execution._replace(began=began, wall_ms=wall_ms, cpu_s=self._cpu_s or 0.0)
+        return execution._replace(
+            began=began, wall_ms=wall_ms, cpu_s=self._cpu_s or 0.0, sandbox=self._isolated.means
+        )
 
     def _became(self, said: bytes, end: _End, bounds: _Bounds, *, asking: bool) -> Execution:
         """What became of the code, by the last that it said and why no more was heard."""
@@ -220,7 +189,7 @@ class Worker:
             case "answer":
                 return too_much(self._executor.output)
             case "files":
-                return Execution("killed", error=f"the code made more than {_MOST_FILES} files")
+                return Execution("killed", error=self._full)
             case "cpu":
                 most = bounds.cpu.most or 0.0
                 return Execution(
@@ -234,38 +203,31 @@ class Worker:
     @property
     def is_waiting(self) -> bool:
         """Whether it lives and waits for its job."""
-        assert self._pidfd is not None, "it was started"
-        return not self._used and not any(readable(each, 0.0) for each in (self._outer, self._pidfd))
+        ends = (self._isolated.outer, self._inner)
+        return not self._used and not any(readable(each, 0.0) for each in ends)
 
     def close(self) -> None:
-        """Kill what is inside, then bubblewrap, and count its CPU time: in this order, or the kernel loses count."""
+        """End it, and count its CPU time."""
         if self._cpu_s is not None:
             return
-        if self._pidfd is not None:
-            kill(self._pidfd)
-            if not ends(self._outer, _END_S):
-                kill(self._outer)
-        else:
-            kill(self._outer)
-        _, status, usage = os.wait4(self._process.pid, 0)
-        self._process.returncode = os.waitstatus_to_exitcode(status)
-        self._cpu_s = max(0.0, usage.ru_utime + usage.ru_stime - self._start_s)
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                pipe.close()
-        for descriptor in (self._pidfd, self._tmp, self._outer):
-            if descriptor is not None:
-                os.close(descriptor)
+        self._cpu_s = max(0.0, self._isolated.end() - self._start_s)
+
+    @property
+    def _inner(self) -> int:
+        assert self._isolated.inner is not None, "it was started"
+        return self._isolated.inner
 
     @property
     def _most(self) -> int:
         return self._executor.output + _ENVELOPE
 
-    def _get_ready(self, info: int, filter_program: bytes) -> None:
+    def _get_ready(self, filtered: bool) -> None:
         deadline = time.monotonic() + _START_S
-        pid = self._who_is_inside(info, deadline)
+        pid = self._isolated.find(deadline)
+        if pid is None:
+            raise NoSandbox(*self._complaint())
         setup = {
-            "filter": base64.b64encode(filter_program).decode(),
+            "filter": base64.b64encode(self._filter_program() if filtered else b"").decode(),
             "preloaded": list(self._executor.preloaded_imports),
             "output": self._executor.output,
             "limits": {
@@ -273,11 +235,12 @@ class Worker:
                 "FSIZE": self._executor.tmp,
                 "CPU": int(self._executor.timeout) + 2,
                 "NOFILE": _OPEN_FILES,
-                "NPROC": _THREADS,
+                "NPROC": self._isolated.threads,
                 "CORE": 0,
                 "MEMLOCK": 0,
                 "MSGQUEUE": 0,
             },
+            **self._isolated.setup,
         }
         self._write(json.dumps(setup).encode() + b"\n", deadline)
         stdout = self._process.stdout
@@ -285,37 +248,29 @@ class Worker:
         if not readable(stdout.fileno(), deadline) or os.read(stdout.fileno(), 1) != b"+":
             raise NoSandbox(*self._complaint())
         try:
-            self._tmp = os.open(f"/proc/{pid}/root/tmp", os.O_PATH)
+            self._isolated.watch()
             self._inside = pid
             self._inside_s = cpu_of(pid)
-            self._start_s = cpu_of(self._process.pid) + self._inside_s
+            self._start_s = (
+                self._inside_s if pid == self._process.pid else cpu_of(self._process.pid) + self._inside_s
+            )
         except OSError as error:
             raise NoSandbox(
                 f"the worker can't be watched: {error}", "let the daemon see its own processes in /proc"
             ) from error
 
-    def _who_is_inside(self, info: int, deadline: float) -> int:
-        """The worker's process id, which bubblewrap tells."""
-        told = b""
-        while not told.rstrip().endswith(b"}"):
-            piece = os.read(info, 4096) if readable(info, deadline) else b""
-            if not piece:
-                raise NoSandbox(*self._complaint())
-            told += piece
-        pid = json.loads(told)["child-pid"]
-        assert isinstance(pid, int)
+    def _filter_program(self) -> bytes:
         try:
-            self._pidfd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            raise NoSandbox(*self._complaint()) from None
-        return pid
+            return system_calls.program(platform.machine(), self._isolated.has_namespaces)
+        except system_calls.NoFilter as missing:
+            raise NoSandbox(str(missing), missing.fix) from missing
 
     def _complaint(self) -> tuple[str, str]:
         """Why it didn't start, by the last line that was said."""
         stderr = self._process.stderr
         assert stderr is not None
         said = b""
-        deadline = time.monotonic() + _END_S
+        deadline = time.monotonic() + END_S
         while len(said) < _LONGEST_COMPLAINT and readable(stderr.fileno(), deadline):
             piece = os.read(stderr.fileno(), _LONGEST_COMPLAINT)
             if not piece:
@@ -325,7 +280,7 @@ class Worker:
         why = lines[-1] if lines else "the worker didn't start"
         if "No module named" in why:
             return why, "correct preloaded_imports in [exchange.executor]: modules of the standard library"
-        return why, _ALLOW
+        return why, self._isolated.fix
 
     def _write(self, data: bytes, deadline: float) -> bytes:
         """Write what it takes until then, and return the rest."""
@@ -378,18 +333,18 @@ class Worker:
 
     def _reply(self, line: bytes, bounds: _Bounds, calls: Calls) -> None:
         """Answer a call. The code stands still meanwhile, all its threads too, and so uses nothing unwatched."""
-        assert self._pidfd is not None
-        signal_to(self._pidfd, signal.SIGSTOP)
+        signal_to(self._inner, signal.SIGSTOP)
         try:
             reply = calls.reply(line)
         finally:
-            signal_to(self._pidfd, signal.SIGCONT)
+            signal_to(self._inner, signal.SIGCONT)
         while reply and self._passed(bounds) is None:  # which is found again before the next line
             reply = self._write(reply, min(bounds.deadline, time.monotonic() + _TURN_S))
 
     def _passed(self, bounds: _Bounds) -> _End | None:
         """Which of its bounds the code has passed."""
-        if self._files() > _MOST_FILES:
+        self._full = self._isolated.overfull()
+        if self._full is not None:
             return "files"
         if time.monotonic() >= bounds.deadline:
             return "time"
@@ -403,12 +358,6 @@ class Worker:
             return cpu_of(self._inside) - self._inside_s
         except OSError:
             return 0.0
-
-    def _files(self) -> int:
-        """How many files it has made: nothing else bounds the kernel's memory for them."""
-        assert self._tmp is not None
-        there = os.fstatvfs(self._tmp)
-        return there.f_files - there.f_ffree
 
     def _how(self) -> str:
         """How it died, where bubblewrap's exit code tells of a signal."""

@@ -25,8 +25,9 @@ from tests.bench.scratch import Scratch, scratch
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.calls import Call
+from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.ready_workers import ReadyWorkers
-from runward.daemon.sandbox.workers import Job, NoSandbox, Worker, execute
+from runward.daemon.sandbox.workers import Job, Worker, execute
 from runward.daemon.store import reading
 
 _WARM: Final = Goal("at most", 3.0)

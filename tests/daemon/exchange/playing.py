@@ -260,7 +260,8 @@ class StandIn:
         code = "rate_limited" if used < float(seconds) else {"fail": "runtime_error"}.get(what)
         before = self.ran.get(self._action, Ran(None, 0.0))
         self.ran[self._action] = Ran(code, before.cpu + used)
-        return Execution(code, "done" if code is None else None, code, began=True, cpu_s=used)
+        result = "done" if code is None else None
+        return Execution(code, result, code, began=True, cpu_s=used, sandbox="a stand-in")
 
 
 async def play(rounds: list[Round]) -> Counter[str | None]:

@@ -4,6 +4,8 @@ Each piece of code returns what it got, so that a table can say what it must get
 machine are that it must not reach; the test looks at those from outside.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
@@ -56,16 +58,21 @@ FILES: Final = (
     _gets("reads a secret by its path", "tried(lambda: open(at['secret']).read())", _GONE),
     _gets("reads the users", "tried(lambda: open('/etc/passwd').read())", _GONE),
     _gets("looks for homes, settings, states", "[tried(os.listdir, each) for each in ('/root', '/home', '/etc', '/var', '/run')]", [_GONE] * 5),
-    _gets("looks at all there is", "sorted(os.listdir('/')) + os.listdir('/tmp')", ["python", "tmp"]),
+    _gets("looks at all there is", "tried(lambda: sorted(os.listdir('/')) + os.listdir('/tmp'))", ["python", "tmp"]),
     _gets("reads processes in /proc", "tried(os.listdir, '/proc')", _GONE),
     _gets("reads the kernel in /sys", "tried(os.listdir, '/sys')", _GONE),
     _gets("writes beside the root", "tried(lambda: open('/mine', 'w'))", "OSError"),
     _gets("writes into the standard library", "tried(lambda: open(os.__file__, 'a')) in ('OSError', 'PermissionError')", True),
     _gets("replaces the interpreter", "tried(lambda: os.rename('/tmp', '/python/bin'))", "OSError"),
     _gets("finds other packages", "[each for each in ('pydantic', 'runward', 'pip') if not isinstance(tried(__import__, each), str)]", []),
-    _gets("follows a link out", "(os.symlink(at['secret'], '/tmp/link'), tried(lambda: open('/tmp/link').read()))[1]", _GONE),
-    _gets("climbs out of the root", "sorted(os.listdir('/tmp/../../../..'))", ["python", "tmp"]),
+    _gets("follows a link out", "(os.symlink(at['secret'], 'link'), tried(lambda: open('link').read()))[1]", _GONE),
+    _gets("climbs out of the root", "tried(lambda: sorted(os.listdir('/tmp/../../../..')))", ["python", "tmp"]),
     _gets("changes its root", "[called('chroot', b'/tmp'), called('pivot_root', b'/tmp', b'/tmp') if hasattr(libc, 'pivot_root') else 'EPERM']", ["EPERM", "EPERM"]),
+    _gets("changes a secret's rights and times", "[tried(os.chmod, at['secret'], 0o777), tried(os.utime, at['secret'], (0, 0))]", [_GONE] * 2),
+    _gets("empties a secret", "[tried(os.truncate, at['secret'], 0), *(tried(os.open, at['secret'], each | os.O_TRUNC) for each in (os.O_WRONLY, os.O_RDONLY, 3))]", [_GONE, _GONE, _REFUSED, _REFUSED]),
+    _gets("moves, links and removes a secret", "[tried(os.rename, at['secret'], 'mine'), tried(os.link, at['secret'], 'mine'), tried(os.unlink, at['secret'])]", [_GONE] * 3),
+    _gets("follows the links of a process", "tried(os.readlink, f\"/proc/{at['pid']}/exe\")", _GONE),
+    _gets("opens a directory only to pass through it", "tried(lambda: os.open('passwd', 0, dir_fd=os.open('/etc', os.O_PATH)))", _GONE),
     _gets("opens a file by its handle", "called('open_by_handle_at', -100, b'0' * 16, 0)", "EPERM"),
 )  # fmt: skip
 
@@ -86,11 +93,13 @@ NETWORK: Final = (
 PROCESSES: Final = (
     _gets("forks", "tried(os.fork)", _REFUSED),
     _gets("forks by vfork and clone", "[tried(lambda: os.posix_spawn('/python/bin/x', ['x'], {})), called('syscall', at['clone'], 17, 0, 0, 0, 0)]", [_REFUSED, "EPERM"]),
-    _gets("starts a program", "tried(os.execv, '/python/so/' + [each for each in os.listdir('/python/so') if each.startswith('ld-')][0], ['x'])", _REFUSED),
+    _gets("starts a program", "tried(os.execv, (__import__('glob').glob('/python/so/ld-*') + [at['program']])[0], ['x'])", _REFUSED),
     _gets("starts a shell", "tried(os.system, 'true') != 0", True),
     _gets("kills a process of the machine", "tried(os.kill, at['pid'], 9)", _REFUSED),
     _gets("kills all", "tried(os.kill, -1, 9)", _REFUSED),
-    _gets("signals its parent", "[os.getppid(), tried(os.killpg, 0, 9)]", [0, _REFUSED]),
+    _gets("sees its parent", "os.getppid()", 0),
+    _gets("signals its parent and its group", "[tried(os.kill, os.getppid() or 1, 9), tried(os.killpg, 0, 9)]", [_REFUSED, _REFUSED]),
+    _gets("has a pipe signal a process", "[tried(__import__('fcntl').fcntl, os.pipe()[0], each, at['pid']) for each in (8, 10, 15, 1024, 1026)]", [_REFUSED] * 5),
     _gets("traces a process", "called('ptrace', 16, at['pid'], 0, 0)", "EPERM"),
     _gets("reads another's memory", "called('process_vm_readv', at['pid'], None, 0, None, 0, 0)", "EPERM"),
     _gets("takes a handle of a process", "tried(os.pidfd_open, at['pid'])", _REFUSED),
@@ -102,14 +111,15 @@ PROCESSES: Final = (
 RIGHTS: Final = (
     _gets("looks for descriptors", "[each for each in range(64) if tried(os.fstat, each) != 'OSError']", [1]),
     _gets("looks for secrets in the environment", "sorted(each for each in os.environ if each not in ('LANG', 'MALLOC_ARENA_MAX', 'PWD'))", []),
-    _gets("asks who it is", "[os.getuid(), os.geteuid(), os.getgid(), os.uname().nodename]", [65534, 65534, 65534, "sandbox"]),
+    _gets("asks who it is", "[os.getuid(), os.geteuid(), os.getgid()]", [65534] * 3),
+    _gets("asks for the host's name", "os.uname().nodename", "sandbox"),
     _gets("becomes root", "[tried(os.setuid, 0), tried(os.setresuid, 0, 0, 0), tried(os.setgroups, [0])]", [_REFUSED] * 3),
     _gets("makes a namespace", "[called('unshare', each) for each in (0x10000000, 0x00020000, 0x40000000)]", ["EPERM"] * 3),
     _gets("enters a namespace", "called('setns', 1, 0)", "EPERM"),
     _gets("mounts", "called('mount', b'none', b'/tmp', b'tmpfs', 0, None)", "EPERM"),
     _gets("unmounts", "called('umount2', b'/tmp', 2)", "EPERM"),
     _gets("opens devices", "[tried(os.open, each, 2) for each in ('/dev/mem', '/dev/tty', '/dev/null', '/dev/kvm')]", [_GONE] * 4),
-    _gets("makes a device", "tried(os.mknod, '/tmp/disk', 0o60666, os.makedev(254, 0))", _REFUSED),
+    _gets("makes a device", "tried(os.mknod, 'disk', 0o60666, os.makedev(254, 0))", _REFUSED),
     _gets("types into a terminal", "called('ioctl', 1, 0x5412, b'x')", "EPERM"),
     _gets("reads the kernel's keys", "called('syscall', at['keyctl'], 0, -3, 0, 0, 0)", "EPERM"),
     _gets("loads a program into the kernel", "called('syscall', at['bpf'], 0, None, 0)", "EPERM"),
@@ -129,10 +139,11 @@ FLOODS: Final = (
     _ends("spins inside C", "timeout", "return sum(1 for _ in iter(int, 1))"),
     _ends("spins inside a regular expression", "timeout", "import re\nreturn re.match('(a+)+$', 'a' * 60 + 'b')"),
     _ends("sleeps", "timeout", "time.sleep(3600)"),
-    _gets("fills the disk", "(lambda file: tried(lambda: [file.write(b'x' * (1 << 20)) for _ in range(64)]))(open('/tmp/full', 'wb', buffering=0))", "OSError"),
-    _gets("fills the disk by many files", "tried(lambda: [open(f'/tmp/{n}', 'wb').write(b'x' * 4000000) for n in range(64)])", "OSError"),
-    _gets("opens files without end", "tried(lambda: [os.open('/tmp', 0) for _ in range(100000)])", "OSError"),
-    _ends("makes files without end", "killed", "for n in range(10 ** 9):\n    os.close(os.open(f'/tmp/{n}', os.O_CREAT))"),
+    _gets("fills the disk", "(lambda file: tried(lambda: [file.write(b'x' * (1 << 20)) for _ in range(64)]))(open('full', 'wb', buffering=0))", "OSError"),
+    _gets("fills the disk by many files", "tried(lambda: [open(f'{n}', 'wb').write(b'x' * 4000000) for n in range(64)])", "OSError"),
+    _gets("opens files without end", "tried(lambda: [os.open('.', 0) for _ in range(100000)])", "OSError"),
+    _ends("makes files without end", "killed", "for n in range(10 ** 9):\n    os.close(os.open(f'{n}', os.O_CREAT))"),
+    _ends("nests directories without end", "killed", "while True:\n    os.mkdir('d', 0o300)\n    os.chdir('d')"),
     _ends("prints without end", "output_limit", "while True:\n    print('x' * 1000)"),
     _ends("writes over the answer without end", "output_limit", "while True:\n    os.write(1, b'x' * 65536)"),
     _ends("gives a result without measure", "output_limit", "return 'x' * 70000"),
@@ -162,7 +173,7 @@ OUTLIVING: Final = (
     _gets("leaves a thread", "threading.Thread(target=lambda: time.sleep(60)).start() or 1", 1),
     _gets("leaves a finalizer", "setattr(sys, 'kept', type('Last', (), {'__del__': lambda self: time.sleep(60)})()) or 1", 1),
     _gets("ignores signals", "[__import__('signal').signal(each, 1) is not None for each in (1, 2, 15)]", [True] * 3),
-    _gets("leaves a file behind", "open('/tmp/left', 'w').write('x')", 1),
+    _gets("leaves a file behind", "open('left', 'w').write('x')", 1),
     _ends("hinders its own end", "timeout", "os._exit = lambda code: time.sleep(3600)\njson = __import__('json')\njson.dumps = lambda *a, **k: time.sleep(3600)\nreturn 1"),
     _ends("crashes", "killed", "ctypes.string_at(0)"),
     _ends("overflows the stack", "killed", "sys.setrecursionlimit(1 << 30)\nf = lambda f: [1, 2].sort(key=lambda _: f(f))\nf(f)"),
@@ -204,8 +215,36 @@ ASKING: Final = tuple(
         _ends("leaves an argument out", "runtime_error", "os.write(1, b'{\"call\": 1, \"name\": \"pay\", \"args\": [\"me\"]}\\n')\ntime.sleep(3600)"),
         _ends("calls in bytes that are not text", "runtime_error", "os.write(1, b'{\"call\": \\xff}\\n')\ntime.sleep(3600)"),
         _ends("answers itself", "runtime_error", "os.write(1, b'{\"value\": 1000}\\n')\nreturn get_balance()"),
-        _ends("makes files without end while it asks", "killed", "def more():\n    for n in range(10 ** 9):\n        os.close(os.open(f'/tmp/{n}', os.O_CREAT))\nthreading.Thread(target=more).start()\nfor _ in range(900):\n    get_balance()\ntime.sleep(3600)"),
+        _ends("makes files without end while it asks", "killed", "def more():\n    for n in range(10 ** 9):\n        os.close(os.open(f'{n}', os.O_CREAT))\nthreading.Thread(target=more).start()\nfor _ in range(900):\n    get_balance()\ntime.sleep(3600)"),
     )
 )  # fmt: skip
 
 ATTEMPTS: Final = (*FILES, *NETWORK, *PROCESSES, *RIGHTS, *FLOODS, *ANSWERS, *OUTLIVING, *COMPILING, *ASKING)
+
+NEEDS_NAMESPACES: Final = frozenset(("sees its parent", "asks who it is", "asks for the host's name"))
+"""Attempts that the weaker means don't promise to stop."""
+
+WITHOUT_NAMESPACES: Final[Mapping[str, tuple[str | None, JsonValue]]] = MappingProxyType(
+    {
+        "reads a secret by its path": (None, _REFUSED),
+        "reads the users": (None, _REFUSED),
+        "looks for homes, settings, states": (None, [_REFUSED] * 5),
+        "looks at all there is": (None, _REFUSED),
+        "reads processes in /proc": (None, _REFUSED),
+        "reads the kernel in /sys": (None, _REFUSED),
+        "writes beside the root": (None, _REFUSED),
+        "replaces the interpreter": (None, _GONE),
+        "follows a link out": (None, _REFUSED),
+        "climbs out of the root": (None, _REFUSED),
+        "changes a secret's rights and times": (None, [_REFUSED] * 2),
+        "empties a secret": (None, [_REFUSED] * 4),
+        "moves, links and removes a secret": (None, [_REFUSED, "OSError", _REFUSED]),
+        "follows the links of a process": (None, _REFUSED),
+        "opens a directory only to pass through it": (None, _REFUSED),
+        "looks for secrets in the environment": (None, ["LD_LIBRARY_PATH", "TMPDIR"]),
+        "opens devices": (None, [_GONE, _REFUSED, _REFUSED, _REFUSED]),
+        "fills the disk by many files": ("killed", None),
+        "closes the pipe and stays": ("killed", None),
+    }
+)
+"""What the weaker means stop in another way: what there is can't be reached, and too much ends the code."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.daemon.sandbox.test_escapes import children
+from tests.daemon.sandbox.machine import children
 from tests.waiting import wait_for
 
 from runward.config.executor import Executor
@@ -22,7 +22,8 @@ from runward.daemon.sandbox.calls import (
     NotAnswered,
 )
 from runward.daemon.sandbox.cpu import CpuTime
-from runward.daemon.sandbox.workers import Job, NoSandbox, Worker, execute
+from runward.daemon.sandbox.isolated import NoSandbox
+from runward.daemon.sandbox.workers import Job, Worker, execute
 from runward.handlers.exchange.kernel_calls import CALLS_OF_CODE, CALLS_OF_CONTRACTS
 
 USUAL = Executor()

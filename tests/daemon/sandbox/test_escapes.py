@@ -2,28 +2,34 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.daemon.sandbox.attempts import ANY, ATTEMPTS, PROCESSES, RIGHTS, Attempt
+from tests.daemon.sandbox.attempts import ATTEMPTS, PROCESSES, RIGHTS, Attempt
+from tests.daemon.sandbox.machine import (
+    BOUNDED,
+    SECRET,
+    Machine,
+    as_expected,
+    attempt_it,
+    children,
+    expected_of,
+    machine_for_attempts,
+    surprises,
+)
 from tests.nobody import as_nobody
-from tests.waiting import wait_for
 
-from runward.config.executor import Executor
-from runward.config.json_value import JsonValue
-from runward.daemon.sandbox import workers
-from runward.daemon.sandbox.bubblewrap import NOBODY
-from runward.daemon.sandbox.execution import Execution
+from runward.daemon.sandbox import bubblewrap, workers
 from runward.daemon.sandbox.interpreter import interpreter
-from runward.daemon.sandbox.workers import Job, NoSandbox, Worker, execute
+from runward.daemon.sandbox.isolated import NOBODY, NoSandbox
+from runward.daemon.sandbox.workers import Job, Worker, execute
 
-BOUNDED = Executor(timeout=0.5)
-SECRET = "the machine's secret"
-CALLS = ("clone", "keyctl", "bpf", "io_uring_setup", "userfaultfd", "perf_event_open", "seccomp")
+SAMPLE = ("reads a secret by its path", "forks", "connects to a listener of the machine", "spins", "aborts")
+"""What is tried in each test run; the rest in `make prove`."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,91 +41,42 @@ def _sandbox() -> None:
         pytest.skip(f"no sandbox here: {missing}")
 
 
-class Machine:
-    """Things of this machine that code in the sandbox must not reach."""
-
-    def __init__(self, directory: Path) -> None:
-        self.secret = directory / "secret"
-        self.secret.write_text(SECRET)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.listener.setblocking(False)
-        self.victim = subprocess.Popen(["sleep", "600"])
-        self.others = children()
-        self.before = self.traces()
-
-    def told(self) -> dict[str, JsonValue]:
-        """Where they are, as code would know it."""
-        import pyseccomp  # it fails where libseccomp is missing, and the tests here skip then
-
-        numbers = {name: int(pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name)) for name in CALLS}
-        port = self.listener.getsockname()[1]
-        return {"secret": str(self.secret), "port": port, "pid": self.victim.pid, **numbers}
-
-    def traces(self) -> tuple[list[str], list[str], int]:
-        """Files beside the secret, mounts of a sandbox, and open descriptors of this process."""
-        all_mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-        mounts = [
-            each for each in all_mounts if any(word in each for word in ("newroot", "oldroot", " /python"))
-        ]
-        return sorted(os.listdir(self.secret.parent)), mounts, len(os.listdir("/proc/self/fd"))
-
-    def is_untouched(self) -> None:
-        """Nothing was read, reached, ended or left."""
-        assert self.secret.read_text() == SECRET
-        assert self.victim.poll() is None
-        with pytest.raises(BlockingIOError):
-            self.listener.accept()
-        assert self.traces() == self.before
-        wait_for(lambda: not children() - self.others, "every process of the sandbox ends", 5.0)
-
-    def close(self) -> None:
-        self.listener.close()
-        self.victim.kill()
-        self.victim.wait()
-
-
-def children() -> set[int]:
-    """All processes below this one."""
-    found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            found |= {int(pid) for pid in (task / "children").read_text().split()}
-        except FileNotFoundError:
-            pass  # a thread that ended meanwhile, whose children are those of another now
-    return found
-
-
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
+def machine() -> Iterator[Machine]:
     interpreter(NOBODY if os.geteuid() == 0 else None)
-    made = Machine(tmp_path)
-    yield made
-    made.close()
+    with machine_for_attempts() as made:
+        yield made
 
 
-def attempt_it(attempt: Attempt, told: JsonValue) -> Execution:
-    return execute(Job(attempt.source, [told], answer=(lambda _: 7) if attempt.may_ask else None), BOUNDED)
-
-
-def as_expected(attempt: Attempt, execution: Execution) -> bool:
-    return attempt.code == ANY or (execution.code, execution.result) == (attempt.code, attempt.result)
-
-
-@pytest.mark.prove
-@pytest.mark.parametrize("attempt", ATTEMPTS, ids=[each.name for each in ATTEMPTS])
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        pytest.param(each, id=each.name, marks=() if each.name in SAMPLE else pytest.mark.prove)
+        for each in ATTEMPTS
+    ],
+)
 def test_code_that(attempt: Attempt, machine: Machine) -> None:
     execution = attempt_it(attempt, machine.told())
     assert as_expected(attempt, execution), execution
     assert SECRET not in str(execution)
-    assert execution.wall_ms < 1000 * (BOUNDED.timeout + 1)
+    if expected_of(attempt, "bubblewrap")[0] == "timeout":
+        assert execution.wall_ms < 1000 * (BOUNDED.timeout + 1)
     assert len(str(execution.error)) < 5000
     machine.is_untouched()
-    assert execute(Job("def run(a): return a + 1", [1]), BOUNDED).result == 2
+    assert any(_is_answered_within_a_second() for _ in range(5)), "others wait for what is left"
+
+
+def _is_answered_within_a_second() -> bool:
+    """Whether a legitimate piece of code is; a busy machine may take longer once."""
+    began = time.monotonic()
+    assert execute(Job("def run(a): return a + 1", [1]), BOUNDED._replace(timeout=20.0)).result == 2
+    return time.monotonic() - began < 1.0
 
 
 def test_each_attempt_is_there_once() -> None:
     names = [each.name for each in ATTEMPTS]
     assert len(names) == len(set(names)) >= 60
+    assert set(SAMPLE) <= set(names)
 
 
 def test_without_the_filter_some_of_the_same_code_gets_further(machine: Machine) -> None:
@@ -135,11 +92,44 @@ def test_without_the_filter_some_of_the_same_code_gets_further(machine: Machine)
 
 
 def test_without_namespaces_the_secret_is_read(machine: Machine) -> None:
-    setup = json.dumps({"filter": "", "preloaded": [], "output": 65536, "limits": {}})
     job = json.dumps({"code": "def run(path): return open(path).read()", "args": [str(machine.secret)]})
-    bare = (sys.executable, "-I", "-S", Path(workers.__file__).with_name("worker.py"))
-    told = subprocess.run(bare, input=f"{setup}\n{job}", capture_output=True, text=True, check=True)
+    told = subprocess.run(_bare_worker(), input=f"{SETUP}\n{job}", capture_output=True, text=True, check=True)
     assert SECRET in told.stdout
+
+
+SETUP = json.dumps({"filter": "", "preloaded": [], "output": 65536, "limits": {}})
+LEAVES = "import sys\ndef run():\n    was, sys.left = getattr(sys, 'left', 0), 1\n    return was"
+TWICE = """
+import os, sys
+class Again(BaseException):
+    pass
+def again(code):
+    worker["_talking"].release()
+    raise Again
+worker = {"__name__": "worker"}
+exec(open(sys.argv[1]).read(), worker)
+os._exit = again
+for _ in range(2):
+    try:
+        worker["_run"]({"code": sys.argv[2], "args": [], "dependencies": []}, {"__builtins__": __builtins__})
+    except Again:
+        pass
+"""
+
+
+def test_a_worker_that_is_used_twice_passes_on_what_was_left() -> None:
+    source = Path(workers.__file__).with_name("worker.py")
+    words = (sys.executable, "-I", "-S", "-c", TWICE, str(source), LEAVES)
+    told = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert [json.loads(line.lstrip("*")) for line in told.stdout.splitlines()] == [
+        {"result": 0},
+        {"result": 1},
+    ]
+    assert [execute(Job(LEAVES, []), BOUNDED._replace(timeout=20.0)).result for _ in range(2)] == [0, 0]
+
+
+def _bare_worker() -> tuple[str, ...]:
+    return (sys.executable, "-I", "-S", str(Path(workers.__file__).with_name("worker.py")))
 
 
 @pytest.mark.prove
@@ -149,12 +139,8 @@ def test_an_ordinary_user_has_the_same_sandbox(machine: Machine) -> None:
 
     def attempts() -> list[str]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(workers, "interpreter", lambda uid: readable)
-            return [
-                each.name
-                for each in (*PROCESSES, *RIGHTS)
-                if not as_expected(each, attempt_it(each, machine.told()))
-            ]
+            patch.setattr(bubblewrap, "interpreter", lambda uid: readable)
+            return surprises("bubblewrap", machine.told())
 
     assert as_nobody(attempts) == [""]
     machine.is_untouched()

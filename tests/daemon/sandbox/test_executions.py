@@ -5,12 +5,13 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.daemon.sandbox.test_escapes import children
+from tests.daemon.sandbox.machine import children
 
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.execution import execution_to_json
-from runward.daemon.sandbox.workers import MOST_CODE, Job, NoSandbox, Worker, execute
+from runward.daemon.sandbox.isolated import NoSandbox
+from runward.daemon.sandbox.workers import MOST_CODE, Job, Worker, execute
 
 USUAL = Executor()
 

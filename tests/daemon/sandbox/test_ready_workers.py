@@ -5,12 +5,13 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from tests.daemon.sandbox.test_escapes import children
+from tests.daemon.sandbox.machine import children
 from tests.waiting import wait_for
 
 from runward.config.executor import Executor
+from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.ready_workers import ReadyWorkers
-from runward.daemon.sandbox.workers import Job, NoSandbox, Worker, execute
+from runward.daemon.sandbox.workers import Job, Worker, execute
 
 USUAL = Executor(workers=2)
 LEAVES = Job("import sys\ndef run():\n    was, sys.left = hasattr(sys, 'left'), 1\n    return was", [])

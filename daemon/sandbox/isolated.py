@@ -1,0 +1,69 @@
+"""A process that is cut off from the machine: what each of the means provides, whatever it does that by."""
+
+from collections.abc import Mapping
+from subprocess import Popen
+from typing import Final, Protocol
+
+from runward.config.json_value import JsonValue
+
+NOBODY: Final = 65534
+"""The user that code runs as where the daemon is root."""
+
+MOST_FILES: Final = 10_000
+"""The files that code may make: nothing else bounds the kernel's memory for them."""
+
+END_S: Final = 2.0
+"""Seconds until a process that was killed must have ended."""
+
+
+class NoSandbox(Exception):
+    """This machine can't provide the sandbox: why, and what to do."""
+
+    def __init__(self, why: str, fix: str) -> None:
+        super().__init__(why)
+        self.fix = fix
+
+
+class Isolated(Protocol):
+    """The process of one worker. To be ended, whatever happened."""
+
+    process: Popen[bytes]
+    """What was started; the worker's own, or the program that isolates it."""
+
+    outer: int
+    """A handle of this process."""
+
+    inner: int | None
+    """A handle of the worker, once it was found."""
+
+    @property
+    def means(self) -> str:
+        """What isolates it, as results record it."""
+
+    @property
+    def fix(self) -> str:
+        """What to do where it doesn't start."""
+
+    @property
+    def has_namespaces(self) -> bool:
+        """Whether it sees nothing of the machine; if not, the filter of system calls must forbid more."""
+
+    @property
+    def threads(self) -> int:
+        """The limit of threads that the kernel is told."""
+
+    @property
+    def setup(self) -> Mapping[str, JsonValue]:
+        """What the worker is told about it, so that it can cut itself off."""
+
+    def find(self, deadline: float) -> int | None:
+        """The worker's process id; None if it doesn't start by then (monotonic seconds)."""
+
+    def watch(self) -> None:
+        """From now on `overfull` is asked: the worker has cut itself off. May raise `OSError`."""
+
+    def overfull(self) -> str | None:
+        """What its files are too much for; None if they are within their bounds."""
+
+    def end(self) -> float:
+        """Kill it, with all that it started, and leave nothing of it; the CPU seconds of its whole life."""

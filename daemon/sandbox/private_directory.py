@@ -1,0 +1,148 @@
+"""A directory on the machine's own disk that one piece of code may change, however it does that: counted, and removed.
+
+Its bytes can't be bounded before they are written, so they are counted while the code runs.
+"""
+
+import fcntl
+import os
+import secrets
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from runward.daemon.sandbox.isolated import MOST_FILES
+
+_PREFIX: Final = "runward-sandbox-"
+_OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEEPEST: Final = 32
+_AGAIN_S: Final = 0.05
+"""Between two counts."""
+
+_ABANDONED_S: Final = 600.0
+"""The age at which a directory that no process holds is removed: its daemon was killed."""
+
+
+class _TooDeep(Exception):
+    """Directories are nested deeper than `_DEEPEST`."""
+
+
+class PrivateDirectory:
+    """An empty directory that belongs to a user, as long as this exists."""
+
+    def __init__(self, owner: int | None) -> None:
+        """Make it for `owner`, None for the user that this runs as."""
+        _remove_abandoned(os.geteuid() if owner is None else owner)
+        self.path = tempfile.mkdtemp(prefix=_PREFIX)
+        self._descriptor = os.open(self.path, _OPEN)
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+        if owner is not None:
+            os.chown(self._descriptor, owner, owner)
+        self._counted_at = 0.0
+
+    def overfull(self, most: int) -> str | None:
+        """What is too much in it, more than `most` bytes for example; None if nothing is, or it was just counted."""
+        if time.monotonic() < self._counted_at + _AGAIN_S:
+            return None
+        files = size = 0
+        try:
+            for each in _sizes(self._descriptor, _DEEPEST):
+                files, size = files + 1, size + each
+                if files > MOST_FILES:
+                    return f"the code made more than {MOST_FILES} files"
+                if size > most:
+                    return f"the code wrote more than {most} bytes to its directory"
+        except PermissionError:
+            return "the code made a directory that can't be looked into"
+        except _TooDeep:
+            return f"the code made directories that are nested more than {_DEEPEST} deep"
+        finally:
+            self._counted_at = time.monotonic()
+        return None
+
+    def remove(self) -> None:
+        """Remove it with all that lies in it, once nothing changes it any more."""
+        _empty(self._descriptor)
+        os.close(self._descriptor)
+        os.rmdir(self.path)
+
+
+def _sizes(directory: int, levels: int) -> Iterator[int]:
+    """The bytes on the disk of everything in a directory that is being changed."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                seen = entry.stat(follow_symlinks=False)
+                inner = os.open(entry.name, _OPEN, dir_fd=directory) if stat.S_ISDIR(seen.st_mode) else None
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # it was removed or replaced meanwhile
+            yield seen.st_blocks * 512
+            if inner is None:
+                continue
+            try:
+                if levels == 0:
+                    raise _TooDeep
+                yield from _sizes(inner, levels - 1)
+            finally:
+                os.close(inner)
+
+
+def _empty(top: int) -> None:
+    """Remove everything in a directory. What lies deeper is first moved up, so nothing is too deep."""
+    while found := _entries(top):
+        for name, is_directory in found:
+            if not is_directory:
+                os.unlink(name, dir_fd=top)
+                continue
+            inner = _opened(name, top)
+            try:
+                for each, is_deeper in _entries(inner):
+                    if is_deeper:
+                        os.close(_opened(each, inner))
+                        os.rename(each, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=top)
+                    else:
+                        os.unlink(each, dir_fd=inner)
+            finally:
+                os.close(inner)
+            os.rmdir(name, dir_fd=top)
+
+
+def _entries(directory: int) -> list[tuple[str, bool]]:
+    with os.scandir(directory) as entries:
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+
+
+def _opened(name: str, parent: int) -> int:
+    """A directory that may have been made without any rights; root needs none."""
+    try:
+        return os.open(name, _OPEN, dir_fd=parent)
+    except PermissionError:
+        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            os.chmod(f"/proc/self/fd/{handle}", 0o700)
+        finally:
+            os.close(handle)
+        return os.open(name, _OPEN, dir_fd=parent)
+
+
+def _remove_abandoned(owner: int) -> None:
+    """Remove what daemons left that were killed. What another process holds or just made, stays."""
+    oldest = time.time() - _ABANDONED_S
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            if path.lstat().st_ctime > oldest:
+                continue
+            descriptor = os.open(path, _OPEN)
+        except OSError:
+            continue  # it was removed, or it belongs to somebody else
+        try:
+            if os.fstat(descriptor).st_uid == owner:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _empty(descriptor)
+                path.rmdir()
+        except OSError:
+            continue  # it is in use, or another process removes it
+        finally:
+            os.close(descriptor)

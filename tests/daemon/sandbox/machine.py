@@ -1,0 +1,160 @@
+"""Things of this machine that code in the sandbox must not reach, and how an attempt at them is judged."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from tests.daemon.sandbox.attempts import ANY, ATTEMPTS, NEEDS_NAMESPACES, WITHOUT_NAMESPACES, Attempt
+from tests.waiting import wait_for
+
+from runward.config.executor import Executor
+from runward.config.json_value import JsonValue
+from runward.daemon.sandbox.execution import Execution
+from runward.daemon.sandbox.isolated import NOBODY
+from runward.daemon.sandbox.workers import Job, execute
+
+BOUNDED = Executor(timeout=0.5)
+PATIENT = Executor(timeout=20.0)
+"""For code that ends by itself, on a busy machine too."""
+
+SECRET = "the machine's secret"
+CALLS = ("clone", "keyctl", "bpf", "io_uring_setup", "userfaultfd", "perf_event_open", "seccomp")
+MOST_GROWTH = 32 << 20
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""Ten thousand files take long on a busy disk."""
+
+
+class Machine:
+    """A secret, a listener and a process that an ordinary user owns, who may reach all of them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.secret = directory / "secret"
+        self.secret.write_text(SECRET)
+        owner = NOBODY if os.geteuid() == 0 else None
+        if owner is not None:
+            directory.chmod(0o755)
+            for each in (directory, self.secret):
+                os.chown(each, owner, owner)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.setblocking(False)
+        self.victim = subprocess.Popen(["sleep", "600"], user=owner)
+        self.others = children()
+        self.before = self.traces()
+        self.memory = _resident()
+
+    def told(self) -> dict[str, JsonValue]:
+        """Where they are, as code would know it."""
+        import pyseccomp  # it fails where libseccomp is missing, and the tests here skip then
+
+        numbers = {name: int(pyseccomp.resolve_syscall(pyseccomp.Arch.NATIVE, name)) for name in CALLS}
+        port = self.listener.getsockname()[1]
+        program = os.path.realpath(sys.executable)
+        return {
+            "secret": str(self.secret),
+            "port": port,
+            "pid": self.victim.pid,
+            "program": program,
+            **numbers,
+        }
+
+    def traces(self) -> tuple[list[str], tuple[int, int], list[str], list[str], int]:
+        """Files beside the secret, its rights, mounts and directories of a sandbox, and open descriptors of this process."""
+        all_mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        mounts = [
+            each for each in all_mounts if any(word in each for word in ("newroot", "oldroot", " /python"))
+        ]
+        seen = self.secret.stat()
+        left = sorted(os.listdir(tempfile.gettempdir()))
+        files = sorted(os.listdir(self.secret.parent))
+        return files, (seen.st_mode, seen.st_mtime_ns), mounts, left, len(os.listdir("/proc/self/fd"))
+
+    def is_untouched(self) -> None:
+        """Nothing was read, reached, ended or left."""
+        assert self.secret.read_text() == SECRET
+        assert self.victim.poll() is None
+        try:
+            self.listener.accept()
+        except BlockingIOError:
+            pass
+        else:
+            raise AssertionError("the listener was reached")
+        assert self.traces() == self.before
+        wait_for(lambda: not children() - self.others, "every process of the sandbox ends", 5.0)
+        assert _resident() - self.memory < MOST_GROWTH
+
+    def close(self) -> None:
+        self.listener.close()
+        self.victim.kill()
+        self.victim.wait()
+
+
+@contextmanager
+def machine_for_attempts() -> Iterator[Machine]:
+    """In a directory that every user may reach, with a directory for temporary files beside the secret."""
+    directory = Path(tempfile.mkdtemp(prefix="secrets-", dir=IN_MEMORY))
+    temporary = directory / "tmp"
+    temporary.mkdir()
+    temporary.chmod(0o1777)
+    with patch.object(tempfile, "tempdir", str(temporary)):
+        made = Machine(directory)
+        try:
+            yield made
+        finally:
+            made.close()
+            shutil.rmtree(directory)
+
+
+def children() -> set[int]:
+    """All processes below this one."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            found |= {int(pid) for pid in (task / "children").read_text().split()}
+        except FileNotFoundError:
+            pass  # a thread that ended meanwhile, whose children are those of another now
+    return found
+
+
+def _resident() -> int:
+    """The memory of this process, in bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def attempt_it(attempt: Attempt, told: JsonValue, sandbox: str = "bubblewrap") -> Execution:
+    """What becomes of it. Code that is expected to run on without end gets little time."""
+    bounds = BOUNDED if expected_of(attempt, sandbox)[0] in ("timeout", ANY) else PATIENT
+    job = Job(attempt.source, [told], answer=(lambda _: 7) if attempt.may_ask else None)
+    return execute(job, bounds._replace(sandbox=sandbox))
+
+
+def expected_of(attempt: Attempt, sandbox: str) -> tuple[str | None, JsonValue]:
+    """The code and the result that it must come to."""
+    usual = (attempt.code, attempt.result)
+    return WITHOUT_NAMESPACES.get(attempt.name, usual) if sandbox == "landlock" else usual
+
+
+def as_expected(attempt: Attempt, execution: Execution, sandbox: str = "bubblewrap") -> bool:
+    if sandbox == "landlock" and attempt.name in NEEDS_NAMESPACES:
+        return True
+    expected = expected_of(attempt, sandbox)
+    return expected[0] == ANY or (execution.code, execution.result) == expected
+
+
+def surprises(sandbox: str, told: JsonValue, attempts: Sequence[Attempt] = ATTEMPTS) -> list[str]:
+    """What became of the attempts that didn't come to what they must; several are tried at once."""
+
+    def tried(attempt: Attempt) -> str | None:
+        execution = attempt_it(attempt, told, sandbox)
+        is_kept_in = as_expected(attempt, execution, sandbox) and SECRET not in str(execution)
+        return None if is_kept_in else f"{attempt.name}: {execution}"
+
+    with ThreadPoolExecutor(6) as pool:
+        return [each for each in pool.map(tried, attempts) if each is not None]

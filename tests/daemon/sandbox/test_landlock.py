@@ -1,0 +1,153 @@
+"""`sandbox = "landlock"`: the weaker means. What they promise to stop, they stop, and where they are missing no code runs."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.daemon.sandbox.attempts import ATTEMPTS, NEEDS_NAMESPACES, WITHOUT_NAMESPACES
+from tests.daemon.sandbox.machine import Machine, children, machine_for_attempts, surprises
+from tests.nobody import as_nobody
+
+from runward.config.executor import Executor
+from runward.daemon.sandbox import landlock, landlocked, private_directory, workers
+from runward.daemon.sandbox.execution import execution_to_json
+from runward.daemon.sandbox.interpreter import interpreter
+from runward.daemon.sandbox.isolated import NOBODY, NoSandbox
+from runward.daemon.sandbox.private_directory import PrivateDirectory
+from runward.daemon.sandbox.workers import Job, Worker, execute
+
+WEAKER = Executor(sandbox="landlock", timeout=20.0)
+SAMPLE = (
+    "reads a secret by its path",
+    "changes a secret's rights and times",
+    "empties a secret",
+    "has a pipe signal a process",
+    "connects to a listener of the machine",
+    "fills the disk by many files",
+    "nests directories without end",
+)
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    """Skips where the kernel has no Landlock; there, only `not_configured` can be tested."""
+    try:
+        Worker(WEAKER).close()
+    except NoSandbox as missing:
+        pytest.skip(f"no weaker sandbox here: {missing}")
+    with machine_for_attempts() as made:
+        yield made
+
+
+def test_results_record_it(machine: Machine) -> None:
+    answered = execute(Job("def run(a): return a + 1", [1]), WEAKER)
+    assert (answered.result, answered.sandbox) == (2, "landlock+seccomp")
+    assert answered.cpu_s > 0.0
+
+
+def test_it_stops_the_worst(machine: Machine) -> None:
+    assert surprises("landlock", machine.told(), [each for each in ATTEMPTS if each.name in SAMPLE]) == []
+    machine.is_untouched()
+
+
+@pytest.mark.prove
+def test_it_stops_all_that_it_promises_to(machine: Machine) -> None:
+    assert set(WITHOUT_NAMESPACES) | NEEDS_NAMESPACES | set(SAMPLE) <= {each.name for each in ATTEMPTS}
+    assert surprises("landlock", machine.told()) == []
+    machine.is_untouched()
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_it_stops_them_for_an_ordinary_user_too_who_owns_the_secret(machine: Machine) -> None:
+    readable = interpreter(NOBODY)
+
+    def attempts() -> list[str]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(landlocked, "interpreter", lambda uid: readable)
+            return surprises("landlock", machine.told())
+
+    assert as_nobody(attempts) == [""]
+    machine.is_untouched()
+
+
+def test_with_the_oldest_landlock_the_filter_forbids_what_that_lets_through(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landlock, "version", lambda: 1)
+    assert surprises("landlock", machine.told(), [each for each in ATTEMPTS if each.name in SAMPLE]) == []
+    machine.is_untouched()
+
+
+def test_without_the_filter_the_same_user_changes_a_secret(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "Worker", lambda executor: Worker(executor, filtered=False))
+    changes = next(each for each in ATTEMPTS if each.name == "changes a secret's rights and times")
+    assert surprises("landlock", machine.told(), [changes]) != []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives its user up")
+def test_a_worker_of_root_is_not_root(machine: Machine) -> None:
+    others = children()
+    with Worker(WEAKER):
+        assert {Path(f"/proc/{pid}").stat().st_uid for pid in children() - others} == {NOBODY}
+
+
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (errno.ENOSYS, "this kernel has no Landlock"),
+        (errno.EOPNOTSUPP, "Landlock is switched off in this kernel"),
+        (errno.EPERM, "Landlock can't be used: Operation not permitted"),
+    ],
+)
+def test_where_the_kernel_has_none_code_is_refused_with_the_fix(
+    number: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(landlock, "_call", refused)
+    landlock.version.cache_clear()
+    said = execution_to_json(execute(Job("def run(): return 1", []), WEAKER))
+    assert (said["error_code"], said["error"]) == ("not_configured", f"no sandbox: {why}")
+    assert "lsm=" in str(said["fix"])
+
+
+def test_a_directory_is_removed_however_deep_and_forbidding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = PrivateDirectory(None)
+    before = os.open(".", os.O_RDONLY)
+    os.chdir(made.path)
+    try:
+        for _ in range(300):
+            os.mkdir("d", 0o300)
+            Path("file").touch()
+            os.chdir("d")
+    finally:
+        os.fchdir(before)
+        os.close(before)
+    assert made.overfull(1 << 30) is not None
+    made.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_daemon_left_is_removed_once_it_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left, held = tmp_path / "runward-sandbox-left", PrivateDirectory(None)
+    (left / "deep").mkdir(parents=True)
+    PrivateDirectory(None).remove()
+    assert left.exists(), "it may have just been made"
+    monkeypatch.setattr(private_directory, "_ABANDONED_S", -1.0)
+    PrivateDirectory(None).remove()
+    assert not left.exists()
+    assert Path(held.path).exists(), "its daemon lives"
+    held.remove()
