@@ -56,6 +56,7 @@ class Session(NamedTuple):
     folded: bool = False
     contract_basis: str | None = None
     invocation_id: str | None = None
+    reason_code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,8 +82,8 @@ from runward.handlers.schedules import define, due
 from runward.handlers.schedules.events import LANE as SCHEDULE
 from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.sessions import deadline, ended, hooked, opened
-from runward.handlers.starts import failed
-from runward.handlers.starts.events import StartFailed
+from runward.handlers.starts import earlier, failed
+from runward.handlers.starts.events import StartedEarlier, StartFailed
 from runward.handlers.timers import ring
 from runward.handlers.timers.events import TimerRang, TimerSet
 
@@ -132,7 +132,7 @@ def _route(
     return Route(event, handler, decide, lane, due)
 
 
-def _chain_run(event: AttemptStarted | SessionFinished | StartFailed) -> str | None:
+def _chain_run(event: AttemptStarted | SessionFinished | StartFailed | StartedEarlier) -> str | None:
     """The lane of the chain run whose step this session is, if it is one."""
     return chain_run_of(event.session_key)
 
@@ -204,6 +204,8 @@ ROUTES: Final = (
     _route(ScheduleChanged, "schedules/define", define.decide),
     _route(StartFailed, "starts/failed", failed.decide),
     _route(StartFailed, "chains/advance", advance.decide, _chain_run),
+    _route(StartedEarlier, "starts/earlier", earlier.decide),
+    _route(StartedEarlier, "chains/advance", advance.decide, _chain_run),
     _route(TimerSet, "timers/ring", ring.decide, due=lambda event: event.due),
     _route(TimerRang, "chains/rang", rang.decide, _run),
     _route(TimerRang, "approvals/expire", expire.decide, _approval),

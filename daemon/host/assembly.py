@@ -71,7 +71,7 @@ from runward.handlers.exchange.effects import RecordAction
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.outcomes.events import OutcomesChanged
 from runward.handlers.schedules.events import ScheduleChanged
-from runward.handlers.starts.events import StartFailed
+from runward.handlers.starts.events import StartEvent
 
 
 class Assembly:
@@ -101,7 +101,14 @@ class Assembly:
         self.outbox = Outbox(world.files, store, world.clock, log, lambda: self.worker.busy)
         self.orders = CancelOrders(world.files, world.processes, store, world.clock, log)
         self.starts = Starts(
-            world.processes, world.files, store, world.clock, log, self._run_begun, self._found
+            world.processes,
+            world.files,
+            store,
+            world.clock,
+            log,
+            self._run_begun,
+            self._found,
+            self._found,
         )
         self.worktrees = Worktrees(world.processes, store, world.clock, log)
         self.notices = Notices(world.messenger, store, world.clock, log)
@@ -271,7 +278,7 @@ class Assembly:
         return self.worker.busy or self.outbox.behind > 0
 
     def _found(
-        self, event: JournalDamaged | StartFailed | ScheduleChanged | SlotOffered | OutcomesChanged
+        self, event: JournalDamaged | StartEvent | ScheduleChanged | SlotOffered | OutcomesChanged
     ) -> None:
         """One of our parts found a fact, which is recorded like any other."""
         self._observed(event.key, (event,))

@@ -34,7 +34,7 @@ from runward.daemon.worker.delayed import Delayed, delayed
 from runward.daemon.worker.part import Part
 from runward.handlers.effects import StartRun
 from runward.handlers.layouts.native import RUN
-from runward.handlers.starts.events import StartFailed
+from runward.handlers.starts.events import StartedEarlier, StartFailed
 
 AT_ONCE: Final = 4
 """How many launchers may be beginning at the same time."""
@@ -60,6 +60,8 @@ class Starts(Part):
     """Called for each run that began: its directory is worth a look."""
     failed: Callable[[StartFailed], None] = lambda event: None
     """Called for each run that can never begin, or that was gone before it was seen."""
+    earlier: Callable[[StartedEarlier], None] = lambda event: None
+    """Called for each run that began before its order was recorded."""
     _failed: set[str] = field(default_factory=set)
     _unseen: dict[str, UnseenRun] = field(default_factory=dict)
     """What has begun and is not a session yet, by the key of its start."""
@@ -132,7 +134,10 @@ class Starts(Part):
         return self._trouble is None
 
     async def look_for_unseen(self) -> None:
-        """Report the runs that were gone before anybody saw them: no session will ever say how they ended."""
+        """Report the runs that were gone before anybody saw them, and those that were seen before they were ordered.
+
+        No session will ever say how the first ended. The sessions of the others don't know what they were ordered for.
+        """
         if not self._unseen:
             return
         try:
@@ -148,6 +153,8 @@ class Starts(Part):
                 del self._unseen[key]
                 if each.session not in seen:
                     self._fail(key, each.session, _GONE)
+                elif seen[each.session]:
+                    self.earlier(StartedEarlier(key, each.session, self.clock.now()))
 
     def _is_gone(self, run: UnseenRun) -> bool:
         root, name = os.path.split(run.directory)

@@ -1,8 +1,10 @@
 """A step's run is judged, or can never begin: the chain run continues, or ends as the step did."""
 
+from typing import NamedTuple
+
 from runward.config.json_value import JsonValue
 from runward.config.step import NOT_STARTED
-from runward.handlers.asking import Given, TryLater, ask
+from runward.handlers.asking import Asking, Given, TryLater, ask
 from runward.handlers.chains.advancing import Position, onward, position_of
 from runward.handlers.chains.effects import SetStep, StepStatus
 from runward.handlers.chains.events import chain_run_of
@@ -11,36 +13,34 @@ from runward.handlers.chains.rang import TRY
 from runward.handlers.chains.slots import let_go
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.events import SessionFinished
-from runward.handlers.facts import LaneWaits
+from runward.handlers.facts import LaneWaits, SessionOf
 from runward.handlers.outcomes.events import lane
 from runward.handlers.outcomes.facts import LatestOutcomeOf
 from runward.handlers.starts.effects import RemoveWorktree
-from runward.handlers.starts.events import StartFailed
+from runward.handlers.starts.events import StartedEarlier, StartFailed
 from runward.handlers.timers.events import TimerSet
 
 
-def decide(event: SessionFinished | StartFailed, given: Given) -> Deciding:
+def decide(event: SessionFinished | StartFailed | StartedEarlier, given: Given) -> Deciding:
     """Read the outcome of the step, and continue from it. A session that no chain started changes nothing."""
     name = chain_run_of(event.session_key)
     run = None if name is None else (yield from ask(ChainRunOf(name)))
     if run is None:
         return ()
     current = next((each for each in run.steps.values() if each.session_key == event.session_key), None)
-    if current is None or (isinstance(event, SessionFinished) and event.status == "running"):
+    verdict = yield from _verdict(event)
+    if current is None or verdict is None or verdict.status == "running":
         return ()
     position = position_of(run, given.event_hash)._replace(freed=1)
-    has_failed = isinstance(event, StartFailed) or event.status != "completed"
-    cleared = _cleared(position, current, event.session_key, has_failed)
+    cleared = _cleared(position, current, event.session_key, verdict.status != "completed")
     if current.status != "running":
         return cleared
-    status: StepStatus
+    status, code, why = verdict
     outcome: JsonValue = None
     said: tuple[Effect, ...] = ()
     if isinstance(event, StartFailed):
-        status, code, why = "failed", NOT_STARTED, event.why
         said = (Explain(run.id, "refused", f"step {current.step} is not started: {why}"),)
     else:
-        status, code, why = event.status, event.reason_code, None
         if (yield from ask(LaneWaits(lane(event.session_key)))):
             raise TryLater("what was added to the session of its step is not kept yet")
         found = yield from ask(LatestOutcomeOf(event.session_key))
@@ -57,6 +57,24 @@ def decide(event: SessionFinished | StartFailed, given: Given) -> Deciding:
         return (ended, *said, *again, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
     followed = yield from onward(position._replace(steps={**run.steps, over.step: over}), given.at)
     return (ended, *said, *followed)
+
+
+class _Verdict(NamedTuple):
+    status: StepStatus
+    code: str
+    why: str | None
+
+
+def _verdict(event: SessionFinished | StartFailed | StartedEarlier) -> Asking[_Verdict | None]:
+    """How the run of the step ended; None if nobody knows it yet."""
+    if isinstance(event, StartFailed):
+        return _Verdict("failed", NOT_STARTED, event.why)
+    if isinstance(event, SessionFinished):
+        return _Verdict(event.status, event.reason_code, None)
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None or session.reason_code is None:
+        return None
+    return _Verdict(session.status, session.reason_code, None)
 
 
 def _cleared(position: Position, current: StepStanding, session: str, has_failed: bool) -> tuple[Effect, ...]:

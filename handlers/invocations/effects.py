@@ -32,4 +32,11 @@ class EndInvocation(NamedTuple):
     reason_code: str
 
 
-InvocationEffect: TypeAlias = OpenInvocation | EndInvocation
+class LinkSession(NamedTuple):
+    """Keep that a session, which was opened before that was known, was ordered for an invocation."""
+
+    key: str
+    invocation: str
+
+
+InvocationEffect: TypeAlias = OpenInvocation | EndInvocation | LinkSession

@@ -10,6 +10,7 @@ from runward.handlers.effects import (
     RefuseFold,
 )
 from runward.handlers.facts import Session
+from runward.handlers.invocations.effects import LinkSession
 
 
 def fold(session: Session | None, effects: Effects) -> Session | None:
@@ -18,7 +19,7 @@ def fold(session: Session | None, effects: Effects) -> Session | None:
         match effect:
             case EndAttempt():
                 assert session is not None
-                session = session._replace(status=effect.status)
+                session = session._replace(status=effect.status, reason_code=effect.reason.code)
             case OpenSession():
                 said = effect.declaration
                 session = Session(
@@ -37,10 +38,13 @@ def fold(session: Session | None, effects: Effects) -> Session | None:
                     effect.contract_problem,
                     contract_basis=effect.contract_basis,
                     invocation_id=said.invocation_id,
+                    reason_code=effect.reason.code,
                 )
             case OpenAttempt():
                 assert session is not None
-                session = session._replace(status="running", attempt=effect.attempt)
+                session = session._replace(
+                    status="running", attempt=effect.attempt, reason_code=effect.reason.code
+                )
             case FoldContract():
                 assert session is not None
                 basis = session.contract_basis or effect.contract_basis
@@ -54,6 +58,9 @@ def fold(session: Session | None, effects: Effects) -> Session | None:
             case RefuseFold():
                 assert session is not None
                 session = session._replace(contract_problem=session.contract_problem or effect.problem)
+            case LinkSession():
+                assert session is not None
+                session = session._replace(invocation_id=effect.invocation)
             case _:
                 pass
     return session

@@ -23,4 +23,23 @@ class StartFailed(OfSession):
         return f"{self.start}/failed"
 
 
-StartEvent: TypeAlias = StartFailed
+@dataclass(frozen=True, slots=True)
+class StartedEarlier(OfSession):
+    """An ordered run began before its order was recorded: a store that was restored from a backup had lost the order.
+
+    `start` is the key of its order, as its launcher found it in the run.
+    """
+
+    type: ClassVar[str] = "StartedEarlier"
+    version: ClassVar[int] = 1
+
+    start: str
+    session_key: str
+    at: float
+
+    @property
+    def key(self) -> str:
+        return f"{self.start}/earlier"
+
+
+StartEvent: TypeAlias = StartFailed | StartedEarlier

@@ -54,7 +54,7 @@ from runward.handlers.exchange.events import (
 from runward.handlers.notices.events import NoticeRetryRequested
 from runward.handlers.outcomes.events import ArtifactAddRequested, ArtifactFilesNamed, OutcomesChanged
 from runward.handlers.schedules.events import ScheduleChanged
-from runward.handlers.starts.events import StartFailed
+from runward.handlers.starts.events import StartedEarlier, StartFailed
 from runward.handlers.timers.events import TimerRang, TimerSet
 
 EXAMPLES: list[Event] = [
@@ -118,6 +118,7 @@ EXAMPLES: list[Event] = [
     MintRequested("r", 1.0, "writer", -3, "scrip", "why", "ada"),
     ActionTaken("s", "r", 1.0, "writer", "noop", "a", True, None, {"result": {"x": None}}, "native:runs/a"),
     StartFailed("cr_0/0/1", "native:runs/cr_0-0-1", 1.0, "its run directory can't be made"),
+    StartedEarlier("cr_0/0/1", "native:runs/cr_0-0-1", 1.0),
     RunLaunched("k", "l", 1.0, "5e", (7, 70, "b"), (8, 80, "b"), {"expected": []}, 60.0, 5.0),
 ]
 plain = st.recursive(

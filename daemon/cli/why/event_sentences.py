@@ -128,6 +128,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "OutcomesChanged": "attempt {attempt} wrote outcomes",
     "ArtifactFilesNamed": "artifacts have their content in files",
     "StartFailed": "the run can never begin: {why}",
+    "StartedEarlier": "the run had begun before its order was recorded",
     "TimerSet": "something is due later: {what}",
     "TimerRang": "the time came: {what}",
 }

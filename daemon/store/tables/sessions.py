@@ -21,6 +21,7 @@ from runward.handlers.effects import (
     RefuseFold,
 )
 from runward.handlers.facts import Session, SessionOf
+from runward.handlers.invocations.effects import LinkSession
 from runward.handlers.sessions.fold import fold
 
 if TYPE_CHECKING:
@@ -60,6 +61,12 @@ REFUSE_FOLD: Final = Write(
     "update sessions set contract_problem = coalesce(contract_problem, ?) where key = ?"
 )
 
+LINK: Final = Write("update sessions set invocation_id = ? where key = ?")
+
+LINK_ARTIFACTS: Final = Write(
+    "update artifacts set invocation_id = ? where session_key = ? and invocation_id is null", exact=False
+)
+
 TRANSIT: Final = Write(
     "update sessions set status = ?, attempt = ?, finished_at = ?, ended_by = ?, reason_code = ?, reason_summary = ?,"
     " evidence_refs = ?, artifact_verification_json = ?, delivery = ?"
@@ -82,7 +89,7 @@ async def known(store: Store, keys: Iterable[str]) -> dict[str, Session]:
     """The sessions with these keys, as handlers see them."""
     rows = await store.read(
         "select key, session_id, layout, path, status, attempt, artifacts_path, artifact_contract_json,"
-        " playbook, agent, started_at, origin, contract_problem, folded, contract_basis, invocation_id from sessions where key in (select value from json_each(?))",
+        " playbook, agent, started_at, origin, contract_problem, folded, contract_basis, invocation_id, reason_code from sessions where key in (select value from json_each(?))",
         (listed(keys),),
     )
     return {str(row[0]): Session(*row) for row in rows}  # type: ignore[arg-type] # the schema's own types
@@ -167,6 +174,11 @@ def _refuse_fold(batch: "Batch", job: Job, effect: RefuseFold) -> None:
     batch.row(REFUSE_FOLD, (effect.problem, effect.key))
 
 
+def _link(batch: "Batch", job: Job, effect: LinkSession) -> None:
+    batch.row(LINK, (effect.invocation, effect.key))
+    batch.row(LINK_ARTIFACTS, (effect.invocation, effect.key))
+
+
 def _evidence(references: Iterable[EvidenceRef]) -> str:
     return to_json([{"kind": each.kind, "id": each.id, "label": each.label} for each in references]).decode()
 
@@ -187,6 +199,8 @@ SESSIONS: Final = Table(
         FOLD_CONTRACT,
         HOLD_TO_LAUNCH,
         REFUSE_FOLD,
+        LINK,
+        LINK_ARTIFACTS,
         TRANSIT,
         END_ATTEMPT,
         INSERT_HISTORY,
@@ -198,6 +212,7 @@ SESSIONS: Final = Table(
         FoldContract: _fold_contract,
         HoldToLaunch: _hold_to_launch,
         RefuseFold: _refuse_fold,
+        LinkSession: _link,
     },
     answers={SessionOf: answers_by(known, lambda asked: asked.key)},
     goes_with_session=(
@@ -205,6 +220,6 @@ SESSIONS: Final = Table(
         "delete from attempts where session_key = ?",
     ),
     folds=dict.fromkeys(
-        (OpenSession, OpenAttempt, EndAttempt, FoldContract, HoldToLaunch, RefuseFold), (_FOLD,)
+        (OpenSession, OpenAttempt, EndAttempt, FoldContract, HoldToLaunch, RefuseFold, LinkSession), (_FOLD,)
     ),
 )
