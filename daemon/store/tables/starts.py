@@ -97,12 +97,6 @@ def _give_up(batch: "Batch", job: Job, effect: GiveUpStart) -> None:
     batch.row(GIVE_UP, (effect.why, effect.at, effect.key))
 
 
-_LACKS_ITS_INVOCATION: Final = (
-    "{0}.invocation_id is null and exists (select 1 from invocations i where i.session_key = {0}.key and i.status = 'running')"
-)
-"""On a session that was opened before its order was recorded."""
-
-
 class UnseenRun(NamedTuple):
     """A run that has begun, and whose session is not in the store or not linked to its invocation."""
 
@@ -114,8 +108,8 @@ async def unseen_runs(store: Store) -> dict[str, UnseenRun]:
     """The runs that have begun and have no linked session yet, by the keys of their starts; not those known to be gone."""
     rows = await store.read(
         "select s.key, s.session_key, s.directory from starts s where s.state = 'begun' and s.why is null"
-        " and not exists (select 1 from sessions x where x.key = s.session_key"
-        f"  and not ({_LACKS_ITS_INVOCATION.format('x')}))"  # our own words
+        " and not exists (select 1 from sessions x where x.key = s.session_key and (x.invocation_id is not null"
+        "  or not exists (select 1 from invocations i where i.session_key = x.key and i.status = 'running')))"
         " and not exists (select 1 from tombstones x where x.session_key = s.session_key)"
     )
     return {str(key): UnseenRun(str(session), str(directory)) for key, session, directory in rows}
@@ -133,7 +127,8 @@ async def begun_starts(store: Store, keys: Iterable[str]) -> frozenset[str]:
 async def seen_sessions(store: Store, keys: Iterable[str]) -> dict[str, bool]:
     """Those of these session keys that belong to an existing or a former session, and whether its invocation is missing."""
     rows = await store.read(
-        f"select key, {_LACKS_ITS_INVOCATION.format('s')} from sessions s where key in (select value from json_each(?1))"
+        "select key, invocation_id is null and exists (select 1 from invocations i where i.session_key = key"
+        "  and i.status = 'running') from sessions where key in (select value from json_each(?1))"
         " union all select session_key, 0 from tombstones where session_key in (select value from json_each(?1))",
         (listed(keys),),
     )
