@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from runward.config.exchange import ExchangeRules
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
+from runward.daemon.sandbox.isolated import REFUSED
 from runward.daemon.store import reading, reading_exchange
 from runward.daemon.store.migrate import migrations
 from runward.daemon.worker.actions_with_code import Work, failed
@@ -47,9 +48,12 @@ CONTRACT_IMPORTS: Final = ("math", "json", "random", "datetime", "time")
 
 
 def acting_with_code(
-    rules: Callable[[], ExchangeRules], executor: Callable[[], Executor], state: Path
+    rules: Callable[[], ExchangeRules],
+    executor: Callable[[], Executor],
+    state: Path,
+    trouble: "Trouble | None" = None,
 ) -> Work:
-    """Works out actions by the settings in force, over the store in `state`. Blocks."""
+    """Works out actions by the settings in force, over the store in `state`. Blocks. `trouble` keeps why code can't run."""
     ready, lock = cache(_ready_workers), threading.Lock()
 
     def act(asked: ActedWithCode) -> Worked:
@@ -60,6 +64,8 @@ def acting_with_code(
             code = RunningCode(accounts, connection, rules(), executor(), take, asked.used)
             try:
                 decided = code.drive(worked_out(accounts, asked.event))
+                if trouble is not None:
+                    trouble.note(code)
             except Exception as error:  # noqa: BLE001 - a mistake of ours is this action's result, and its CPU time counts
                 why = f"{type(error).__name__}: {error}"
                 return failed("internal_error", why, code.cpu.used, code.sandbox)
@@ -67,6 +73,22 @@ def acting_with_code(
             return Worked(decided, tuple(accounts.effects), accounts.read, used, code.sandbox)
 
     return act
+
+
+class Trouble:
+    """Why code couldn't run when it was to run last, for `status`."""
+
+    def __init__(self) -> None:
+        self._why: str | None = None
+
+    def note(self, code: "RunningCode") -> None:
+        """Code ran for an action, or was refused, or there was none."""
+        if code.refused is not None or code.sandbox is not None:
+            self._why = code.refused
+
+    def degraded(self) -> list[str]:
+        """What is wrong, with the fix."""
+        return [] if self._why is None else [f"{REFUSED}{self._why}"]
 
 
 def _ready_workers() -> "ReadyWorkers":
@@ -122,6 +144,8 @@ class RunningCode:
         """The means that isolated the code, if some ran."""
         self.fix: str | None = None
         """What to do if this machine has no sandbox."""
+        self.refused: str | None = None
+        """Why code couldn't run, with what to do."""
 
     def drive(self, asking: Asking[T]) -> T:
         """What it returns when all that it asks is answered."""
@@ -176,6 +200,8 @@ class RunningCode:
         self.sandbox = ended.sandbox or self.sandbox
         self.fix = ended.fix
         why = ended.error if ended.fix is None else f"{ended.error}; {ended.fix}"
+        if ended.fix is not None:
+            self.refused = why
         return Ran(ended.code, ended.result, why)
 
     def _call(self, asked: CodeRun, call: "Call") -> JsonValue:

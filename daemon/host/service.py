@@ -16,7 +16,7 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.host import notify
-from runward.daemon.host.acting_with_code import acting_with_code
+from runward.daemon.host.acting_with_code import Trouble, acting_with_code
 from runward.daemon.host.disk_guard import Room
 from runward.daemon.host.memory import giver_back
 from runward.daemon.host.signals import Signals
@@ -165,11 +165,13 @@ def _world(
     listener: "Listener | None",
 ) -> World:
     """The real world."""
+    no_code = Trouble()
+    degraded = [declarer.degraded, no_code.degraded]
     if listener is None:
-        messenger, troubles, http = SettingsMessenger(declarer.notified), declarer.degraded, _nowhere
+        messenger, http = SettingsMessenger(declarer.notified), _nowhere
     else:
-        messenger = SettingsMessenger(declarer.notified, listener.links.of_notice)
-        troubles, http = (lambda: [*declarer.degraded(), *listener.degraded()]), listener.report
+        messenger, http = SettingsMessenger(declarer.notified, listener.links.of_notice), listener.report
+        degraded.append(listener.degraded)
     return World(
         SystemClock(),
         RealFiles(state),
@@ -185,10 +187,11 @@ def _world(
         declarer.bundled,
         declarer.exchange,
         ActionsWithCode(
-            acting_with_code(declarer.exchange, declarer.executor, state), lambda: declarer.executor().workers
+            acting_with_code(declarer.exchange, declarer.executor, state, no_code),
+            lambda: declarer.executor().workers,
         ),
         lambda key, count: told_actions(state, key, count),
-        troubles,
+        lambda: [why for each in degraded for why in each()],
         http,
         directories=inotify.directories,
     )

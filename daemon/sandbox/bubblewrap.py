@@ -38,9 +38,7 @@ class Bubblewrapped:
 
     def __init__(self, executor: Executor, arguments: tuple[str, ...]) -> None:
         """Start it. `arguments` are the interpreter's. Raises `NoSandbox`, and `NoInterpreter`."""
-        program = shutil.which(PROGRAM)
-        if program is None:
-            raise NoSandbox("bubblewrap isn't installed", "install the package bubblewrap")
+        program = _program()
         is_root = os.geteuid() == 0
         python = interpreter(NOBODY if is_root else None)
         self._pid: int | None = None
@@ -68,6 +66,11 @@ class Bubblewrapped:
         finally:
             os.close(tells)
         self.outer = os.pidfd_open(self.process.pid)
+
+    @staticmethod
+    def check() -> None:
+        """Whether bubblewrap is installed."""
+        _program()
 
     @property
     def setup(self) -> Mapping[str, JsonValue]:
@@ -116,6 +119,13 @@ class Bubblewrapped:
             if descriptor is not None:
                 os.close(descriptor)
         return seconds
+
+
+def _program() -> str:
+    program = shutil.which(PROGRAM)
+    if program is None:
+        raise NoSandbox("bubblewrap isn't installed", "install the package bubblewrap")
+    return program
 
 
 def command(

@@ -12,6 +12,9 @@ NOBODY: Final = 65534
 MOST_FILES: Final = 10_000
 """The files that code may make: nothing else bounds the kernel's memory for them."""
 
+REFUSED: Final = "code of the exchange is refused: "
+"""How the daemon says in its report that it can't run code, before the reason and the fix."""
+
 END_S: Final = 2.0
 """Seconds until a process that was killed must have ended."""
 

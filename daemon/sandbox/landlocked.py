@@ -30,7 +30,7 @@ class Landlocked:
 
     def __init__(self, executor: Executor, arguments: tuple[str, ...]) -> None:
         """Start it. `arguments` are the interpreter's. Raises `NoSandbox`, and `NoInterpreter`."""
-        landlock.version()
+        self.check()
         user = NOBODY if os.geteuid() == 0 else None
         python = interpreter(user)
         self._most = executor.tmp
@@ -74,6 +74,11 @@ class Landlocked:
             )
         self.outer = os.pidfd_open(self.process.pid)
         self.inner = self.outer
+
+    @staticmethod
+    def check() -> None:
+        """Whether the kernel has Landlock."""
+        landlock.version()
 
     @property
     def setup(self) -> Mapping[str, JsonValue]:

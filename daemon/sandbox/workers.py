@@ -16,14 +16,13 @@ from typing import Final, Literal, NamedTuple, Self, TypeAlias
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox import system_calls
-from runward.daemon.sandbox.bubblewrap import Bubblewrapped
 from runward.daemon.sandbox.calls import MOST_LINE, Answer, Calls, EndExecution, is_call
 from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import Execution, read_answer, too_much
 from runward.daemon.sandbox.interpreter import NoInterpreter
-from runward.daemon.sandbox.isolated import END_S, Isolated, NoSandbox
+from runward.daemon.sandbox.isolated import END_S, NoSandbox
 from runward.daemon.sandbox.kernel import cpu_of, milliseconds, readable, signal_to
-from runward.daemon.sandbox.landlocked import Landlocked
+from runward.daemon.sandbox.means import MEANS
 
 MOST_CODE: Final = 1 << 20
 """The bytes that a piece of code may have, its arguments included."""
@@ -33,11 +32,6 @@ _ENVELOPE: Final = 256
 _LONGEST_COMPLAINT: Final = 4096
 _OPEN_FILES: Final = 64
 _TURN_S: Final = 0.05
-_MEANS: Final[Mapping[str, Callable[[Executor, tuple[str, ...]], Isolated]]] = MappingProxyType(
-    {"bubblewrap": Bubblewrapped, "landlock": Landlocked}
-)
-"""By the name that the settings give."""
-
 
 _End: TypeAlias = Literal["answer", "death", "files", "time", "cpu"]
 
@@ -114,9 +108,7 @@ class Worker:
         self._used = False
         source = Path(__file__).with_name("worker.py").read_text(encoding="utf-8")
         try:
-            self._isolated = _MEANS[executor.sandbox](
-                executor, ("-I", "-S", "-B", "-X", "utf8", "-c", source)
-            )
+            self._isolated = MEANS[executor.sandbox](executor, ("-I", "-S", "-B", "-X", "utf8", "-c", source))
         except NoInterpreter as missing:
             raise NoSandbox(str(missing), missing.fix) from missing
         self._process = self._isolated.process

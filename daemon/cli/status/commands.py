@@ -4,7 +4,6 @@ The figures come from the store, and from the daemon's own report in `status.jso
 """
 
 import os
-import shutil
 import sqlite3
 import sys
 import time
@@ -36,9 +35,6 @@ USUAL_PERIOD: Final = "2"
 
 MOST_RUNNING: Final = 10
 """Running sessions that are shown; more are only counted."""
-
-_PROGRAM: Final = "bwrap"
-"""What shuts the code of the exchange off, if it is installed."""
 
 MOST_FAILURES: Final = 10
 """Failures that are named; more are only counted."""
@@ -109,12 +105,33 @@ def _page_or_why_not(settings: Settings) -> list[str]:
         return [safe(str(error))]
 
 
-def _exchange(settings: Settings, connection: sqlite3.Connection) -> JsonValue:
-    """What runs code, and how many actions have no result yet; None if nobody uses the exchange."""
+def _exchange(
+    settings: Settings, connection: sqlite3.Connection, report: Mapping[str, JsonValue]
+) -> JsonValue:
+    """What runs code, or why nothing does, and how many actions have no result yet; None if nobody uses the exchange."""
     if not reading_exchange.has_principals(connection):
         return None
-    sandbox = settings.executor.sandbox if shutil.which(_PROGRAM) is not None else None
-    return {"sandbox": sandbox, "actions_waiting": reading_exchange.actions_waiting(connection)}
+    why = _why_no_code_runs(settings.executor.sandbox, report.get("degraded"))
+    return {
+        "sandbox": settings.executor.sandbox if why is None else None,
+        "sandbox_problem": why,
+        "actions_waiting": reading_exchange.actions_waiting(connection),
+    }
+
+
+def _why_no_code_runs(sandbox: str, degraded: JsonValue) -> str | None:
+    """What the daemon found when code was to run, or what a look finds here; with the fix."""
+    from runward.daemon.sandbox.isolated import REFUSED, NoSandbox  # most never use the exchange
+    from runward.daemon.sandbox.means import MEANS
+
+    for each in degraded if isinstance(degraded, list) else ():
+        if isinstance(each, str) and each.startswith(REFUSED):
+            return each.removeprefix(REFUSED)
+    try:
+        MEANS[sandbox].check()
+    except NoSandbox as missing:
+        return f"no sandbox: {missing}; {missing.fix}"
+    return None
 
 
 def _page(settings: Settings, found: Status) -> list[str]:
@@ -141,7 +158,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "chains": _chains(settings, connection),
             "chain_runs": reading_chains.runs_by_status(connection),
             "steps": reading_chains.steps_by_standing(connection),
-            "exchange": _exchange(settings, connection),
+            "exchange": _exchange(settings, connection, report),
             "approvals": len(reading_chains.open_approvals(connection)),
             "notices": notices_by_state(connection),
             "queue": _queue(connection, now),

@@ -56,6 +56,10 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     for each in _list(status["degraded"]):
         if str(each) not in told:
             yield Need(f"degraded: {each}", _LOG)
+    exchange = status["exchange"]
+    problem = exchange.get("sandbox_problem") if isinstance(exchange, dict) else None
+    if problem and not any(str(problem) in str(each) for each in _list(status["degraded"])):
+        yield Need(f"code of the exchange is refused: {problem}", "`runward doctor --only sandbox`")
     yield from _failures(_table(status["failures"]))
     yield from _waiting(status)
     approvals = status["approvals"]

@@ -1,0 +1,23 @@
+"""What can isolate code, by the name that the settings give."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from runward.config.executor import Executor
+from runward.daemon.sandbox.bubblewrap import Bubblewrapped
+from runward.daemon.sandbox.isolated import Isolated
+from runward.daemon.sandbox.landlocked import Landlocked
+
+
+class Means(Protocol):
+    """Starts processes that are isolated."""
+
+    def __call__(self, executor: Executor, arguments: tuple[str, ...], /) -> Isolated:
+        """Start one. May raise `NoSandbox` and `NoInterpreter`."""
+
+    def check(self) -> None:
+        """Raise `NoSandbox` where a look, without starting anything, finds that it can't be had."""
+
+
+MEANS: Final[Mapping[str, Means]] = MappingProxyType({"bubblewrap": Bubblewrapped, "landlock": Landlocked})
