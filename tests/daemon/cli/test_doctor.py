@@ -152,3 +152,19 @@ def test_on_a_terminal_it_says_what_it_does_meanwhile_and_breaks_lines_between_w
     assert "lock: a lock is held against another process .…" in page
     lines = [re.sub(r"\x1b\[[0-9;]*[A-Za-z]|\r", "", line) for line in page.splitlines()]
     assert [line for line in lines if line.startswith(" " * 9)], lines
+
+
+@pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock"])
+def test_the_sandbox_of_the_settings_stops_attempts_without_a_home(
+    place: Place, tmp_path: Path, sandbox: str
+) -> None:
+    (tmp_path / "home").mkdir()
+    settings = json.dumps({"executor": {"sandbox": sandbox}})
+    options = ("doctor", "--json", "--only", "sandbox")
+    told = place.call(*options, HOME=str(tmp_path / "home"), RUNWARD_EXCHANGE=settings)
+    (found,) = told.items("checks")
+    if "no sandbox" in str(found["found"]):
+        assert (found["result"], bool(found["mend"])) == ("warning", True)
+        pytest.skip(str(found["found"]))
+    said = f"({sandbox}+seccomp), and 7 attempts to get out or to stay were stopped"
+    assert (found["result"], said in str(found["found"])) == ("ok", True), found
