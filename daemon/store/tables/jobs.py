@@ -62,28 +62,27 @@ _BACKGROUND: Final = f"{BACKGROUND}*"
 _BEFORE: Final = f"(j.run_after <= ?{{}} or j.lane not glob '{SCHEDULED}*')"
 
 _DUE: Final = (
-    "with stopped as materialized ("
-    " select b.lane, min(b.id) as id from (select distinct j.lane from jobs j where {open}) l"
-    " cross join jobs b on b.lane = l.lane"
-    " where b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?1) group by b.lane),"
-    " free as materialized ("
-    " select j.id from jobs j {also} left join stopped s on s.lane = j.lane"
-    " where {open} and (s.id is null or j.id < s.id) and {which} order by {order} limit ?3)"
+    "with open as materialized (select j.id, j.lane from jobs j {also} where {which} order by {order} limit -1),"
+    " free as materialized (select o.id from open o where not exists ("
+    "  select 1 from jobs b where b.lane = o.lane and b.id < o.id"
+    "  and b.state in ('waiting', 'held') and (b.state = 'held' or b.run_after > ?1)) limit ?3)"
     " select j.id, j.event, e.type, e.version, e.payload, e.hash, e.depth, j.handler, j.lane, j.tries"
     " from free f cross join jobs j on j.id = f.id join events e on e.seq = j.event order by {order}"
 )
-"""A lane stops at its first job that is held or not due yet. Each lane is read once, for thousands may wait in it."""
+"""A lane stops at its first job that is held or not due yet.
+
+Jobs are looked at in order, and no further than the limit: thousands may wait in one lane, or for a later time.
+"""
 
 _OPEN: Final = "j.state in ('waiting', 'held') and j.state = 'waiting' and j.run_after <= ?1 and j.lane {} ?2"
 
 _DUE_IN_FOREGROUND: Final = _DUE.format(
-    open=_OPEN.format("not glob"), also="", which=_BEFORE.format(4), order="+j.id"
+    also="", which=f"{_OPEN.format('not glob')} and {_BEFORE.format(4)}", order="+j.id"
 )
 
 _DUE_IN_BACKGROUND: Final = _DUE.format(
-    open=_OPEN.format("glob"),
     also="join events e on e.seq = j.event",
-    which="coalesce(e.payload ->> 'produced_bytes', 0) <= ?4",
+    which=f"{_OPEN.format('glob')} and coalesce(e.payload ->> 'produced_bytes', 0) <= ?4",
     order="j.lane, j.id",
 )
 
