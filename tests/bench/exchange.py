@@ -12,13 +12,18 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
-from tests.bench.figure import Figure, Goal, of_ratio, percentile
+from tests.bench.ends import RATE, Ends, Stretch, Waits
+from tests.bench.figure import Figure, Goal, names, of_ratio, of_samples, percentile
+from tests.bench.fixtures import make
+from tests.bench.latency import latencies
 from tests.bench.product import DaemonFailed, daemon
 from tests.bench.scratch import Scratch, scratch
 
@@ -34,10 +39,22 @@ _WARM: Final = Goal("at most", 3.0)
 _THROUGHPUT: Final = Goal("at least", 0.6)
 _DEEP: Final = Goal("at most", 8.0)
 _INTENTS: Final = Goal("at least", 0.25)
+_SPUN: Final = Goal("at most", 2.0)
+_BLOCKED: Final = Goal("at most", 20.0)
+_READABLE: Final = Goal("at most", 3.0)
+_WITHIN: Final = Goal("at most", 1.0)
+_SELDOM: Final = 10.0
+"""Ends a second, so few that each is judged alone."""
+_SPINNERS: Final = 2
 _RUNS: Final = 8
+_ALLOCATED_S: Final = 0.25
+_TIMES: Final = 1_000_000
 _BATCH: Final = 256
 _STALLED_S: Final = 60.0
 _ONE: Final = "def run(*args): return 1"
+_BURN: Final = "def run(times):\n    for _ in range(times): pass"
+_SPIN: Final = '[exchange]\ncpu_seconds = "1000s"\n[exchange.executor]\ntimeout = "1s"\nworkers = 2\n'
+_WINDOW: Final = f'[exchange]\ncpu_seconds = "{_ALLOCATED_S:g}s"\ncpu_window = "1h"\n'
 _NESTED: Final = "def run(n): return invoke('again', n - 1)['result'] if n else 1"
 _BARE: Final = (
     "import json, sys\nimport math, random, datetime\nsys.stdout.write('+')\nsys.stdout.flush()\n"
@@ -47,13 +64,18 @@ _BARE: Final = (
 
 
 def exchange(disk: Path, calls: int, intents: int, repeats: int) -> list[Figure]:
-    """Seconds of single calls, calls a second, and intents a second, each beside its yardstick."""
+    """Seconds of single calls, calls a second, and intents a second, each beside its yardstick; and what code does to others."""
     try:
         Worker(Executor()).close()
     except NoSandbox as missing:
         print(f"exchange: code is left out, this machine has no sandbox: {missing}", file=sys.stderr)
         return _intents(disk, intents, repeats)
-    return [*_code(calls, repeats), *_intents(disk, intents, repeats)]
+    return [
+        *_code(calls, repeats),
+        *_intents(disk, intents, repeats),
+        *_spinning(disk, 2 if calls < 50 else 8, repeats),
+        _windows(disk, 16 if calls < 50 else 125),
+    ]
 
 
 def _code(calls: int, repeats: int) -> list[Figure]:
@@ -122,11 +144,11 @@ def _rate(calls: int, call: Callable[[], None]) -> float:
     return calls / (time.perf_counter() - began)
 
 
-def _until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _STALLED_S
+def _until(holds: Callable[[], bool], what: str, most_s: float = _STALLED_S) -> None:
+    deadline = time.monotonic() + most_s
     while not holds():
         if time.monotonic() > deadline:
-            raise DaemonFailed(f"waited {_STALLED_S:.0f} s for {what}")
+            raise DaemonFailed(f"waited {most_s:.0f} s for {what}")
         time.sleep(0.002)
 
 
@@ -219,20 +241,26 @@ def _intents(disk: Path, count: int, repeats: int) -> list[Figure]:
     return [of_ratio(f"{count:,} reads and writes of {_RUNS} runs", ours, theirs, _INTENTS, beside)]
 
 
+def _begin(place: Scratch, name: str, agent: str) -> Path:
+    """Begin a run of this agent that lasts as long as this process; returns its directory."""
+    directory = place.runs / name
+    directory.mkdir()
+    document = {
+        "schema": "runward-run-v1",
+        "started_at": "2026-01-01T00:00:00Z",
+        "agent": agent,
+        "pid": os.getpid(),
+    }
+    (directory / "run.json").write_text(json.dumps(document))
+    return directory  # fmt: skip
+
+
 def _daemon_s(disk: Path, each: int) -> float:
     """Seconds from the moment at which the lines are there until each has its result in the store."""
     with scratch(disk) as place:
         with daemon(place):
             for run in range(_RUNS):
-                directory = place.runs / f"run-{run}"
-                directory.mkdir()
-                document = {
-                    "schema": "runward-run-v1",
-                    "started_at": "2026-01-01T00:00:00Z",
-                    "agent": f"agent-{run}",
-                    "pid": os.getpid(),
-                }
-                (directory / "run.json").write_text(json.dumps(document))
+                _begin(place, f"run-{run}", f"agent-{run}")
             _until(lambda: _counted(place, "select count(*) from sessions") == _RUNS, "the runs to be seen")
             began = time.monotonic()
             for run in range(_RUNS):
@@ -252,6 +280,143 @@ def _daemon_s(disk: Path, each: int) -> float:
         if (failed := _counted(place, "select count(*) from actions where not is_success")) or done != wanted:
             raise DaemonFailed(f"{failed} intents failed, and {done} of {wanted} have a result")
         return taken  # fmt: skip
+
+
+def _say(run: Path, *intents: dict[str, JsonValue]) -> None:
+    with (run / "intents.jsonl").open("a") as file:
+        file.writelines(json.dumps({"reasoning": "to measure", **each}) + "\n" for each in intents)
+
+
+def _offered(name: str, code: str) -> dict[str, JsonValue]:
+    return {
+        "action_type": "write_artifact",
+        "artifact_id": name,
+        "executable": True,
+        "price": 0,
+        "code": code,
+    }
+
+
+def _invoked(name: str, *args: JsonValue) -> dict[str, JsonValue]:
+    return {"action_type": "invoke_artifact", "artifact_id": name, "method": "run", "args": list(args)}
+
+
+def _spinning(disk: Path, calls: int, repeats: int) -> list[Figure]:
+    """Verdicts of runs that end while every worker spins for a second, again and again, and the daemon's loop meanwhile."""
+    problems: list[str] = []
+    spun: list[float] = []
+    usual: list[float] = []
+    late: list[float] = []
+    lines: list[float] = []
+    verdicts: list[float] = []
+    for _ in range(repeats):
+        verdicts.append(percentile(latencies(disk, _SELDOM, 10 * calls, problems), 0.5))
+        lines.append(percentile(_lines_ms(disk, 10 * calls), 0.5))
+        waits = _waits(disk, calls, problems)
+        spun.append(percentile(waits.beside, 0.5))
+        usual.append(percentile(waits.usual, 0.5))
+        late.append(_late_ms(disk, calls))
+    beside = f"{percentile(spun, 0.5):.2f} ms, usual {percentile(usual, 0.5):.2f} ms"
+    line = f"{percentile(lines, 0.5):.2f} ms against {percentile(verdicts, 0.5):.2f}"
+    return [
+        of_ratio("a line's result readable, p50", lines, verdicts, _READABLE, line, unit="x a verdict"),
+        of_ratio("verdicts while every worker spins, p50", spun, usual, _SPUN, beside, problems, "x usual"),
+        of_samples("loop blocked at most while every worker spins", late, "ms", _BLOCKED),
+    ]
+
+
+def _waits(disk: Path, calls: int, problems: list[str]) -> Waits:
+    """How long verdicts take while code spins, and before and after that."""
+    count = int(RATE * calls * 3)
+    with scratch(disk) as place:
+        make(str(place.runs), range(count))
+        with daemon(place, _SPIN) as running:
+            running.wait_running(count)
+            begin = time.time()
+            ends = Ends(place.runs, count)
+            time.sleep(calls)
+            stretch = _spun(place, calls)
+            ends.join()
+            running.wait_judged(count)
+            running.settle()
+            committed_at = running.record.log(since=begin).committed_at
+        spinners = [f"spinner-{each}" for each in range(_SPINNERS)]
+        problems += running.record.problems(names(count), but=spinners)
+    return ends.waits(committed_at, [stretch])
+
+
+def _lines_ms(disk: Path, count: int) -> list[float]:
+    """From the moment at which a run appends a line until its result can be read, for one line after another."""
+    taken: list[float] = []
+    with scratch(disk) as place, daemon(place):
+        run = _begin(place, "run", "agent")
+        results = run / "results.jsonl"
+        for number in range(count + 1):
+            began = time.perf_counter()
+            _say(run, {"action_type": "write_artifact", "artifact_id": "note", "content": str(number)})
+            _until(partial(_has_lines, results, number + 1), "a result")
+            taken.append((time.perf_counter() - began) * 1e3)
+            time.sleep(0.02)
+    return taken[1:]  # the first had to wait until the run was seen
+
+
+def _has_lines(file: Path, count: int) -> bool:
+    return file.exists() and file.read_bytes().count(b"\n") == count
+
+
+def _late_ms(disk: Path, calls: int) -> float:
+    """For how long the loop was blocked at most while code spins."""
+    with scratch(disk) as place:
+        beats = place.directory / "beats"
+        with daemon(place, _SPIN, [sys.executable, str(Path(__file__).parent / "beating.py"), str(beats)]):
+            stretch = _spun(place, calls)
+        told = [line.split() for line in beats.read_text().splitlines()]
+    return max(float(late) for at, late in told if stretch.has(float(at))) * 1e3
+
+
+def _spun(place: Scratch, calls: int) -> Stretch:
+    """Have two principals spin, each so many times for a second; returns from when to when."""
+    for each in range(_SPINNERS):
+        code = _offered(f"spin-{each}", "def run():\n    while True: pass")
+        _say(_begin(place, f"spinner-{each}", f"spinner-{each}"), code, *[_invoked(f"spin-{each}")] * calls)
+    _until(lambda: _counted(place, "select count(*) from actions") >= _SPINNERS, "the code to be written")
+    began = time.time()
+    _until(
+        lambda: _counted(place, "select count(*) from actions") == _SPINNERS * (calls + 1), "the code to end"
+    )
+    if _counted(place, "select count(*) from actions where error_code = 'timeout'") != _SPINNERS * calls:
+        raise DaemonFailed("not every call was cut off")
+    return Stretch(began, time.time())
+
+
+def _windows(disk: Path, calls: int) -> Figure:
+    """The most CPU time that one of eight principals used in its window, when each wants more than it has.
+
+    What they are charged together must have been used by the daemon and its children, as /proc counts it.
+    """
+    problems: list[str] = []
+    with scratch(disk) as place, daemon(place, _WINDOW) as running:
+        runs = [_begin(place, f"run-{each}", f"agent-{each}") for each in range(_RUNS)]
+        for each, run in enumerate(runs):
+            _say(run, _offered(f"burn-{each}", _BURN), *[_invoked(f"burn-{each}", _TIMES)] * calls)
+        _until(
+            lambda: _counted(place, "select count(*) from actions") == _RUNS * (calls + 1),
+            "the calls to end",
+            600.0,
+        )
+        cpu_s = running.usage().cpu_s
+        with closing(reading.open_to_read(str(place.directory / "state" / reading.STORE))) as store:
+            used = dict(store.execute("select principal, sum(seconds) from cpu_use group by principal"))
+            asked = "select coalesce(error_code, 'well') from actions where action_type = 'invoke_artifact'"
+            ended = Counter(str(code) for (code,) in store.execute(asked))
+    if strange := ended.keys() - {"well", "rate_limited"}:
+        problems.append(f"calls ended with {strange}")
+    if sum(used.values()) > cpu_s:
+        problems.append(f"{sum(used.values()):.1f} s were charged, and {cpu_s:.1f} s used")
+    shares = [seconds / _ALLOCATED_S for seconds in used.values()]
+    beside = f"{ended['well']} calls ran to their end; the daemon and all sandboxes used {cpu_s:.1f} s"
+    name = f"{_RUNS * calls:,} calls by {_RUNS} principals, CPU time used"
+    return Figure(name, max(shares), "x window", (min(shares), max(shares)), _WITHIN, beside, problems)
 
 
 def _counted(place: Scratch, sql: str) -> int:

@@ -28,7 +28,7 @@ def latency(disk: Path, rate: float, seconds: float, repeats: int) -> list[Figur
         make(str(place.runs), range(count))
         for _ in range(repeats):
             theirs.append(baseline_latencies(place, TWO_STAGES, count, rate))
-            ours.append(_sample(disk, rate, count, problems))
+            ours.append(latencies(disk, rate, count, problems))
     figures = []
     for share, goal in _GOALS[rate].items():
         measured = [percentile(sample, share) for sample in ours]
@@ -39,7 +39,8 @@ def latency(disk: Path, rate: float, seconds: float, repeats: int) -> list[Figur
     return figures
 
 
-def _sample(disk: Path, rate: float, count: int, problems: list[str]) -> list[float]:
+def latencies(disk: Path, rate: float, count: int, problems: list[str]) -> list[float]:
+    """Milliseconds from the rename of each `exit.json` to the durable verdict."""
     with scratch(disk) as place:
         make(str(place.runs), range(count))
         with daemon(place) as running:

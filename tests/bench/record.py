@@ -6,6 +6,7 @@ The figures come from the log; the store and the journals are what the log is he
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -142,8 +143,8 @@ class Record:
                         hashed.append(each)
         return Log(committed_at, journals_end, hashed)
 
-    def problems(self, runs: list[str]) -> list[str]:
-        """What is lost, doubled or wrong among these runs and no other native ones, in the store."""
+    def problems(self, runs: list[str], but: Collection[str] = ()) -> list[str]:
+        """What is lost, doubled or wrong among these runs, in the store. No native ones are expected `but` these."""
         if self._text("pragma journal_mode") != "wal":
             return ["the store is not in WAL mode"]
         rows = self._store.execute("select key, status, reason_code from sessions").fetchall()
@@ -162,7 +163,7 @@ class Record:
         )
         return [
             *_named("lost", set(runs) - told.keys()),
-            *_named("not asked for", told.keys() - set(runs)),
+            *_named("not asked for", told.keys() - set(runs) - set(but)),
             *_named("judged wrongly", wrong),
             *_named("without a SessionFinished event", set(runs) - verdicts.keys()),
             *_named("doubled", {run for run, count in verdicts.items() if count > 1}),

@@ -10,6 +10,7 @@ from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.terminal.output import (
+    align,
     coloured,
     iso,
     local,
@@ -17,6 +18,7 @@ from runward.daemon.cli.terminal.output import (
     print_json_line,
     print_table,
     safe,
+    width,
 )
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store.reading_exchange import (
@@ -133,10 +135,18 @@ def log(
     with store_to_read(settings) as connection:
         found = latest_actions(connection, wanted)
     after = 0
+    widest = [""] * 5
+    """Blanks as wide as each column so far, so that what follows is aligned with it."""
     while True:
-        for row in found:
-            after = row.seq
-            print_json_line(action_as_json(row)) if json_wanted else click.echo(_line(row))
+        after = found[-1].seq if found else after
+        if json_wanted:
+            for row in found:
+                print_json_line(action_as_json(row))
+        else:
+            rows = [widest, *map(_row, found)]
+            widest = [" " * max(map(width, column)) for column in zip(*rows, strict=True)]
+            for line in align(rows)[1:]:
+                click.echo(line)
         if not follow:
             break
         sys.stdout.flush()
@@ -147,13 +157,12 @@ def log(
         click.echo("no actions")
 
 
-def _line(row: ActionRow) -> str:
+def _row(row: ActionRow) -> list[str]:
     intent = as_json(row.intent)
     reasoning = intent.get("reasoning") if isinstance(intent, dict) else None
     said = f"“{safe(str(reasoning))}”" if reasoning else "(no reasoning)"
     what = f"{row.action_type or 'not an intent'} {row.artifact_id or ''}".rstrip()
     state = coloured("ok", "ok") if row.is_success else coloured("failed", str(row.error_code))
     message = result_of(row)["message"]
-    return (
-        f"{local(row.at)}  {safe(row.principal or '-')}  {safe(what)}  {state}: {safe(str(message))}  {said}"
-    )
+    who, told = safe(row.principal or "-"), f"{state}: {safe(str(message))}"
+    return [local(row.at), who, safe(what), told, said]

@@ -63,6 +63,7 @@ def test_agents_share_and_pay_and_are_refused(place: Place) -> None:
         logged = exchange(place, "log", "--artifact", "paper").out.splitlines()
         assert len(logged) == 5
         assert "“to earn”" in logged[0]
+        assert len({line.index("“") if "“" in line else line.index("(no reasoning)") for line in logged}) == 1
         assert "not_authorized" in logged[2]
         why = place.call("why", "principal:reader")
         assert "minted" in why.out, why
