@@ -63,7 +63,7 @@ WRONG: Final = (
 """What is not an intent."""
 
 
-def _mostly(*weighted: tuple[int, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
+def mostly(*weighted: tuple[int, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
     """One of these, each as often as its weight says."""
     places = [place for place, (weight, _) in enumerate(weighted) for _ in range(weight)]
     return st.sampled_from(places).flatmap(lambda place: weighted[place][1])
@@ -80,7 +80,7 @@ _policies = st.none() | st.fixed_dictionaries(
         "allow_invoke": _allowed,
     },
 )
-_ids = _mostly((6, st.sampled_from(OFTEN)), (1, st.sampled_from(SELDOM)))
+_ids = mostly((6, st.sampled_from(OFTEN)), (1, st.sampled_from(SELDOM)))
 _writes = st.fixed_dictionaries(
     {"action_type": st.sampled_from(("write_artifact", "Write_Artifact")), "artifact_id": _ids},
     optional={
@@ -144,7 +144,7 @@ _genesis = st.one_of(
 _noops = st.fixed_dictionaries(
     {"action_type": st.just("noop")}, optional={"principal_id": st.sampled_from(("a", "b"))}
 )
-_intents: st.SearchStrategy[Mapping[str, Any]] = _mostly(
+_intents: st.SearchStrategy[Mapping[str, Any]] = mostly(
     (3, _writes), (4, _code), (6, _uses), (2, _gifts), (9, _invocations), (3, _genesis), (1, _noops)
 )
 
