@@ -37,6 +37,10 @@ _BY_PEOPLE: Final = ("chain.aborted.denied", "chain.aborted.approval_expired")
 _CANCELLED: Final = ("chain.cancelled.user", "chain.cancelled.superseded")
 
 
+_ROUNDED: Final = 1e-6
+"""Seconds by which a sum may differ after a step of the clock."""
+
+
 def _must(holds: bool, said: str) -> None:
     if not holds:
         raise Broken(said)
@@ -123,6 +127,7 @@ class ChainLaws:
         if step.needs_approval:
             self._is_approved(run, index, said)
         self._timeout(run, step, effect, said)
+        _must(effect.stale_after == step.stale_after, f"{said} may be silent for {effect.stale_after} s")
 
     def _has_its_turn(self, run: Row, index: int, said: str) -> None:
         """Runs of one key run one after the other; only what follows the end of a wait runs beside the others."""
@@ -236,10 +241,13 @@ class ChainLaws:
             for job in jobs:
                 if not isinstance(job.event, TimerSet):
                     return  # something is tried again later
-                timers[job.event.subject, job.event.what] = job.event.due
+                timers[job.event.subject, job.event.what] = job.due
         running, waiters = world.running, world.waiters
-        _must(len(running) <= world.slots, f"{len(running)} steps run, and {world.slots} may")
-        _must(not waiters or len(running) == world.slots, f"a slot is free, and {waiters} wait")
+        _must(not waiters or len(running) >= world.slots, f"a slot is free, and {waiters} wait")
+        for key, each in world.commands.items():
+            run = world.runs[str(dict(each.start.metadata)["chain_run_id"])]
+            is_wanted = run.is_open or each.state != "runs" or each.to_end
+            _must(is_wanted, f"{key} runs, and its chain run is {run.status}")
         for run in world.runs.values():
             if run.is_open:
                 self._waits_for_something(run, timers)
@@ -293,7 +301,7 @@ class ChainLaws:
             words = ("turn",) if run.waits else ("begin",) if step.needs_approval else ("turn", "begin")
             found = [timers.get((name, f"{word} {index} {last.attempt}")) for word in words]
             due = [each for each in found if each is not None]
-            in_time = bool(due) and min(due) <= last.since + step.start_within
+            in_time = bool(due) and min(due) <= last.since + step.start_within + _ROUNDED
             _must(in_time, f"{name} may wait to begin for ever")
 
     # in the end

@@ -1,5 +1,6 @@
 """What is outside the daemon: launchers with their commands, and people. What they do, and when, is drawn from the seed."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 from tests.handlers.chains.chain_rows import Asked, Broken
@@ -48,6 +49,9 @@ class Outside:
             self._world.after(self._world.dice.uniform(30.0, 90.0), lambda: self._pause("active"))
         for _ in range(self._world.dice.choice((0, 0, 1, 4))):
             self._world.after(self._world.dice.uniform(0.0, 90.0), self._change)
+        for _ in range(self._world.dice.choice((0, 0, 0, 2))):
+            slots = self._world.dice.choice((1, 2, 3, 16))
+            self._world.after(self._world.dice.uniform(0.0, 90.0), partial(self._world.resize, slots))
 
     def _request(self) -> str:
         self._requests += 1
@@ -94,18 +98,21 @@ class Outside:
         command.state, command.began = "runs", self._world.now
         self._world.record(AttemptStarted(key, 1, self._world.now, None))
         length, timeout = self._world.dice.choice((0.5, 3.0, 10.0, 40.0)), command.start.timeout
+        stale_after = command.start.stale_after
+        is_silent = stale_after is not None and stale_after < length and self._world.dice.random() < 0.5
         if timeout is not None and timeout <= length:
             self._world.after(timeout, lambda: self._over(key, "timed_out", "run.timed_out.deadline"))
-        elif command.to_end:
-            self.end(key)
+        elif is_silent and stale_after is not None:
+            self._world.after(stale_after, lambda: self._over(key, "timed_out", "run.timed_out.stale"))
         else:
             status, reason = self._world.dice.choice(_ENDS)
             self._world.after(length, lambda: self._over(key, status, reason))
 
     def end(self, key: str) -> None:
+        """A person wants a session ended. One that has not begun is none, so the order is refused."""
         command = self._world.commands[key]
-        command.to_end = True
         if command.state == "runs":
+            command.to_end = True
             self._world.after(
                 self._world.dice.uniform(0.0, 5.0), lambda: self._over(key, "cancelled", "run.cancelled.user")
             )

@@ -1,5 +1,8 @@
 """A stand-in for what is around the pure machine of chains: tables, lanes, a clock, launchers and people.
 
+The machine is mistreated, too: a daemon is killed between a decision and its commit, or after the commit and before it
+carried out what was ordered; the wall clock is stepped, and what waits moves with it, as in the store; the number of slots changes.
+
 Every event goes through `duties` and `decide`, as in the daemon, and each job of a lane waits for the one before it. Which
 lane comes next, how late a timer rings, what commands and people do, and when: all of it is drawn from the seed.
 """
@@ -115,6 +118,8 @@ class World:
             if ready:
                 if self.dice.random() < 0.05:
                     self._pass(self.now + self.dice.uniform(0.0, 4.0))
+                if self.dice.random() < 0.01:
+                    self._step_clock(self.dice.choice((-4096.0, -64.0, 64.0, 4096.0)))
                 self._do(self.dice.choice(ready))
                 continue
             self.laws.at_rest()
@@ -131,6 +136,35 @@ class World:
         self.now = now
         while self._coming and self._coming[0][0] <= now:
             heapq.heappop(self._coming)[2]()
+
+    def _step_clock(self, seconds: float) -> None:
+        """The wall clock is stepped. What waits measures the time that passes, so its times move by as much."""
+        self.reached["a step of the clock"] += 1
+        self.now += seconds
+        self._coming = [(at + seconds, *rest) for at, *rest in self._coming]  # type: ignore[misc] # the same rest
+        for jobs in self.lanes.values():
+            for job in jobs:
+                job.due += seconds if job.due else 0.0
+        for run in self.runs.values():
+            if not run.is_open:
+                continue
+            if run.opened.deadline is not None:
+                run.opened = run.opened._replace(deadline=run.opened.deadline + seconds)
+            for tries in run.steps.values():
+                for each in tries:
+                    each.since += seconds
+        for asked in self.approvals.values():
+            if asked.status == "asked" and asked.row.expires_at is not None:
+                asked.row = asked.row._replace(expires_at=asked.row.expires_at + seconds)
+
+    def resize(self, slots: int) -> None:
+        """The settings allow another number of steps at once: what became free is offered, as at a daemon's start."""
+        self.slots = slots
+        for waiter in self.waiters[: max(0, slots - len(self.running))]:
+            self.record(
+                SlotOffered(waiter.run, waiter.step, waiter.attempt, self.now, f"settings@{self._count}")
+            )
+            self.reached["a slot that the settings brought"] += 1
 
     def after(self, seconds: float, what: Callable[[], None]) -> None:
         self._count += 1
@@ -165,6 +199,9 @@ class World:
             return
         except TryLater:
             job.due = self.now + self.dice.uniform(0.1, 2.0)
+            return
+        if self.dice.random() < 0.03:
+            self.reached["a daemon that was killed before its commit"] += 1
             return
         self.lanes[lane].popleft()
         for effect in effects:
@@ -336,6 +373,10 @@ class World:
                 self.laws.start(self.runs[str(run)], effect)
                 self.commands[effect.session] = Command(effect)
                 self.after(self.dice.uniform(0.1, 6.0), lambda: self.outside.begin(effect.session))
+                if (
+                    self.dice.random() < 0.05
+                ):  # a daemon that was killed is followed by one that starts it again
+                    self.after(self.dice.uniform(0.1, 30.0), lambda: self.outside.begin(effect.session))
             case WithdrawStart(session_key=key):
                 command = self.commands[key]
                 if command.state == "ordered" and self.dice.random() < 0.7:

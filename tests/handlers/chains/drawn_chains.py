@@ -85,6 +85,7 @@ class DrawnStep:
     not_by_launcher: bool = False
     start_within: float | None = None
     timeout: float | None = None
+    stale_after: float | None = None
 
     def pause(self, tries: int, reason: str) -> float | None:
         """The seconds before the next try; None where there is none."""
@@ -118,6 +119,8 @@ class DrawnStep:
             said["start_within"] = f"{self.start_within:g}s"
         if self.timeout is not None:
             said["timeout"] = f"{self.timeout:g}s"
+        if self.stale_after is not None:
+            said["stale_after"] = f"{self.stale_after:g}s"
         return said
 
 
@@ -200,4 +203,5 @@ def _step(dice: random.Random, ids: list[str], may_ask: bool) -> DrawnStep:
         not_by_launcher=dice.random() < 0.3,
         start_within=dice.choice((None, None, 5.0, 30.0)),
         timeout=dice.choice((None, 8.0, 60.0)),
+        stale_after=dice.choice((None, None, 5.0)),
     )
