@@ -207,8 +207,17 @@ def _check_called(
     known = None if callables is None else callables.skills if key == "skill" else callables.actions
     if known is not None and name not in known:
         guess = nearest(name, known)
-        fix = f"did you mean {guess!r}?" if guess else f"there is {', '.join(sorted(known)[:10]) or 'none'}"
+        fix = f"did you mean {guess!r}?" if guess else _others(known, what)
         complain(Complaint((*loc, key), f"there is no {what} {quoted(name)}", fix))
+
+
+def _others(known: Collection[str], what: str) -> str:
+    """What a step could name instead."""
+    if known:
+        return f"there is {', '.join(sorted(known)[:10])}"
+    if what == "action":
+        return "add [actions.NAME] with a command to the settings"
+    return "write NAME.playbook.yaml with a command"
 
 
 def _retry(value: JsonValue, loc: Location, complain: Complain) -> Retry | None:

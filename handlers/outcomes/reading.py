@@ -82,7 +82,7 @@ def _value(file: OutcomeFile) -> JsonValue:
         return outcome_of_junit(file.content)
     value = read_json(file.content)
     if isinstance(value, NotJson):
-        return f"is not JSON: {value.message}"
+        return f"is not JSON: {value.message.removeprefix('not JSON: ')}"
     if file.path.endswith(".sarif"):
         from runward.handlers.outcomes.sarif import outcome_of_sarif
 

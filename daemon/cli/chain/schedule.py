@@ -58,7 +58,7 @@ def next_times(expression: str, timezone: str | None, begin: float | None, count
     from runward.daemon.configuration.settings import machines_zone
 
     zone = machines_zone() if timezone is None else timezone
-    start = time.time() if begin is None else begin
+    start = float(int(time.time())) if begin is None else begin
     try:
         times = parse_times(expression, zone)
     except ScheduleError as error:

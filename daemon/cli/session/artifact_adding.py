@@ -74,7 +74,7 @@ def _read(path: str) -> JsonValue:
         fail(_TOO_LONG, WRONG_USAGE)
     value = read_json(content)
     if isinstance(value, NotJson):
-        fail(f"{path}: is not JSON: {value.message}", NOT_SO)
+        fail(f"{path}: is not JSON: {value.message.removeprefix('not JSON: ')}", NOT_SO)
     return value
 
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import zstandard
 from tests.handlers.layouts.claude_code_lines import Transcript, headless_run
 
 from runward.daemon.rundir import final_messages
@@ -51,12 +52,31 @@ def test_links_pipes_directories_and_what_is_gone_say_nothing(tmp_path: Path) ->
         assert final_message("claude-code", str(tmp_path / name)) is None
 
 
-def test_what_the_recorded_agents_said_last_is_found(material: Path) -> None:
+def test_a_packed_log_is_unpacked_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    transcript = headless_run()
+    content = transcript.content()
+    packed = tmp_path / "a.jsonl.zst"
+    packed.write_bytes(zstandard.compress(content))
+    for name in ("a.jsonl.zst", "a.jsonl"):
+        assert final_message("claude-code", str(tmp_path / name)) == "Done."
+    monkeypatch.setattr(final_messages, "MOST_BYTES", len(content) - 10)
+    assert final_message("claude-code", str(packed)) == "Done."
+    packed.write_bytes(zstandard.compress(content)[:-9] + b"not packed")
+    assert final_message("claude-code", str(packed)) is None
+    packed.write_bytes(zstandard.compress(content))
+    monkeypatch.setattr(final_messages, "MOST_UNPACKED", len(content) - 1)
+    assert final_message("claude-code", str(packed)) is None
+
+
+def test_what_the_recorded_agents_said_last_is_found(material: Path, tmp_path: Path) -> None:
     for path in ("ok.jsonl", "tool.jsonl"):
         said = final_message("claude-code", str(material / "samples/claude-code" / path))
         assert said == "Done. The work is finished."
     for path in ("rollout-ok.jsonl", "rollout-tool.jsonl"):
         said = final_message("codex", str(material / "samples/codex" / path))
         assert said == "Done. The work is finished."
+        packed = tmp_path / f"{path}.zst"
+        packed.write_bytes(zstandard.compress((material / "samples/codex" / path).read_bytes()))
+        assert final_message("codex", str(packed)) == said
     assert final_message("claude-code", str(material / "samples/claude-code/err400.jsonl")) is None
     assert final_message("codex", str(material / "samples/codex/rollout-err400.jsonl")) is None
