@@ -47,17 +47,15 @@ class KnownRoots:
         known = self.roots.get(root.name)
         if known is None or (known.path, known.layout) != (root.path, root.layout):
             known = await self._new(root)
-        known.settle, known.stale_after, known.start_within = root.settle, root.stale_after, root.start_within
-        known.records_history = root.history == "record"
-        known.ignore = root.ignore
+        known.settings = root
         known.first_seen_at = first_seen_at
         return known
 
     async def _new(self, root: Root) -> WatchedRoot:
         """A root that this daemon didn't watch before, with what earlier ones read in it."""
         if root.layout == native.LAYOUT:
-            return WatchedRoot(root.name, root.path, root.layout)
-        made = WatchedRoot(root.name, root.path, root.layout, _shape(root.layout))
+            return WatchedRoot(root)
+        made = WatchedRoot(root, _shape(root.layout))
         read = await places.read(self.store, root.name)
         made.seen = {place: mark(signature) for place, signature in read}
         return made

@@ -290,7 +290,7 @@ class Translator:
             for prefix, root in self._prefixes:
                 if path.startswith(prefix):
                     place = self._place(root, path[len(prefix) :], held)
-                    if place is not None and not (root.ignore and root.ignores(place)):
+                    if place is not None and not root.ignores(place):
                         found[root.name, place] = None
                     break
             else:

@@ -4,11 +4,11 @@ import fnmatch
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from runward.config.settings import Root
 from runward.config.settings_keys import AUTO, DEFAULT_LAYOUT
 from runward.daemon.ports.files import Standing
 from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.over import SETTLE
 
 Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable", "replaced"]
 """How a root was at its last scan; unknown before the first one."""
@@ -16,22 +16,16 @@ Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable", "replaced"
 
 @dataclass(slots=True)
 class WatchedRoot:
-    """A root of the settings. `stands` is the directory at `path` at the last check, `identity` which directory it is.
+    """A root and what its `settings` say. `stands` is the directory at its path at the last check, `identity` says which
+    directory the root is.
 
     A native root has its runs in the directories inside it; `shape` says where the foreign sessions are. For each such
     place that was looked at, `seen` has the mark of its own signature: while that is unchanged a scan need not look
     again. The mark is `UNTRUSTED` if the place may change again unnoticed.
     """
 
-    name: str
-    path: str
-    layout: str
+    settings: Root
     shape: Shape | None = None
-    settle: float = SETTLE
-    stale_after: float | None = None
-    start_within: float | None = None
-    records_history: bool = False
-    ignore: tuple[str, ...] = ()
     first_seen_at: float = 0.0
     listed_at: float = 0.0
     """When the last scan that could list it began (Unix seconds)."""
@@ -50,6 +44,23 @@ class WatchedRoot:
     """Run directories without an end that changed right before they were looked at: the watch may not stand there yet."""
 
     @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def path(self) -> str:
+        return self.settings.path
+
+    @property
+    def layout(self) -> str:
+        return self.settings.layout
+
+    @property
+    def records_history(self) -> bool:
+        """Whether what ended before it was first seen is only recorded."""
+        return self.settings.history == "record"
+
+    @property
     def is_replaced(self) -> bool:
         """Whether another directory is at its path: that one says nothing about what lies in this root."""
         return self.stands is not None and self.stands.identity != self.identity
@@ -60,4 +71,5 @@ class WatchedRoot:
 
     def ignores(self, place: str) -> bool:
         """Whether the settings exclude this place: each name in a path counts."""
-        return any(fnmatch.fnmatchcase(part, pattern) for pattern in self.ignore for part in place.split("/"))
+        patterns = self.settings.ignore
+        return any(fnmatch.fnmatchcase(part, pattern) for pattern in patterns for part in place.split("/"))

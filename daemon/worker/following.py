@@ -270,9 +270,9 @@ class _Batch:
             root.records_history,
             root.first_seen_at,
             self._booted_at,
-            root.settle,
-            root.stale_after,
-            root.start_within,
+            root.settings.settle,
+            root.settings.stale_after,
+            root.settings.start_within,
             names_directory=isinstance(layout, LogLayout),
         )
 

@@ -15,6 +15,7 @@ import anyio
 import pytest
 from tests.waiting import PATIENCE_S
 
+from runward.config.settings import Root
 from runward.daemon.watch import notifications
 from runward.daemon.watch.directories import Directories, Overflow
 from runward.daemon.watch.hints import Target
@@ -74,7 +75,7 @@ async def watching(
 @pytest.fixture
 def root(tmp_path: Path) -> WatchedRoot:
     (tmp_path / "runs").mkdir()
-    return WatchedRoot("runs", str(tmp_path / "runs"), "native")
+    return WatchedRoot(Root("runs", str(tmp_path / "runs"), "native"))
 
 
 async def test_every_new_directory_is_hinted_at_although_the_files_in_it_are_not_told(
@@ -120,7 +121,7 @@ async def test_a_root_below_a_directory_that_the_default_filter_hides_is_watched
 ) -> None:
     path = tmp_path / parent / "runs"
     path.mkdir(parents=True)
-    async with watching(tmp_path, WatchedRoot("runs", str(path), "native")) as told:
+    async with watching(tmp_path, WatchedRoot(Root("runs", str(path), "native"))) as told:
         (path / "a").mkdir()
         await told.wait(lambda: ("runs", "a") in told.targets)
     assert told.targets == {("runs", "a")}
@@ -142,7 +143,7 @@ async def test_cancelling_does_not_wait_for_the_thread(tmp_path: Path, root: Wat
 async def test_a_root_that_is_not_there_keeps_nobody_else_from_being_watched(
     tmp_path: Path, root: WatchedRoot
 ) -> None:
-    missing = WatchedRoot("missing", str(tmp_path / "missing"), "native")
+    missing = WatchedRoot(Root("missing", str(tmp_path / "missing"), "native"))
     async with watching(tmp_path, missing, root) as told:
         (Path(root.path) / "a").mkdir()
         await told.wait(lambda: ("runs", "a") in told.targets)
@@ -152,7 +153,7 @@ async def test_a_root_that_is_not_there_keeps_nobody_else_from_being_watched(
 async def test_a_root_with_more_directories_than_allowed_is_watched_flat_and_the_others_are_not(
     tmp_path: Path, root: WatchedRoot
 ) -> None:
-    large = WatchedRoot("large", str(tmp_path / "large"), "native")
+    large = WatchedRoot(Root("large", str(tmp_path / "large"), "native"))
     for number in range(30):
         (tmp_path / "large" / f"run-{number}").mkdir(parents=True)
     limit = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text())

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from runward.config.settings import Root
 from runward.daemon.rundir.marks import UNTRUSTED, mark
 from runward.daemon.watch.reconcile import scan, settle
 from runward.daemon.watch.roots import WatchedRoot
@@ -16,7 +17,7 @@ NOW = 1000.0
 @pytest.fixture
 def root(tmp_path: Path) -> WatchedRoot:
     (tmp_path / "runs").mkdir()
-    return WatchedRoot("runs", str(tmp_path / "runs"), "native")
+    return WatchedRoot(Root("runs", str(tmp_path / "runs"), "native"))
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_what_is_gone_is_found_also_if_only_its_open_attempt_is_remembered(
 
 
 def test_what_the_settings_ignore_is_ignored(files: RealFiles, root: WatchedRoot) -> None:
-    root.ignore = ("tmp-*", "B")
+    root.settings = root.settings._replace(ignore=("tmp-*", "B"))
     make(root, "tmp-1", "a", "b")
     assert found(files, root) == ["a", "b"]
 

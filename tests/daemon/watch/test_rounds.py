@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from runward.config.settings import Root
 from runward.daemon.ports.files import Gone, Listing
 from runward.daemon.rundir.looking import signature
 from runward.daemon.rundir.marks import UNTRUSTED, mark
@@ -53,7 +54,7 @@ def rounds_over(files: RealFiles, hints: Hints, state: Path, root: WatchedRoot) 
 @pytest.fixture
 def root(tmp_path: Path) -> WatchedRoot:
     (tmp_path / "runs").mkdir()
-    return WatchedRoot("runs", str(tmp_path / "runs"), "native")
+    return WatchedRoot(Root("runs", str(tmp_path / "runs"), "native"))
 
 
 def running(root: WatchedRoot, *names: str) -> None:

@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+from runward.config.settings import Root
 from runward.daemon.watch.hints import ITSELF
 from runward.daemon.watch.notifications import Translator
 from runward.daemon.watch.roots import WatchedRoot
@@ -13,7 +14,7 @@ INBOX = "/state/inbox"
 
 
 def translator(*seen: str) -> Translator:
-    roots = [WatchedRoot("runs", "/runs", "native"), WatchedRoot("deep", "/else/deep", "native")]
+    roots = [WatchedRoot(Root("runs", "/runs", "native")), WatchedRoot(Root("deep", "/else/deep", "native"))]
     roots[0].seen.update(dict.fromkeys(seen, 1))
     return Translator(INBOX, roots)
 
@@ -58,18 +59,20 @@ def test_hidden_names_and_strangers_are_nobodys_runs() -> None:
 
 
 def test_what_is_to_be_ignored_is_no_hint_either() -> None:
-    root = WatchedRoot("runs", "/runs", "native", ignore=("scratch-*",))
+    root = WatchedRoot(Root("runs", "/runs", "native", ignore=("scratch-*",)))
     assert Translator(INBOX, [root])(["/runs/scratch-1/exit.json", "/runs/a/exit.json"])[0] == [("runs", "a")]
 
 
 def test_of_transcripts_each_path_tells_of_the_session_that_it_belongs_to() -> None:
-    root = WatchedRoot("home", "/p", "claude-code", shape_of(LAYOUTS.named("claude-code")), ignore=("-tmp*",))
+    root = WatchedRoot(
+        Root("home", "/p", "claude-code", ignore=("-tmp*",)), shape_of(LAYOUTS.named("claude-code"))
+    )
     paths = ["/p/-a/s.jsonl", "/p/-a/s/subagents/agent-1.jsonl", "/p/-a/notes.md", "/p/-tmp-x/s.jsonl"]
     assert Translator(INBOX, [root])(paths)[0] == [("home", "-a/s.jsonl")]
 
 
 def test_a_directory_of_transcripts_that_came_or_went_puts_its_whole_root_in_doubt(tmp_path: Path) -> None:
-    root = WatchedRoot("home", str(tmp_path), "claude-code", shape_of(LAYOUTS.named("claude-code")))
+    root = WatchedRoot(Root("home", str(tmp_path), "claude-code"), shape_of(LAYOUTS.named("claude-code")))
     root.seen["-old/s.jsonl"] = 1
     translate = Translator(INBOX, [root])
     (tmp_path / "-new").mkdir()
@@ -84,7 +87,7 @@ def test_a_change_of_the_inbox_is_told() -> None:
 
 def test_many_small_changes_beside_many_transcripts_cost_no_look_at_each_of_them(tmp_path: Path) -> None:
     """Each change was held against each place: 20,000 temporary files beside 15,000 rollouts took a minute."""
-    root = WatchedRoot("home", str(tmp_path), "codex", shape_of(LAYOUTS.named("codex")))
+    root = WatchedRoot(Root("home", str(tmp_path), "codex"), shape_of(LAYOUTS.named("codex")))
     root.seen.update({f"2026/02/{number % 28:02}/rollout-{number}.jsonl": 1 for number in range(15_000)})
     translate = Translator(INBOX, [root])
     paths = [f"{tmp_path}/2026/02/03/.tmp-{number}" for number in range(20_000)]

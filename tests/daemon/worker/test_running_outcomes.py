@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
+from runward.config.settings import Root
 from runward.daemon.store.tables import sessions
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.running_outcomes import MOST_TOLD, RunningOutcomes
@@ -68,7 +69,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
     monkeypatch.setattr(sessions, "known", of_store)
     clock, store = Hands(), object()
     told: list[OutcomesChanged] = []
-    roots = {"runs": WatchedRoot("runs", str(tmp_path), "native")}
+    roots = {"runs": WatchedRoot(Root("runs", str(tmp_path), "native"))}
     anything: Any = store
     hands: Any = clock
     part = RunningOutcomes(RealFiles(tmp_path), anything, hands, structlog.get_logger(), roots, told.append)
