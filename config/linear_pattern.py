@@ -41,7 +41,7 @@ def compiled(pattern: str) -> LinearPattern:
         said = error.args[0] if error.args else error
         raise BadPattern(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from None
     except UnicodeEncodeError:
-        raise BadPattern("it holds half a character") from None
+        raise BadPattern("it contains half a character") from None
 
 
 @cache

@@ -384,4 +384,4 @@ def _read(path: str) -> str | Problem:
 def _unreadable(path: str, error: OSError) -> Problem:
     from runward.config.problem import Problem
 
-    return Problem(path, None, None, f"can't be read: {error.strerror}", "check its path and its rights")
+    return Problem(path, None, None, f"can't be read: {error.strerror}", "check its path and its permissions")

@@ -88,5 +88,5 @@ def _secret(path: str, content: bytes) -> bytes:
     except ValueError:
         secret = b""
     if len(secret) != SECRET_BYTES:
-        raise KeyRefused(f"{path} holds no key: it must be {SECRET_BYTES * 2} hexadecimal digits")
+        raise KeyRefused(f"{path} does not contain a key: it must be {SECRET_BYTES * 2} hexadecimal digits")
     return secret

@@ -82,7 +82,7 @@ def _walk(place: PrivatePlace) -> float:
     successor.send_signal(signal.SIGTERM)
     stopped = place.finish(successor)
     if stopped.code != 0:
-        raise _Failed(f"a daemon that was told to stop ended with {_said(stopped)}")
+        raise _Failed(f"a daemon that was asked to stop exited with {_said(stopped)}")
     _verified(place)
     return after_s
 
@@ -98,22 +98,22 @@ def _daemon(place: PrivatePlace) -> subprocess.Popen[str]:
 
 def _lives(place: PrivatePlace, daemon: subprocess.Popen[str], until: str) -> None:
     if daemon.poll() is not None:
-        raise _Failed(f"the daemon ended before it {until}, with {_said(place.finish(daemon))}")
+        raise _Failed(f"the daemon exited before it {until}, with {_said(place.finish(daemon))}")
     try:
         place.patience.pause(_TURN_S)
     except OutOfTime:
-        raise _Failed(f"the time was over before the daemon {until}") from None
+        raise _Failed(f"the time ran out before the daemon {until}") from None
 
 
 def _is_turned_away(second: Ended) -> None:
     if second.code != _HELD:
-        raise _Failed(f"a second daemon on the same state directory was not turned away: {_said(second)}")
+        raise _Failed(f"a second daemon on the same state directory was not refused: {_said(second)}")
 
 
 def _launch(place: PrivatePlace, name: str, code: int, command: tuple[str, ...]) -> None:
     ended = place.call("run", "--playbook", PLAYBOOK, "--name", name, "--", *command)
     if ended.code != code:
-        raise _Failed(f"the run that {name} should end with {code}, and ended with {_said(ended)}")
+        raise _Failed(f"the run that {name} should exit with {code}, but exited with {_said(ended)}")
 
 
 def _judged(place: PrivatePlace, daemon: subprocess.Popen[str], name: str) -> None:
@@ -121,7 +121,7 @@ def _judged(place: PrivatePlace, daemon: subprocess.Popen[str], name: str) -> No
     while (verdict := _verdict(place, name)) is None:
         _lives(place, daemon, f"judged the run {name}")
     if verdict != EXPECTED[name]:
-        raise _Failed(f"the run {name} was judged {verdict}, and {EXPECTED[name]} is right")
+        raise _Failed(f"the run {name} was judged {verdict}, but {EXPECTED[name]} is right")
 
 
 def _receipted(place: PrivatePlace, daemon: subprocess.Popen[str], name: str) -> None:
@@ -153,10 +153,10 @@ def _verified(place: PrivatePlace) -> None:
         for name, process in started.items():
             ended = place.finish(process)
             if ended.code != 0:
-                raise _Failed(f"the {what} of the run {name} doesn't hold: {_said(ended)}")
+                raise _Failed(f"the {what} of the run {name} is not valid: {_said(ended)}")
     _change(place, DELIVERS)
     if place.call("receipt", "verify", DELIVERS).code != 1:
-        raise _Failed(f"the replay of the run {DELIVERS} was changed, and its receipt is still valid")
+        raise _Failed(f"the replay of the run {DELIVERS} was changed, but its receipt is still valid")
 
 
 def _change(place: PrivatePlace, name: str) -> None:

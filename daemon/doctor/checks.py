@@ -26,9 +26,9 @@ from runward.daemon.doctor.examining import Check
 
 CHECKS: Final = (
     Check("settings", "settings, playbooks and agent profiles are read", 10, configuration.examine),
-    Check("rights", "rights are looked at", 10, rights.examine),
-    Check("file_systems", "file systems are looked at", 10, file_systems.examine),
-    Check("lock", "a lock is held against another process", 20, lock.examine),
+    Check("rights", "permissions are checked", 10, rights.examine),
+    Check("file_systems", "file systems are checked", 10, file_systems.examine),
+    Check("lock", "a lock is tried against another process", 20, lock.examine),
     Check("fsync", "files are written durably", 20, durability.examine),
     Check("clocks", "clocks are compared", 10, clocks.examine),
     Check("sqlite", "a database is made", 20, database.examine),
@@ -41,6 +41,6 @@ CHECKS: Final = (
     Check("queue", "the queue is read", 20, queue.examine),
     Check("hooks", "Claude Code is asked for its version", 40, hooks.examine),
     Check("containment", "runs are launched in each containment", 90, containment.examine),
-    Check("sandbox", "code is shut off", 60, sandbox.examine),
-    Check("canary", "runs go the whole road", 120, canary.examine),
+    Check("sandbox", "code is run in the sandbox", 60, sandbox.examine),
+    Check("canary", "runs are launched and judged from start to end", 120, canary.examine),
 )

@@ -24,7 +24,7 @@ _TIMEX_BYTES: Final = 1024
 """More than struct timex has on any platform; all zero asks and sets nothing (adjtimex(2))."""
 
 _TIME_ERROR: Final = 5
-_SYNCHRONISE: Final = "have it synchronised: `timedatectl set-ntp true`"
+_SYNCHRONISE: Final = "synchronise it: `timedatectl set-ntp true`"
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
@@ -51,7 +51,7 @@ def _wall_clock(patience: Patience) -> Iterator[Finding]:
     else:
         yield Finding("ok", f"the wall clock ({at}) runs like the time since boot")
     if _is_unsynchronised():
-        yield Finding("warning", "nothing keeps the wall clock right", _SYNCHRONISE)
+        yield Finding("warning", "nothing synchronises the wall clock", _SYNCHRONISE)
 
 
 def _offset() -> float:
@@ -89,7 +89,7 @@ def _files_clock(installation: Installation) -> Iterator[Finding]:
         after = time.time()
     away = max(before - at, at - after, 0.0)
     if away > _FILE_TIME_S:
-        said = f"new files in {scratch.parent} have times that are {away:.1f} s off the wall clock"
+        said = f"new files in {scratch.parent} have times that differ by {away:.1f} s from the wall clock"
         yield Finding("warning", said, "synchronise the clocks of this machine and of its file server")
     else:
         yield Finding("ok", f"new files in {scratch.parent} have the wall clock's time")
@@ -100,12 +100,12 @@ def _zones() -> Finding:
         winter = datetime(2026, 1, 15, 12, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin"))
     except zoneinfo.ZoneInfoNotFoundError:
         return Finding(
-            "warning", "there are no data of time zones: only UTC is known", "install the package tzdata"
+            "warning", "there is no time zone data: only UTC is known", "install the package tzdata"
         )
     hours = {winter.utcoffset(), winter.replace(month=7).utcoffset()}
     if len(hours) != 2:
         return Finding(
-            "failed", "the data of time zones know no summer time", "install the package tzdata anew"
+            "failed", "the time zone data has no daylight saving time", "reinstall the package tzdata"
         )
     local = "/".join(time.tzname) if time.daylight else time.tzname[0]
-    return Finding("ok", f"the data of time zones are there; local time is {local}")
+    return Finding("ok", f"the time zone data is there; local time is {local}")

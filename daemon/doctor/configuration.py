@@ -16,7 +16,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         result: Result = "failed" if problem.severity == "error" else "warning"
         yield Finding(result, printable(f"{place}: {problem.message}"), problem.fix)
     if installation.is_broken:
-        said = "the settings can't be used: what follows examines an installation at its defaults"
+        said = "the settings can't be used: the other checks use the defaults"
         yield Finding("warning", said, "fix them, then run `runward doctor` again")
     elif not installation.problems:
         settings = installation.settings

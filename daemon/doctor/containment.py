@@ -26,14 +26,16 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
             if why is None:
                 there.append(means)
             elif means == "subreaper":
-                yield Finding("failed", f"no means works, not even {means}: {why}", fix)
+                yield Finding("failed", f"no containment works, not even {means}: {why}", fix)
             else:
                 yield Finding("skipped", f"no {means}: {why}", fix)
     if "scope" in there or "cgroup" in there:
-        yield Finding("ok", f"runs are held together by {there[0]}; {', '.join(there)} work")
+        yield Finding("ok", f"runs are contained by {there[0]}; {', '.join(there)} work")
     elif there:
-        said = f"runs are held together by their launcher alone ({', '.join(there)} work)"
-        yield Finding("warning", f"{said}: what escapes it while it is killed lives on", MEANS["scope"])
+        said = f"runs are contained by their launcher alone ({', '.join(there)} work)"
+        yield Finding(
+            "warning", f"{said}: a process that escapes while its launcher is killed lives on", MEANS["scope"]
+        )
 
 
 def _refusal(place: PrivatePlace, means: str) -> str | None:

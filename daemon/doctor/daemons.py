@@ -54,7 +54,7 @@ def _writers(state: Path, pid: int | None, patience: Patience) -> list[Opened]:
 
 
 def _second(other: Opened, pid: int | None) -> Finding:
-    beside = f"beside daemon {pid}" if pid else "without the lock"
+    beside = f"alongside daemon {pid}" if pid else "without the lock"
     return Finding(
         "failed",
         f"process {other.pid} has the store open to write to it, {beside}",
@@ -65,11 +65,13 @@ def _second(other: Opened, pid: int | None) -> Finding:
 def _of_running(pid: int, report: Report | None) -> Iterator[Finding]:
     who = f"daemon {pid}" if pid else "a daemon"
     if report is None or report.pid != pid:
-        yield Finding("warning", f"{who} has the lock and has not told of itself yet", "wait, then try again")
+        yield Finding("warning", f"{who} has the lock but has not reported yet", "wait, then try again")
         return
     stalled = report.stalled_s()
     if stalled is not None:
-        said = f"{who} has the lock and gave no sign of life for {stalled:.0f} s: it is stopped, or stuck"
+        said = (
+            f"{who} has the lock but has given no sign of life for {stalled:.0f} s: it is stopped, or stuck"
+        )
         yield Finding("failed", said, f"see `runward log`; {_RESTART}")
     elif report.version != __version__:
         yield Finding(
@@ -77,7 +79,8 @@ def _of_running(pid: int, report: Report | None) -> Iterator[Finding]:
         )
     else:
         yield Finding(
-            "ok", f"{who} runs, alone, with epoch {report.epoch} and this program's version {__version__}"
+            "ok",
+            f"{who} is the only one running, with epoch {report.epoch} and this program's version {__version__}",
         )
 
 

@@ -32,7 +32,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
             return
         if works:
             yield Finding(
-                "ok", f"SQLite {version}: a store in {scratch.parent} can be read while it is written"
+                "ok", f"SQLite {version}: a store in {scratch.parent} can be read while it is being written"
             )
             yield from _of_version(sqlite3.sqlite_version_info)
         else:
@@ -43,8 +43,8 @@ def _of_version(version: tuple[int, ...]) -> Iterator[Finding]:
     """The one fault of SQLite that is known to concern a store."""
     if not any(first <= version < beyond for first, beyond in WAL_RESET_FIXED):
         yield Finding(
-            "ok", "this SQLite has the WAL-reset bug; the daemon begins no checkpoint that could meet it"
+            "ok", "this SQLite has the WAL-reset bug; the daemon starts no checkpoint that could hit it"
         )
 
 
-_FIX: Final = "put state_dir on a local file system with room, and mind its rights"
+_FIX: Final = "put state_dir on a local file system with enough space, and check its permissions"

@@ -28,7 +28,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
             if (scratch / "file").read_bytes() != _PAGE + b"%d" % number:
                 yield Finding(
                     "failed",
-                    f"{scratch.parent} gave back something else than was written",
+                    f"{scratch.parent} returned something other than what was written",
                     "replace the disk",
                 )
                 return
@@ -37,7 +37,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     if usual < SLOW_S:
         yield Finding("ok", said)
     else:
-        yield Finding("warning", f"{said}: each verdict waits for two", "put state_dir on a quicker disk")
+        yield Finding("warning", f"{said}: each verdict waits for two", "put state_dir on a faster disk")
 
 
 def _write(scratch: Path, number: int) -> None:

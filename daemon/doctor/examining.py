@@ -50,10 +50,12 @@ def _examine(
         found.append(_no_answer(check))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        found.append(Finding("failed", f"{where}{error.strerror or error}", "check its path and its rights"))
+        found.append(
+            Finding("failed", f"{where}{error.strerror or error}", "check its path and its permissions")
+        )
     except Exception as error:  # noqa: BLE001  # a mistake in one check must not hide what the others find
-        said = f"the check itself broke down: {type(error).__name__}: {error}"
-        found.append(Finding("failed", said, "this is a mistake in Runward: please report it"))
+        said = f"the check itself failed: {type(error).__name__}: {error}"
+        found.append(Finding("failed", said, "this is a bug in Runward: please report it"))
     finally:
         ended.set()
 

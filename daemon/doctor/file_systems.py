@@ -28,17 +28,15 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
 
 def _of_state(path: str, mount: Mount | None) -> Finding:
     if mount is None:
-        return Finding("warning", f"which file system {path} lies on can't be told", "mount /proc")
-    said = f"{path} lies on {mount.kind} ({mount.place})"
+        return Finding("warning", f"can't tell which file system {path} is on", "mount /proc")
+    said = f"{path} is on {mount.kind} ({mount.place})"
     move = "put state_dir on a local disk"
     if mount.is_read_only:
-        return Finding(
-            "failed", f"{said}, which is mounted only to be read", f"mount it to be written, or {move}"
-        )
+        return Finding("failed", f"{said}, which is mounted read-only", f"mount it read-write, or {move}")
     if mount.is_remote:
-        return Finding("warning", f"{said}: only one machine may use it, and its locks must be right", move)
+        return Finding("warning", f"{said}: only one machine may use it, and its locks must work", move)
     if mount.kind in IN_MEMORY:
-        return Finding("warning", f"{said}: all records are gone when the machine is started anew", move)
+        return Finding("warning", f"{said}: all records are lost when the machine restarts", move)
     return Finding("ok", said)
 
 
@@ -49,27 +47,27 @@ def _room(state: Path, low_disk: int) -> Finding | None:
     except FileNotFoundError:
         return None
     limit = limit_of(space, low_disk)
-    said = f"{state} has {space.free / _MIB:,.0f} MiB of room (low_disk: {limit / _MIB:,.0f} MiB)"
+    said = f"{state} has {space.free / _MIB:,.0f} MiB free (low_disk: {limit / _MIB:,.0f} MiB)"
     if space.no_files:
         return Finding(
-            "failed", f"{said}, and no file can be made there (no inodes left)", "remove files there"
+            "failed", f"{said}, but no file can be created there (no inodes left)", "remove files there"
         )
     if space.free < limit:
         return Finding("failed", f"{said}: no run is looked at until there is more", "free space there")
     if space.free < SHORT * limit:
-        return Finding("warning", f"{said}: soon no run is looked at any more", "free space there")
+        return Finding("warning", f"{said}: soon no run will be looked at", "free space there")
     return Finding("ok", said)
 
 
 def _of_root(name: str, path: str, layout: str, mount: Mount | None, period: float) -> Finding:
     if mount is None:
-        return Finding("warning", f"which file system root {name} lies on can't be told", "mount /proc")
-    said = f"root {name} lies on {mount.kind} ({mount.place})"
+        return Finding("warning", f"can't tell which file system root {name} is on", "mount /proc")
+    said = f"root {name} is on {mount.kind} ({mount.place})"
     if mount.is_read_only and layout == "native":
         return Finding(
             "warning",
-            f"{said}, which is mounted only to be read: runs there get no journals",
-            "mount it to be written",
+            f"{said}, which is mounted read-only: runs there get no journals",
+            "mount it read-write",
         )
     if mount.is_remote:
         return Finding(

@@ -31,12 +31,12 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     patience.left()
     program = installed(environment)
     unknown = [event for event in events if event not in events_of(program)]
-    who = "Claude Code (it was not found; its version is not known)" if program is None else program.name
+    who = "Claude Code (not found; its version is unknown)" if program is None else program.name
     if not unknown:
         yield Finding("ok", f"{who} knows the events of the {len(events)} hooks in {path}")
     elif program is None or program.version is None:
-        found = f"{who} may not know {', '.join(unknown)}, and would drop all of {path}"
+        found = f"{who} may not know {', '.join(unknown)}, and would then ignore all of {path}"
         yield Finding("warning", found, _AGAIN)
     else:
-        found = f"{who} doesn't know {', '.join(unknown)} and drops all of {path}, its permissions too"
+        found = f"{who} doesn't know {', '.join(unknown)} and therefore ignores all of {path}, including its permissions"
         yield Finding("failed", found, _AGAIN)

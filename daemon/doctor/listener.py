@@ -17,7 +17,7 @@ from runward.daemon.web.sockets import CannotListen, open_sockets
 _ANSWER_S: Final = 5.0
 """Seconds that a daemon that runs may take to answer."""
 
-_EXPOSED: Final = "listen on 127.0.0.1, and put a proxy that speaks TLS before it"
+_EXPOSED: Final = "listen on 127.0.0.1, and put a proxy with TLS in front of it"
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
@@ -26,21 +26,23 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     if settings.http is None:
         yield Finding("ok", "nothing listens: the settings have no [http]")
         if settings.github_secret_file is not None:
-            said = "[webhooks.github] is set and nothing listens: no delivery can come"
+            said = "[webhooks.github] is set but nothing listens: no delivery can arrive"
             yield Finding("warning", said, "add [http] to the settings")
         return
     report = read_report(installation.state) if holder(installation.state) is not None else None
     if report is not None and report.http is not None:
         yield _answers(report.http, min(_ANSWER_S, patience.left()))
     elif report is not None:
-        said = "the running daemon listens nowhere: it runs under other settings"
+        said = "the running daemon does not listen: it runs under other settings"
         yield Finding("warning", said, "restart it")
     else:
         yield _can_be_had(settings.http.listen)
     for text in settings.http.listen:
         address = address_of(text)
         if isinstance(address, TcpAddress) and not ipaddress.ip_address(address.host).is_loopback:
-            yield Finding("warning", f"{text}: other machines reach the daemon there, unencrypted", _EXPOSED)
+            yield Finding(
+                "warning", f"{text}: other machines can reach the daemon there, unencrypted", _EXPOSED
+            )
     if settings.github_secret_file is not None:
         yield _of_secret(settings.github_secret_file)
 
@@ -91,4 +93,4 @@ def _of_secret(path: str) -> Finding:
         secret_of(path)
     except SecretUnusable as error:
         return Finding("failed", f"webhooks.github: {error}", "write the secret into a file of mode 0600")
-    return Finding("ok", f"the secret of GitHub's webhook ({path}) can be read, by its owner alone")
+    return Finding("ok", f"the secret of GitHub's webhook ({path}) can be read only by its owner")

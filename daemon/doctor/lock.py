@@ -36,7 +36,10 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     elif held.code != _EXCLUDED or free.code != 0:
         yield Finding("failed", f"locks in {scratch.parent} don't work: {held.err or free.err}", _FIX)
     else:
-        yield Finding("ok", f"a lock in {scratch.parent} keeps another process out, and is free at its end")
+        yield Finding(
+            "ok",
+            f"a lock in {scratch.parent} keeps another process out, and is released when its holder ends",
+        )
 
 
 def _ask(path: Path, installation: Installation, patience: Patience) -> Ended:

@@ -44,7 +44,7 @@ def _comes(installation: Installation) -> Finding:
             return Finding(
                 "failed",
                 f"nothing can be watched: {error}",
-                "raise fs.inotify.max_user_instances and max_user_watches (sysctl), or end what takes them",
+                "raise fs.inotify.max_user_instances and max_user_watches (sysctl), or stop the programs that use them",
             )
         try:
             (scratch / "file").touch()
@@ -54,10 +54,10 @@ def _comes(installation: Installation) -> Finding:
         if not changes:
             return Finding(
                 "warning",
-                f"a new file in {scratch.parent} was told by nobody",
+                f"no notification came for a new file in {scratch.parent}",
                 "put state_dir on a local file system: requests and runs there are only found by scans",
             )
-        return Finding("ok", f"a new file in {scratch.parent} is told at once")
+        return Finding("ok", f"the notification for a new file in {scratch.parent} comes at once")
 
 
 def _have_come(installation: Installation) -> Iterator[Finding]:
@@ -68,10 +68,10 @@ def _have_come(installation: Installation) -> Iterator[Finding]:
     lost, found = report.coverage.overflows, report.coverage.found_by_scan
     if lost or found:
         said = f"since the daemon began notifications were lost {lost} times, and {found} changes only found by scans"
-        fix = "nothing is lost; `runward log` says why (watch.gap): a machine that slept, a root that tells nothing"
+        fix = "nothing is lost; `runward log` says why (watch.gap): a machine that slept, a root without notifications"
         yield Finding("warning", said, fix)
     else:
-        yield Finding("ok", "since the daemon began no change was found by a scan alone")
+        yield Finding("ok", "since the daemon started, every change was notified before a scan found it")
 
 
 def _watches(installation: Installation, limit: int, setting: str, patience: Patience) -> Iterator[Finding]:
@@ -109,11 +109,11 @@ def _instances(installation: Installation, patience: Patience) -> Finding:
     try:
         limit = int(INSTANCES.read_text())
     except (OSError, ValueError):
-        return Finding("skipped", "how many watchers a user may have is not known")
+        return Finding("skipped", "the limit of inotify instances per user is unknown")
     said = f"this user has {used} of {limit} inotify instances"
     needed = 0 if holder(installation.state) is not None else INSTANCES_NEEDED
     if used + needed > limit:
-        fix = f"end programs that watch files, or sysctl fs.inotify.max_user_instances={2 * limit}"
+        fix = f"stop programs that watch files, or set sysctl fs.inotify.max_user_instances={2 * limit}"
         return Finding("warning", f"{said}: a daemon needs {INSTANCES_NEEDED}", fix)
     return Finding("ok", said)
 

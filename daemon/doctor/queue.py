@@ -45,8 +45,8 @@ def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
         )
     oldest = figures.oldest_waiting
     if is_up and oldest is not None and time.time() - oldest > LONG_S:
-        said = f"a job waits since {time.time() - oldest:.0f} s; {figures.waiting} wait in all"
-        yield Finding("warning", said, "`runward queue` shows them, `runward why` says what for")
+        said = f"a job has been waiting for {time.time() - oldest:.0f} s; {figures.waiting} wait in all"
+        yield Finding("warning", said, "`runward queue` shows them, `runward why` says what they wait for")
     for problem in problems[:SHOWN]:
         place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
         yield Finding("warning", f"{place}: {problem.message}", problem.fix)
@@ -62,7 +62,7 @@ def _of_requests(installation: Installation, is_up: bool) -> Iterator[Finding]:
         fix = f"`runward log` says why (inbox.rejected); then remove what is in {place}"
         yield Finding(
             "warning",
-            f"{counted(refused, 'request was refused and lies', 'requests were refused and lie')} in {place}",
+            f"{counted(refused, 'request was refused and is', 'requests were refused and are')} in {place}",
             fix,
         )
     waiting = _requests(installation, INBOX)

@@ -185,7 +185,7 @@ def _compared(
     try:
         found = fresh.state(key, folded.effects)
     except sqlite3.Error as error:
-        return _Outcome([Difference(key, "journal", None, f"no state can be made of it: {error}")], 0)
+        return _Outcome([Difference(key, "journal", None, f"no state can be built from it: {error}")], 0)
     due_fields = {name: value for name, value in live.items() if name in told and name not in due.lacking}
     known = {name: value for name, value in found.items() if name not in folded.lacking}
     return _Outcome(differences(key, due_fields, known, live), len(live) - len(due_fields))

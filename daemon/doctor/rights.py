@@ -43,9 +43,9 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
 def _to_be_made(state: Path) -> Finding:
     above = next(each for each in state.parents if each.is_dir())
     if os.access(above, os.W_OK | os.X_OK):
-        return Finding("ok", f"{state} isn't there yet; the first daemon makes it")
-    said = f"{state} isn't there, and can't be made in {above}"
-    return Finding("failed", said, "make it for this user, or set another state_dir (RUNWARD_STATE_DIR)")
+        return Finding("ok", f"{state} doesn't exist yet; the first daemon creates it")
+    said = f"{state} doesn't exist and can't be created in {above}"
+    return Finding("failed", said, "create it for this user, or set another state_dir (RUNWARD_STATE_DIR)")
 
 
 def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
@@ -62,7 +62,7 @@ def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
     open_to_others = [path for path in (state, *(state / name for name in PRIVATE)) if _mode(path) & _OTHERS]
     if open_to_others:
         names = " ".join(map(str, open_to_others))
-        yield Finding("warning", f"others may look into {names}", f"chmod go= {names}")
+        yield Finding("warning", f"other users can read {names}", f"chmod go= {names}")
     elif status.st_uid == os.geteuid():
         yield Finding("ok", f"{state} is {owner}'s alone")
 
@@ -74,10 +74,10 @@ def _of_operators_files(installation: Installation) -> Iterator[Finding]:
     writable = [place for place in places if _mode(Path(place)) & _OTHERS_WRITE]
     if writable:
         names = " ".join(writable)
-        said = f"others may write to {names}, and so decide what the daemon starts and expects"
+        said = f"other users can write to {names}, and so decide what the daemon starts and expects"
         yield Finding("warning", said, f"chmod go-w {names}")
     elif there := [place for place in places if os.path.exists(place)]:
-        yield Finding("ok", f"nobody else may write to {', '.join(there)}")
+        yield Finding("ok", f"only this user can write to {', '.join(there)}")
 
 
 def _mode(path: Path) -> int:

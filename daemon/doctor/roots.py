@@ -20,7 +20,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         found = _examine(root, installation.settings.state_dir)
         if found.result == "ok" and told.get(root.path):
             found = Finding(
-                "warning", f"root {root.name}: the daemon says: {told[root.path]}", "see `runward log`"
+                "warning", f"root {root.name}: the daemon reports: {told[root.path]}", "see `runward log`"
             )
         yield found
     if report is not None:
@@ -38,9 +38,11 @@ def _told(report: Report | None) -> Mapping[str, str | None]:
 def _examine(root: Root, state: str) -> Finding:
     if not os.path.lexists(root.path):
         if root.path.startswith(f"{state}/"):
-            return Finding("ok", f"root {root.name} ({root.path}) isn't there yet; the first daemon makes it")
-        fix = "make it, or correct its path; the daemon notices when it comes"
-        return Finding("warning", f"root {root.name} ({root.path}) isn't there", fix)
+            return Finding(
+                "ok", f"root {root.name} ({root.path}) doesn't exist yet; the first daemon creates it"
+            )
+        fix = "create it, or correct its path; the daemon notices when it appears"
+        return Finding("warning", f"root {root.name} ({root.path}) doesn't exist", fix)
     if not os.path.isdir(root.path):
         return Finding("failed", f"root {root.name} ({root.path}) is not a directory", "correct its path")
     try:
@@ -48,8 +50,8 @@ def _examine(root: Root, state: str) -> Finding:
             next(entries, None)
     except OSError as error:
         said = f"root {root.name} ({root.path}) can't be read: {error.strerror}"
-        return Finding("failed", said, "let this user read it, or run the daemon as its owner")
+        return Finding("failed", said, "give this user read access, or run the daemon as its owner")
     if root.layout == "native" and not os.access(root.path, os.W_OK | os.X_OK):
         said = f"root {root.name} ({root.path}) can't be written: runs there get no journals"
-        return Finding("warning", said, "let this user write there")
+        return Finding("warning", said, "give this user write access")
     return Finding("ok", f"root {root.name} ({root.path}, {root.layout}) can be read")

@@ -56,10 +56,10 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     if not found or let_through:
         what = ", ".join(let_through) or str(tried.error)
         yield Finding(
-            "failed", f"the sandbox doesn't stop: {what}", "don't run foreign code here; report this"
+            "failed", f"the sandbox does not stop {what}", "don't run foreign code here, and report this"
         )
         return
     yield Finding(
         "ok",
-        f"code runs in the sandbox ({lives.sandbox}), and {len(found) + 1} attempts to get out or to stay were stopped",
+        f"code runs in the sandbox ({lives.sandbox}), and {len(found) + 1} attempts to escape or to keep running were stopped",
     )

@@ -31,19 +31,19 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         yield _version(found)
         if found.version <= found.known and (strange := strange_schema(installation.state, found.version)):
             yield Finding(
-                "failed", f"the store has another schema than Runward gave it: {strange}", _TAMPERED
+                "failed", f"the store's schema is not the one that Runward created: {strange}", _TAMPERED
             )
         yield _pages(found)
         yield _checked(installation, patience)
     except reading.StoreUnreadable as error:
         yield Finding("failed", str(error))
     except sqlite3.Error as error:
-        fix = "see whether the disk is well; stop the daemon, then `runward restore BACKUP`"
+        fix = "check the disk; stop the daemon, then `runward restore BACKUP`"
         yield Finding("failed", f"{installation.state / reading.STORE} can't be read: {error}", fix)
 
 
 def _version(found: Soundness) -> Finding:
-    said = f"the store has version {found.version}, this program knows {found.known}"
+    said = f"the store has version {found.version}; this program needs {found.known}"
     if found.version > found.known:
         return Finding("failed", f"{said}: a newer Runward wrote it", "install the newer one")
     if found.version < found.known:
@@ -58,7 +58,7 @@ def _pages(found: Soundness) -> Finding:
     if found.journal_mode != "wal":
         return Finding("warning", said, "restart the daemon: it sets the mode to wal")
     if found.log_bytes > LARGE_LOG:
-        fix = "end whatever keeps the store open for long (`fuser runward.db`), then restart the daemon"
+        fix = "stop what keeps the store open for long (`fuser runward.db`), then restart the daemon"
         return Finding("warning", f"{said}, which isn't moved into the database", fix)
     return Finding("ok", said)
 
@@ -66,7 +66,7 @@ def _pages(found: Soundness) -> Finding:
 def _checked(installation: Installation, patience: Patience) -> Finding:
     complaints = quick_check(installation.state, max(patience.left() - _MARGIN_S, _MARGIN_S))
     if complaints is None:
-        return Finding("skipped", "the store is too large to be checked in this time; so far it is sound")
+        return Finding("skipped", "the store is too large to check in this time; no damage was found so far")
     if complaints:
         fix = "stop the daemon, keep a copy of the file, then `runward restore BACKUP`"
         return Finding("failed", f"the store is damaged: {'; '.join(complaints[:SHOWN])}", fix)

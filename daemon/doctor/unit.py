@@ -61,12 +61,12 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     user = name_of(os.geteuid())
     units = list(_asked(user, installation.environment, patience))
     if not units:
-        fix = "have whatever starts services here run `runward daemon`"
-        yield Finding("skipped", "no systemd answers here: nothing starts the daemon by itself", fix)
+        fix = "have the service manager of this machine run `runward daemon`"
+        yield Finding("skipped", "systemd does not answer here: nothing starts the daemon automatically", fix)
         return
     installed = [each for each in units if each.properties.get("LoadState") != "not-found"]
     if not installed:
-        said = "no unit is installed: nothing starts the daemon by itself"
+        said = "no unit is installed: nothing starts the daemon automatically"
         if not any(unit.is_users for unit in units):
             said = f"{said}; systemd --user of {user} doesn't answer"
         yield Finding("warning", said, _INSTALL)
@@ -111,7 +111,7 @@ def _of_unit(unit: Unit, installation: Installation) -> Iterator[Finding]:
         return
     if not unit.properties.get("UnitFileState", "").startswith("enabled"):
         yield Finding(
-            "warning", f"{said} isn't enabled: it isn't started by itself", unit.systemctl("enable --now")
+            "warning", f"{said} isn't enabled: it isn't started automatically", unit.systemctl("enable --now")
         )
     if active == "failed":
         why = unit.systemctl("status")
@@ -128,7 +128,7 @@ def _of_active(unit: Unit, said: str, installation: Installation) -> Finding:
     if pid is not None and pid and str(pid) != main:
         return Finding(
             "failed",
-            f"{said} is active as process {main}, and process {pid} holds {installation.state}",
+            f"{said} is active as process {main}, but process {pid} has {installation.state} locked",
             f"stop that one, then `{unit.systemctl('restart')}`",
         )
     return Finding("ok", f"{said} is active")
@@ -139,13 +139,13 @@ def _of_state_dir(unit: Unit, said: str, installation: Installation) -> Iterator
     if theirs is not None and os.path.realpath(theirs) != os.path.realpath(ours):
         yield Finding(
             "warning",
-            f"{said} keeps its state in {theirs}, this command looks into {ours}",
+            f"{said} keeps its state in {theirs}, but this command uses {ours}",
             f"set RUNWARD_STATE_DIR={shlex.quote(theirs)} for the command, or state_dir in the settings of both",
         )
 
 
 def _lingering(user: str) -> Finding:
     if is_lingering(user):
-        return Finding("ok", f"{user} lingers: the daemon runs while nobody is logged in")
-    said = f"{user} doesn't linger: the daemon ends with the last login, and isn't there after a reboot"
+        return Finding("ok", f"{user} lingers: the daemon also runs while no one is logged in")
+    said = f"{user} doesn't linger: the daemon ends with the last login, and doesn't start after a reboot"
     return Finding("warning", said, f"loginctl enable-linger {user}")

@@ -66,7 +66,7 @@ class Room:
                 directory=str(self.state),
                 free=space.free,
                 limit=limit,
-                mend="free space there; nothing is lost, and it goes on by itself",
+                mend="free space there; nothing is lost, and it continues by itself",
             )
         else:
             self.log.info("disk.recovered", directory=str(self.state), free=space.free)
@@ -76,5 +76,5 @@ class Room:
 def _why(state: Path, space: Space, limit: int) -> str:
     """For `status`: in whole MB, so that the text doesn't change every second."""
     if space.no_files:
-        return f"low disk: no file can be made in {state} any more (no inodes left); no run is looked at until then"
+        return f"low disk: no more files can be created in {state} (no inodes left); no run is looked at until there are more"
     return f"low disk: less than {rounded(limit)} free in {state} (low_disk); no run is looked at until there is more"

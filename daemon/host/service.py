@@ -75,7 +75,9 @@ async def serve(
     except BaseExceptionGroup as group:
         cause = _cause(group)
         if isinstance(cause, EpochRefused | EpochPassed):
-            log.error("superseded", why=str(cause), mend="nothing is lost: the daemon that took over goes on")
+            log.error(
+                "superseded", why=str(cause), mend="nothing is lost: the daemon that took over continues"
+            )
         raise cause from group
 
 

@@ -168,6 +168,6 @@ class Signals:
     def _say(self, log: structlog.typing.FilteringBoundLogger) -> None:
         log.warning(
             "stopped.by_force",
-            why="something that the daemon waited for didn't come to an end in time",
-            mend="nothing is lost: the next daemon goes on; look for a disk that hangs",
+            why="something that the daemon waited for didn't end in time",
+            mend="nothing is lost: the next daemon continues; look for a disk that hangs",
         )

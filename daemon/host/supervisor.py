@@ -256,7 +256,7 @@ class Supervisor:
     def doing(self) -> str:
         """The current activity in one line, for anyone who looks at the unit."""
         if self.is_stopping:
-            return "stopping: finishing the work that is left"
+            return "stopping: finishing the remaining work"
         troubles = self.report().degraded
         said = f"watching {counted(len(self.assembly.roots), 'root', 'roots')}"
         return f"{said}; degraded: {'; '.join(troubles)}" if troubles else said

@@ -33,7 +33,7 @@ def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | 
         return f"is a note of {agent}'s hook in a form that isn't known"
     payload = _payload(note.get("payload"))
     if payload is None:
-        return f"holds no payload of {agent}'s hook"
+        return f"does not contain a payload of {agent}'s hook"
     said = read(payload)
     if not isinstance(said, HookSaid):
         return said

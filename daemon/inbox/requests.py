@@ -25,12 +25,12 @@ def dump_request(request: Request) -> bytes:
 def load_request(file: InboxFile) -> Event | str | None:
     """The event of a file, attributed to the file's owner; why it is invalid; None if no event follows."""
     if not file.is_ours:
-        return f"belongs to {file.owner}, who may ask this daemon for nothing"
+        return f"belongs to {file.owner}, who may not make requests to this daemon"
     value = read_json(file.content)
     if isinstance(value, NotJson):
         return value.message
     if not isinstance(value, dict):
-        return "holds no JSON object"
+        return "does not contain a JSON object"
     if HOOK in value:
         return load_note(file, value)
     if LAUNCH in value:

@@ -123,7 +123,7 @@ def cgroup_of(pid: int) -> str:
     for line in lines:
         if line.startswith("0::"):
             return _mount_point() + line.removeprefix("0::").rstrip("/")
-    raise ContainmentUnavailable("no cgroup of version 2 is in use here")
+    raise ContainmentUnavailable("no version 2 cgroup is in use here")
 
 
 def _mount_point() -> str:
@@ -133,4 +133,4 @@ def _mount_point() -> str:
             before, _, after = line.partition(" - ")
             if after.startswith("cgroup2 ") and (fields := before.split())[3] == "/":
                 return fields[4]
-    raise ContainmentUnavailable("no cgroup file system of version 2 is mounted here")
+    raise ContainmentUnavailable("no cgroup version 2 file system is mounted here")

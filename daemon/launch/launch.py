@@ -153,7 +153,7 @@ class _Launch:
         point("launch.exit_json")
         complaints += self._finish(ending)
         if left:
-            complaints.append(f"could not be killed and live on: {' '.join(map(str, sorted(left)))}")
+            complaints.append(f"could not be killed and are still alive: {' '.join(map(str, sorted(left)))}")
         return Launched(
             self._directory.name,
             self._directory.path,

@@ -134,7 +134,7 @@ class PassedStream:
     def _end_log(self, low: LowDisk) -> None:
         self.log_problem = low
         try:
-            self._log.append(f"\nrunward: this log ends here: {low}; the command continues\n".encode())
+            self._log.append(f"\nrunward: the log ends here: {low}; the command continues\n".encode())
         except OSError as error:
             self.log_problem = error
 
@@ -150,7 +150,7 @@ class PassedStream:
         low_disk = DEFAULT_LOW_DISK if self._low_disk is None else self._low_disk
         limit = free_space.limit_of(space, low_disk)
         if space.free < limit:
-            raise LowDisk(f"less than {free_space.rounded(limit)} is free where it lies (low_disk)")
+            raise LowDisk(f"less than {free_space.rounded(limit)} is free on its disk (low_disk)")
 
 
 class PlainSink:

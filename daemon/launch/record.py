@@ -99,7 +99,7 @@ def why_no_name(name: str) -> str | None:
     if name.startswith("."):
         return "begins with a dot"
     if any(ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 for char in name):
-        return "holds control characters"
+        return "contains control characters"
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -165,17 +165,17 @@ def _clear_leftover(directory: int, entry: str, start: str) -> None:
     if entry == RUN:
         if _start_of(directory) == start:
             raise BegunAlready
-        raise NameTaken("another run is in it")
+        raise NameTaken("it already contains a run")
     status = os.stat(entry, dir_fd=directory, follow_symlinks=False)
     if entry == ARTIFACTS and stat.S_ISDIR(status.st_mode):
         try:
             os.rmdir(entry, dir_fd=directory)
         except OSError:
-            raise NameTaken("there are artifacts in it") from None
+            raise NameTaken("it already contains artifacts") from None
     elif stat.S_ISREG(status.st_mode) and (_is_temporary(entry) or (entry in LOGS and status.st_size == 0)):
         os.unlink(entry, dir_fd=directory)
     else:
-        raise NameTaken(f"there is {entry!r} in it")
+        raise NameTaken(f"it already contains {entry!r}")
 
 
 def _is_temporary(entry: str) -> bool:

@@ -73,7 +73,7 @@ def begin_terms(
 def _understood(answer: JsonValue) -> Terms:
     assert isinstance(answer, dict)
     if "broken" in answer:
-        raise RuntimeError(f"what people wrote could not be read: {answer['broken']}")
+        raise RuntimeError(f"the settings or playbooks could not be read: {answer['broken']}")
     if "refused" in answer:
         raise TermsRefused(answer["refused"], answer["messages"])  # type: ignore[arg-type]  # our own JSON
     return Terms(**{**answer, "warnings": tuple(answer["warnings"])})  # type: ignore[arg-type]  # our own JSON

@@ -74,7 +74,7 @@ def claim_start(state: Path, key: str, epoch: int, root: str, name: str) -> Clai
             raise BegunAlready
         if not os.path.isdir(root):
             # It is not made here: what is mounted there may only be absent for now.
-            raise OSError(errno.ENOENT, "its root is away", root)
+            raise OSError(errno.ENOENT, "its root is gone", root)
         try:
             directory = make_run_directory(root, name)
         except FileExistsError:
@@ -97,7 +97,7 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         current = read_epoch(state)
         if current != epoch:
-            raise EpochOver(f"the epoch of who ordered this is {epoch}, now it is {current}")
+            raise EpochOver(f"it was ordered under epoch {epoch}, and now the epoch is {current}")
         sync_directory(directory)
     except BlockingIOError:
         has_begun = ticket.has_begun

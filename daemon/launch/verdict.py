@@ -17,7 +17,7 @@ def contract_of(snapshot: JsonValue) -> Contract | None:
     if snapshot is None:
         return None
     contract = contract_from_json(snapshot, "run.json").value
-    assert contract is not None, "the launcher's own snapshot can be read"
+    assert contract is not None, "the launcher's own snapshot is readable"
     return contract
 
 

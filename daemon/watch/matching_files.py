@@ -46,7 +46,7 @@ def matching(glob: str) -> Matching:
             if wanted:
                 _add(found, path)
     except _TooMany as error:
-        return Matching(problem=f"{glob} {error}, so none of its files is watched: narrow it")
+        return Matching(problem=f"{glob} {error}, so its files are not watched: narrow it")
     except OSError as error:
         return Matching(problem=f"{error.filename or base} can't be read: {error.strerror}")
     if not found.directories:
@@ -70,7 +70,7 @@ def _walk(base: str, pattern: tuple[str, ...], found: Matching) -> Iterator[tupl
             continue
         found.directories.append(directory)
         if len(found.directories) > MOST_DIRECTORIES:
-            raise _TooMany(f"leads into more than {MOST_DIRECTORIES} directories, such as {directory}")
+            raise _TooMany(f"covers more than {MOST_DIRECTORIES} directories, such as {directory}")
         for entry in entries:
             further = _further(pattern, places, entry.name)
             if entry.is_dir(follow_symlinks=False):

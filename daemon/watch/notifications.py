@@ -154,7 +154,7 @@ class Inotify:
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise CannotWatch(error.strerror or str(error)) from error
-            why = f"no more than {limit} directories can be watched, by all programs of this user together"
+            why = f"all programs of this user together can watch at most {limit} directories"
             raise CannotWatch(why, f"raise it by {_more(name, limit)}", for_long=True) from error
 
     def _beside(self, plan: "Plan") -> list[str]:

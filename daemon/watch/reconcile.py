@@ -71,7 +71,7 @@ def settle(scanned: Scanned) -> str | None:
                 "replaced",
                 (
                     "this is not the directory that its runs are in, so nothing in it is judged;"
-                    f" mount it or move it back, or `runward root accept {root.name}` to go on with this one"
+                    f" mount it or move it back, or `runward root accept {root.name}` to continue with this one"
                 ),
             )
         case Unreadable(why=why):
@@ -82,7 +82,7 @@ def settle(scanned: Scanned) -> str | None:
 def _not_followed(native: Sequence[str]) -> str | None:
     if not native:
         return None
-    return f"{len(native)} native runs, such as {native[0]!r}, are not followed here: they want a root of their own"
+    return f"{len(native)} native runs, such as {native[0]!r}, are not followed here: give them a root of their own"
 
 
 def _unusable(names: Sequence[str]) -> str | None:

@@ -89,7 +89,7 @@ class Background:
 
     def degraded(self) -> list[str]:
         """What delays the work, for `status`."""
-        return [] if self.trouble is None else [f"work in the background is put off: {self.trouble}"]
+        return [] if self.trouble is None else [f"background work is postponed: {self.trouble}"]
 
     def wake(self) -> None:
         """There may be something to do."""

@@ -229,7 +229,7 @@ class Bundles(Part):
                 self._bodies.pop((bundle.key, bundle.attempt), None)
                 self._say(bundle, answer)
                 problem = (
-                    f"what had its name is kept as {', '.join(answer.aside)}"
+                    f"the file that had its name is kept as {', '.join(answer.aside)}"
                     if isinstance(answer, PartsPlaced) and answer.aside
                     else None
                 )
@@ -263,7 +263,7 @@ class Bundles(Part):
                 return made
             answer = self.files.place_parts(bundle.directory, made)
         if isinstance(answer, PartMissing):
-            return Unreadable(f"{answer.name} was taken away while it was put in place")
+            return Unreadable(f"{answer.name} was removed while it was put in place")
         return GONE if isinstance(answer, Gone) else answer
 
     def _make_again(self, bundle: UnplacedBundle) -> list[BundlePart] | str | Unreadable:
@@ -271,7 +271,9 @@ class Bundles(Part):
         try:
             order = load_order(bundle.facts)
         except ValueError:
-            return "its parts are gone, and another version of Runward recorded what they are made from"
+            return (
+                "its parts are gone, and what they are made from was recorded by another version of Runward"
+            )
         made = self._make(order)
         if isinstance(made, Gone):
             return GONE
@@ -285,9 +287,7 @@ class Bundles(Part):
         found = [*made.parts, sealed.part]
         if [each[:3] for each in found] != [each[:3] for each in bundle.parts]:
             self.files.clear_parts(bundle.directory, part_names(order.attempt))
-            return (
-                "its parts were lost, and made again they are others: the session's files have changed since"
-            )
+            return "its parts were lost, and the new ones differ: the session's files have changed since"
         return found
 
     def _say(self, bundle: UnplacedBundle, answer: PartsPlaced | str) -> None:

@@ -237,7 +237,7 @@ class _Batch:
         job, lane.now, lane.asked = lane.jobs[0], self._clock.now(), 0
         try:
             if job.depth >= MAXIMUM_DEPTH:
-                raise LoopOfEvents(f"{job.event.key} is {job.depth} events deep: they cause one another")
+                raise LoopOfEvents(f"{job.event.key} is {job.depth} events deep: its causes form a loop")
             decision = route.decide(job.handler, job.event, Given(job.event_hash, lane.now, job.tries))
         except Exception as error:  # noqa: BLE001 - a handler's bug is held with its traceback, visibly
             self._fail(lane, error)

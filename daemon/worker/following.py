@@ -40,7 +40,7 @@ HOOKED_AFTER: Final = 2.0
 SOUGHT_AGAIN: Final = 1.0
 """Seconds after which a session whose files are gone is asked for again, while they may yet be found elsewhere."""
 
-_REPORT: Final = "report it with the daemon's log; the others are followed as ever"
+_REPORT: Final = "report it with the daemon's log; the others are followed as usual"
 
 
 class Followings(NamedTuple):
@@ -78,7 +78,7 @@ class Follower:
             try:
                 looked.append(batch.look(hinted))
             except Exception as error:  # noqa: BLE001 - a mistake of ours in one session's look harms no other
-                message = f"can't be followed, by a mistake in Runward itself: {error!r}"
+                message = f"can't be followed, because of a bug in Runward: {error!r}"
                 rows = mistaken(hinted, message, _REPORT, self._clock.now())
                 looked.append(
                     _nothing(hinted)._replace(

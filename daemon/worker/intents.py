@@ -176,7 +176,7 @@ class Intents(Part):
         found = await in_thread(lambda: self.files.intents(reading.directory, reading.cursor, room, is_over))
         if found is None:
             if is_over:
-                problem = "was taken away before it was read" if reading.cursor.line else None
+                problem = "was removed before it was read" if reading.cursor.line else None
                 place = (key, reading.directory, session.attempt, *reading.cursor, True, problem)
                 self.record(f"{key} intents", (), (Rows(intent_files.READ, [place]),))
             return self._give_up(key, reading)
@@ -201,7 +201,7 @@ class Intents(Part):
             path = f"{reading.directory}/{INTENTS}"
             self.log.warning("intents.refused", session=key, why=found.problem)
             rows.append(Rows(problems.DELETE, [(path,)]))
-            fix = "append whole lines to a regular file, and change nothing that is in it"
+            fix = "append whole lines to a regular file, and don't change existing lines"
             rows.append(Rows(problems.INSERT, [(path, found.cursor.line + 1, found.problem, fix, now)]))
         if rows:
             self.record(f"{key} intents", events, rows)

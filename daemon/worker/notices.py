@@ -52,7 +52,7 @@ class NoMessenger:
         return ()
 
     def send(self, notice: PendingNotice) -> str | None:
-        return "nobody is to be told"
+        return "there is no recipient"
 
 
 NOBODY: Final = NoMessenger()

@@ -105,7 +105,7 @@ class CancelOrders(Part):
         if isinstance(answer, Told):
             return True, answer.who
         if answer.too_late and owed.event in self.inherited:
-            return None, f"{answer.why}; a daemon that was killed may have told it"
+            return None, f"{answer.why}; a killed daemon may have told it already"
         return False, answer.why
 
     def _tell(self, owed: OwedCancellation) -> Told | NotTold:

@@ -105,7 +105,7 @@ class Outbox:
 
     def hold_all(self) -> None:
         """Write to no journal until it is known which must be compared first."""
-        assert not self._owed, "what was let go can't be held any more"
+        assert not self._owed, "a lock that was released can't be kept"
         self._held = None
 
     def hold(self, journals: Iterable[Journal]) -> None:

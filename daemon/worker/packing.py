@@ -44,7 +44,7 @@ class Packer(Part):
 
     def degraded(self) -> list[str]:
         """What delays the packing, for `status`."""
-        return [] if self._trouble is None else [f"packing is put off: {self._trouble}"]
+        return [] if self._trouble is None else [f"packing is postponed: {self._trouble}"]
 
     def pause(self) -> float | None:
         return PERIOD

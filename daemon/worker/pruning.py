@@ -74,10 +74,10 @@ class Pruner(Part):
 
     def degraded(self) -> list[str]:
         """What delays the pruning, for `status`."""
-        told = [] if self._trouble is None else [f"pruning is put off: {self._trouble}"]
+        told = [] if self._trouble is None else [f"pruning is postponed: {self._trouble}"]
         if self._doubt is not None and self._doubt.leapt_from is not None:
             told.append(
-                f"retention holds back: the clock is far ahead of {moment(self._doubt.leapt_from)}, when it was last looked at;"
+                f"pruning is paused: the clock is far ahead of {moment(self._doubt.leapt_from)}, when it was last looked at;"
                 f" correct it, or wait until it says {moment(self._doubt.until)}; `runward prune` works meanwhile"
             )
         return told

@@ -140,7 +140,7 @@ class Signings(Part):
         except NotCanonical:
             is_recorded = False
         if fields is None or not is_recorded:
-            return "the receipt that lies there is not the one that was recorded"
+            return "the receipt in the directory is not the one that was recorded"
         signed = sign(fields, self.own_key(owed.scheme))
         name = part_name(RECEIPT, owed.attempt)
         cleared = self.files.clear_parts(owed.directory, [name])

@@ -39,7 +39,7 @@ from runward.handlers.starts.events import StartedEarlier, StartFailed
 AT_ONCE: Final = 4
 """How many launchers may be beginning at the same time."""
 
-_GONE: Final = "its run directory, or its run.json, was gone before anybody looked into it"
+_GONE: Final = "its run directory, or its run.json, was gone before anyone looked at it"
 
 PERIOD: Final = 1.0
 """Seconds until the store is asked again, where it refused."""

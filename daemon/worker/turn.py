@@ -209,7 +209,7 @@ class Worker:
         lost = {(look.root.name, look.place) for look in looked if look.is_forgotten}
         keys = {native.session_key(*target): "/".join(target) for target in lost}
         self.log.error(
-            "cursors.unreadable", runs=sorted(keys.values()), mend="nothing: they are looked at anew"
+            "cursors.unreadable", runs=sorted(keys.values()), mend="nothing: they are looked at again"
         )
         known = await sessions.known(self.store, keys)
         anew = {

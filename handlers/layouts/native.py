@@ -107,7 +107,7 @@ def _object(document: Document) -> dict[str, JsonValue] | Complaint:
             document.name, value.line, value.message, "write it whole, then rename it into place"
         )
     if not isinstance(value, dict):
-        return Complaint(document.name, 1, "holds no JSON object", 'write an object: {"…": …}')
+        return Complaint(document.name, 1, "does not contain a JSON object", 'write an object: {"…": …}')
     return value
 
 

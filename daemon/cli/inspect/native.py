@@ -115,7 +115,7 @@ def _count(path: str, name: str, event: str | None, problems: list[Complaint]) -
         if not isinstance(value, dict):
             wrong += 1
             if wrong <= _COMPLAINTS:
-                why = value.message if isinstance(value, NotJson) else "holds no JSON object"
+                why = value.message if isinstance(value, NotJson) else "does not contain a JSON object"
                 problems.append(Complaint(name, line.number, why, None))
         elif event is None or value.get("event") == event:
             count += 1

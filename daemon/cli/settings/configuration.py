@@ -34,7 +34,7 @@ def _secret_of_webhooks(settings: Settings) -> tuple[Problem, ...]:
 
     written = settings.origin.get("webhooks.github", path)
     if settings.http is None:
-        message = "[webhooks.github] is set, and nothing listens"
+        message = "[webhooks.github] is set, but nothing listens"
         return (Problem(written, None, None, message, "add [http] to the settings", "warning"),)
     try:
         secret_of(path)

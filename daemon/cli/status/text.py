@@ -43,7 +43,7 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     stalled = status["stalled_s"]
     if isinstance(stalled, int | float):
         what = f"the daemon gave no sign of life for {duration(stalled)}: it is stopped, or stuck"
-        yield Need(f"{what}; what follows is as it was then", "see `runward log`, then restart it")
+        yield Need(f"{what}; what follows is as it was then", "see `runward log`, then restart the daemon")
     yield from _settings(_table(status["settings"]))
     for reason, count in _table(status["held_by_reason"]).items():
         fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"
@@ -107,9 +107,7 @@ def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:
 def _waiting(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     requests, oldest = _table(status["requests"]), _table(status["queue"])["oldest_waiting_s"]
     if requests["rejected"]:
-        said = _agreeing(
-            requests["rejected"], "request was refused, and lies", "requests were refused, and lie"
-        )
+        said = _agreeing(requests["rejected"], "request was refused and is", "requests were refused and are")
         what = f"{said} in `rejected` of the state directory"
         yield Need(what, "`runward log` says why (inbox.rejected); then remove them")
     waiting = requests["waiting"]
@@ -119,7 +117,8 @@ def _waiting(status: Mapping[str, JsonValue]) -> Iterator[Need]:
         )
     if status["running"] and isinstance(oldest, int | float) and oldest > _LONG_S:
         yield Need(
-            f"a job waits for {duration(oldest)}", "`runward queue` shows it, `runward why` says what for"
+            f"a job has been waiting for {duration(oldest)}",
+            "`runward queue` shows it, `runward why` says what it waits for",
         )
 
 
@@ -186,7 +185,7 @@ def _facts(status: Mapping[str, JsonValue], state: str, now: float) -> Iterator[
         yield "chain runs", ", ".join(f"{count} {coloured(name)}" for name, count in runs.items()) or "none"
     queue = _table(status["queue"])
     oldest = queue["oldest_waiting_s"]
-    age = f", the oldest waits for {duration(float(oldest))}" if isinstance(oldest, int | float) else ""
+    age = f", the oldest for {duration(float(oldest))}" if isinstance(oldest, int | float) else ""
     held = coloured("held" if queue["held"] else "", f"{queue['held']} held")
     yield "queue", f"{queue['waiting']} waiting, {queue['running']} running, {held}{age}"
     due = status["next_due"]

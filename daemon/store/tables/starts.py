@@ -28,7 +28,7 @@ GIVE_UP: Final = Write(
     " ended_at = coalesce(ended_at, ?) where key = ? and (state = 'owed' or state = 'begun' and why is null)",
     exact=False,
 )
-"""It never begins; or it began, and its directory was gone before anybody looked into it."""
+"""It never begins; or it began, and its directory was gone before anyone looked at it."""
 
 WITHDRAW: Final = Write(
     "update starts set state = 'failed', why = ?, ended_at = ? where session_key = ? and state = 'owed'",

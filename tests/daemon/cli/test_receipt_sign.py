@@ -63,7 +63,7 @@ def test_a_receipt_that_somebody_changed_is_not_signed(running: Place) -> None:
     receipt.write_text(changed)
     told = signed(running, "--json")
     assert told.code == 1
-    assert told.object()["problem"] == "the receipt that lies there is not the one that was recorded"
+    assert told.object()["problem"] == "the receipt in the directory is not the one that was recorded"
     assert receipt.read_text() == changed
 
 

@@ -110,7 +110,7 @@ def test_a_mistake_of_ours_is_one_line_and_with_debug_a_traceback(
     )
 
     assert result.returncode == (1 if option else 70)
-    assert b"RuntimeError: what people wrote could not be read: TypeError" in result.stderr
+    assert b"RuntimeError: the settings or playbooks could not be read: TypeError" in result.stderr
     assert (len(result.stderr.splitlines()) > 1) == bool(option)
 
 
@@ -133,7 +133,7 @@ def test_help_shows_an_example_and_the_codes(launcher: Launcher) -> None:
         (["--name", "a/b", "--", "true"], b"more than one path segment"),
         (["--name", "..", "--", "true"], b"begins with a dot"),
         (["--name", "", "--", "true"], b"is empty"),
-        (["--name", "a\nb", "--", "true"], b"holds control characters"),
+        (["--name", "a\nb", "--", "true"], b"contains control characters"),
         (["--name", "n" * 201, "--", "true"], b"201 bytes long"),
         (["--", ""], b"names no program"),
     ],

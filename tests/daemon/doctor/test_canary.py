@@ -57,7 +57,7 @@ def test_a_receipt_that_holds_over_changed_bytes_breaks_the_road(
     found = walked(tmp_path)
     assert (found.result, found.found) == (
         "failed",
-        "the replay of the run delivers was changed, and its receipt is still valid",
+        "the replay of the run delivers was changed, but its receipt is still valid",
     )
 
 

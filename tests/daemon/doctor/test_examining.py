@@ -27,7 +27,7 @@ def raising(error: Exception) -> Examine:
         (PermissionError(13, "Permission denied", "/root/x"), "/root/x: Permission denied"),
         (OSError("odd"), "odd"),
         (OutOfTime(), "no answer within 60 s, while things are tried"),
-        (KeyError("key"), "the check itself broke down: KeyError: 'key'"),
+        (KeyError("key"), "the check itself failed: KeyError: 'key'"),
     ],
 )
 def test_what_a_check_raises_is_a_finding_beside_what_it_found_before(

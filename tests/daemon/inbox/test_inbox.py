@@ -106,7 +106,10 @@ def test_what_another_user_put_is_refused_whatever_it_asks_for(tmp_path: Path) -
         os.chown(tmp_path / "inbox" / f"{NAME}.json", 3_999_999, -1)
     except PermissionError:
         pytest.skip("only root may give a file away")
-    assert load_request(list_inbox(tmp_path)[0]) == "belongs to 3999999, who may ask this daemon for nothing"
+    assert (
+        load_request(list_inbox(tmp_path)[0])
+        == "belongs to 3999999, who may not make requests to this daemon"
+    )
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_a_log_ends_where_its_disk_is_low_and_the_command_goes_on(
     output.write(10)
     output.free = 1 << 40
     output.write(10)
-    said = b"less than 256 MB is free where it lies (low_disk)"
+    said = b"less than 256 MB is free on its disk (low_disk)"
     assert str(output.stream.log_problem).encode() == said
     log = output.log.read_bytes()
     last = b"\nrunward: this log ends here: %s; the command continues\n" % said
@@ -230,7 +230,7 @@ def test_on_a_real_disk_a_command_that_never_stops_writing_leaves_room(launcher:
     )
     if b"unshare" in result.stderr:
         pytest.skip(f"no file system can be mounted here: {result.stderr.decode().strip()}")
-    said = "less than 4 MB is free where it lies (low_disk)"
+    said = "less than 4 MB is free on its disk (low_disk)"
     assert result.stdout.decode().splitlines() == [
         "3",
         f"runward: this log ends here: {said}; the command continues",

@@ -127,7 +127,7 @@ def test_another_run_under_the_name_is_left_as_it_is(machine: Machine, content: 
     (machine.root / "run").mkdir()
     path = machine.root / "run" / RUN
     path.write_bytes(content.encode(errors="surrogateescape"))
-    with pytest.raises(NameTaken, match="another run is in it"):
+    with pytest.raises(NameTaken, match="it already contains a run"):
         machine.claim()
     assert path.read_bytes() == content.encode(errors="surrogateescape")
 
@@ -180,7 +180,7 @@ def test_a_directory_of_another_user_is_not_taken_over(machine: Machine) -> None
 
 def test_a_root_that_is_away_is_not_made(machine: Machine) -> None:
     machine.root.rmdir()
-    with pytest.raises(OSError, match="its root is away"):
+    with pytest.raises(OSError, match="its root is gone"):
         machine.claim()
     assert not machine.root.exists()
     machine.root.mkdir()

@@ -362,7 +362,7 @@ def test_a_journal_whose_root_is_away_is_not_synced_and_one_whose_run_is_gone_ne
     tmp_path: Path,
 ) -> None:
     away = (str(tmp_path / "root" / "run"), "events.jsonl")
-    assert journals.sync([away], refuse_to_sync) == {away: "its root is away"}
+    assert journals.sync([away], refuse_to_sync) == {away: "its root is gone"}
     (tmp_path / "root").mkdir()
     assert journals.sync([away], refuse_to_sync) == {}
 

@@ -433,7 +433,7 @@ async def test_while_the_store_refuses_status_says_so_and_a_stop_is_not_held_up(
                 while not said:
                     await anyio.sleep(0.005)
                     said = [each for each in running.supervisor.report().degraded if "background" in each]
-        assert said[0].startswith("work in the background is put off: ")
+        assert said[0].startswith("background work is postponed: ")
         assert await running.rows(STATES) == [("waiting",)]
 
 

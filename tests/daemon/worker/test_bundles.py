@@ -276,7 +276,7 @@ async def test_what_has_the_name_of_a_part_is_kept_aside_and_reported(
         await settle(running)
         assert hashes(run) == await recorded(running, "run")
         ((problem,),) = await running.rows("select place_problem from receipts")
-    assert problem == "what had its name is kept as RECEIPT.json.before"
+    assert problem == "the file that had its name is kept as RECEIPT.json.before"
     assert (run / "RECEIPT.json.before").lstat().st_ino == before.st_ino
 
 

@@ -248,7 +248,7 @@ async def test_a_clock_that_is_far_ahead_at_a_start_prunes_nothing_however_often
             await live(running, 3)
             assert await tombs(running) == []
             (told,) = running.supervisor.assembly.pruner.degraded()
-            assert told.startswith("retention holds back: the clock is far ahead of 20")
+            assert told.startswith("pruning is paused: the clock is far ahead of 20")
             assert "`runward prune` works meanwhile" in told
     clock.wall = right + 6 * DAY
     async with daemon(tmp_path, clock, ToldProcesses()) as running:

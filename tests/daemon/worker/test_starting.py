@@ -93,7 +93,7 @@ async def test_a_refused_request_starts_nothing_and_says_why(tmp_path: Path) -> 
 
 
 async def test_what_the_machine_refuses_is_tried_again_with_backoff_and_shown(tmp_path: Path) -> None:
-    processes, clock = ToldProcesses(refuse={"one": NotBegun("its root is away")}), StillClock()
+    processes, clock = ToldProcesses(refuse={"one": NotBegun("its root is gone")}), StillClock()
     async with running(tmp_path, processes, clock) as served:
         ask(tmp_path, "one", target="all")
         await served.settle()
@@ -118,7 +118,7 @@ async def test_what_the_machine_refuses_is_tried_again_with_backoff_and_shown(tm
 
 
 async def test_one_that_can_not_begin_yet_holds_nobody_else_up(tmp_path: Path) -> None:
-    processes = ToldProcesses(refuse={"one": NotBegun("its root is away")})
+    processes = ToldProcesses(refuse={"one": NotBegun("its root is gone")})
     async with running(tmp_path, processes) as served:
         for request in ("one", "two", "three", "four", "five", "six"):
             ask(tmp_path, request, target="all")
@@ -129,11 +129,11 @@ async def test_one_that_can_not_begin_yet_holds_nobody_else_up(tmp_path: Path) -
 
 
 async def test_one_that_never_can_begin_is_given_up_with_the_reason(tmp_path: Path) -> None:
-    processes = ToldProcesses(refuse={"one": NotBegun("another run is in it", for_good=True)})
+    processes = ToldProcesses(refuse={"one": NotBegun("it already contains a run", for_good=True)})
     async with running(tmp_path, processes) as served:
         ask(tmp_path, "one", target="all")
         await served.settle()
-        assert await served.rows(ROWS) == [("one", "failed", "another run is in it")]
+        assert await served.rows(ROWS) == [("one", "failed", "it already contains a run")]
         assert served.supervisor.assembly.starts.next_try() is None
     assert len(processes.started) == 1
 

@@ -396,7 +396,7 @@ def test_a_name_that_is_taken_is_refused_for_good(starter: Starter) -> None:
     (starter.root / "one").mkdir()
     (starter.root / "one" / "run.json").write_text("{}")
     told = starter.start("one", "touch", "ran")
-    assert told == NotBegun("its run directory can't be made: another run is in it", for_good=True)
+    assert told == NotBegun("its run directory can't be made: it already contains a run", for_good=True)
     (starter.root / "one" / "run.json").unlink()
 
 
@@ -405,7 +405,7 @@ def test_a_root_that_is_away_is_worth_another_try(starter: Starter) -> None:
     told = starter.start("one", "touch", "ran")
     starter.root.with_name("away").rename(starter.root)
     assert isinstance(told, NotBegun)
-    assert "its root is away" in told.why
+    assert "its root is gone" in told.why
     assert not told.for_good
     assert starter.start("one", "touch", "ran") == Begun()
 

@@ -369,7 +369,7 @@ def test_a_plan_that_is_none_is_complained_about_with_its_fix() -> None:
         "legs[0].id: 'a b' is not an id",
     ]
     assert refused("flow.json", b'{"legs": 1, "legs": 2}').message.startswith("the key 'legs' appears twice")
-    assert refused("flow.json", b"[]").message == "holds no JSON object"
+    assert refused("flow.json", b"[]").message == "does not contain a JSON object"
 
 
 def test_a_hostile_plan_is_no_flood_of_complaints() -> None:
