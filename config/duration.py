@@ -107,11 +107,11 @@ class _DurationField:
         from pydantic_core import PydanticCustomError
 
         if not isinstance(value, str):
-            raise PydanticCustomError("duration", "must be a duration", {"mend": DURATION_FIX})
+            raise PydanticCustomError("duration", "must be a duration", {"fix": DURATION_FIX})
         try:
             return parse_duration(value)
         except DurationError as error:
-            raise PydanticCustomError("duration", "{why}", {"why": str(error), "mend": error.fix}) from error
+            raise PydanticCustomError("duration", "{why}", {"why": str(error), "fix": error.fix}) from error
 
 
 Duration: TypeAlias = Annotated[float, _DurationField]

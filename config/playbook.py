@@ -50,7 +50,7 @@ class Playbook:
 
 def _refuse_nul(text: str) -> str:
     if "\0" in text:
-        raise PydanticCustomError("nul", "has a NUL character in it", {"mend": "remove it"})
+        raise PydanticCustomError("nul", "has a NUL character in it", {"fix": "remove it"})
     return text
 
 
@@ -59,19 +59,19 @@ def _refuse_no_template(word: str) -> str:
         parse_template(word)
     except TemplateError as error:
         # pydantic fills in braces by itself, so they are passed as values
-        raise PydanticCustomError("no_template", "{said}", {"said": str(error), "mend": error.fix}) from None
+        raise PydanticCustomError("no_template", "{said}", {"said": str(error), "fix": error.fix}) from None
     return _refuse_nul(word)
 
 
 def _refuse_no_name(name: str) -> str:
     if not name or "/" in name or "\0" in name:
-        raise PydanticCustomError("no_name", "is not a name", {"mend": "write a name without '/'"})
+        raise PydanticCustomError("no_name", "is not a name", {"fix": "write a name without '/'"})
     return name
 
 
 def _refuse_empty_program(command: list[str]) -> list[str]:
     if not command or not command[0]:
-        fix = {"mend": 'write the program and its arguments: ["python3", "review.py"]'}
+        fix = {"fix": 'write the program and its arguments: ["python3", "review.py"]'}
         raise PydanticCustomError("no_program", "names no program", fix)
     return command
 

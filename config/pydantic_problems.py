@@ -37,5 +37,5 @@ def _complaint(details: ErrorDetails, known_keys: tuple[str, ...]) -> Complaint:
         message = f"must be {wanted}, not {kind(details['input'])}"
         return Complaint(loc, message, _FIXES.get(wanted, f"make it {wanted}"))
     message = details["msg"][:1].lower() + details["msg"][1:]
-    fix = details.get("ctx", {}).get("mend")
+    fix = details.get("ctx", {}).get("fix")
     return Complaint(loc, message, str(fix) if fix is not None else "correct it")

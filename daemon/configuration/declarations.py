@@ -87,7 +87,7 @@ class Declarer:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force."""
+        """Show the settings in force."""
         return self._settings
 
     def check(self) -> None:

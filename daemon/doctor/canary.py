@@ -57,8 +57,8 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
             took = time.monotonic() - began
             yield Finding(
                 "ok",
-                "3 runs were launched, judged rightly and verified with their receipts; a second daemon was turned away, and the"
-                f" successor of a killed one went on (verdict {after_s:.2f} s after the end, {took:.1f} s in all)",
+                "3 runs were launched, judged correctly and verified with their receipts; a second daemon was refused, and the"
+                f" successor of a killed one continued (verdict {after_s:.2f} s after the end, {took:.1f} s in all)",
             )
 
 

@@ -66,7 +66,7 @@ class Room:
                 directory=str(self.state),
                 free=space.free,
                 limit=limit,
-                mend="free space there; nothing is lost, and it continues by itself",
+                fix="free space there; nothing is lost, and it continues by itself",
             )
         else:
             self.log.info("disk.recovered", directory=str(self.state), free=space.free)

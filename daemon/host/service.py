@@ -76,7 +76,7 @@ async def serve(
         cause = _cause(group)
         if isinstance(cause, EpochRefused | EpochPassed):
             log.error(
-                "superseded", why=str(cause), mend="nothing is lost: the daemon that took over continues"
+                "superseded", why=str(cause), fix="nothing is lost: the daemon that took over continues"
             )
         raise cause from group
 
@@ -292,4 +292,4 @@ class Obedience:
 
     def _refuse(self, problems: list[str], fix: str) -> None:
         self._supervisor.note_refusal(problems)
-        self._log.error("settings.refused", problems=problems, mend=fix)
+        self._log.error("settings.refused", problems=problems, fix=fix)

@@ -169,5 +169,5 @@ class Signals:
         log.warning(
             "stopped.by_force",
             why="something that the daemon waited for didn't end in time",
-            mend="nothing is lost: the next daemon continues; look for a disk that hangs",
+            fix="nothing is lost: the next daemon continues; look for a disk that hangs",
         )

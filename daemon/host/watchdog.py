@@ -70,7 +70,7 @@ class Watchdog:
         hanging = self.hanging()
         if hanging and hanging != self._hanging:
             self.log.error(
-                "hanging", parts=list(hanging), mend="if the unit has a watchdog, systemd restarts the daemon"
+                "hanging", parts=list(hanging), fix="if the unit has a watchdog, systemd restarts the daemon"
             )
         self._hanging = hanging
         if hanging:

@@ -48,7 +48,7 @@ class WatchKeeping:
             try:
                 await self.notifications.watch(roots, self._standing, self._hint, self.rounds.look_in_inbox)
             except CannotWatch as error:
-                self.log.error("watch.failed", why=str(error), mend=error.fix)
+                self.log.error("watch.failed", why=str(error), fix=error.fix)
                 names = tuple(root.name for root in roots)
                 why = dict.fromkeys(names, f"{error}; {error.fix}")
                 self._standing(Watching(0, names, why, unwatched=names))

@@ -121,7 +121,7 @@ class Pruner(Part):
                 "retention.held_back",
                 clock_leapt_from=moment(doubt.leapt_from),
                 until=moment(doubt.until),
-                mend="correct the clock; `runward prune` works meanwhile",
+                fix="correct the clock; `runward prune` works meanwhile",
             )
         self._doubt = doubt
         return doubt is None

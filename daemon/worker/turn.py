@@ -143,7 +143,7 @@ class Worker:
 
     async def _wait_out(self, why: str) -> None:
         if self.trouble != why:
-            self.log.error("store.trouble", why=why, mend="free space or repair the disk; it is retried")
+            self.log.error("store.trouble", why=why, fix="free space or repair the disk; it is retried")
         self.trouble = why
         with anyio.move_on_after(self._pause):
             await self.stopping.wait()
@@ -209,7 +209,7 @@ class Worker:
         lost = {(look.root.name, look.place) for look in looked if look.is_forgotten}
         keys = {native.session_key(*target): "/".join(target) for target in lost}
         self.log.error(
-            "cursors.unreadable", runs=sorted(keys.values()), mend="nothing: they are looked at again"
+            "cursors.unreadable", runs=sorted(keys.values()), fix="nothing: they are looked at again"
         )
         known = await sessions.known(self.store, keys)
         anew = {
@@ -360,7 +360,7 @@ class Worker:
                 handler=job.handler,
                 lane=job.lane,
                 error=result.error,
-                mend=f"runward queue show {job.id}, then retry or discard it",
+                fix=f"runward queue show {job.id}, then retry or discard it",
             )
         elif result.error is not None:
             self.log.warning("job.delayed", job=job.id, handler=job.handler, lane=job.lane, why=result.error)

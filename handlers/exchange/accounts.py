@@ -92,7 +92,7 @@ class Accounts:
         return answer
 
     def rules(self) -> Asking[ExchangeRules]:
-        """The settings in force."""
+        """Show the settings in force."""
         return (yield from self._ask(ExchangeRulesNow()))
 
     def artifact(self, artifact_id: str) -> Asking[SharedArtifact | None]:

@@ -130,7 +130,7 @@ def test_a_model_reads_a_duration_as_seconds() -> None:
 def test_a_model_takes_nothing_but_a_duration_with_its_unit(value: object) -> None:
     with pytest.raises(ValidationError) as refused:
         _Step.model_validate({"timeout": value})
-    assert refused.value.errors()[0]["ctx"]["mend"]
+    assert refused.value.errors()[0]["ctx"]["fix"]
 
 
 def test_the_schema_of_a_duration_is_its_pattern() -> None:

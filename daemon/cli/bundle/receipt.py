@@ -21,7 +21,7 @@ LARGEST: Final = 256 << 20
 
 @click.group(cls=Group)
 def receipt() -> None:
-    """Receipts: the proof of what a session did.
+    """Verify, sign and export receipts: the proof of what a session did.
 
     \b
     Example:
@@ -41,9 +41,9 @@ def receipt() -> None:
 @click.option("--canonical", "as_text", is_flag=True, help="Print the canonical text instead of its hash.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: the form and the hash.")
 def hash_file(file: str, form: str, as_text: bool, as_json: bool) -> None:
-    """The canonical hash of the JSON in FILE, as receipts hold it.
+    """Print the canonical hash of the JSON in FILE, as in receipts.
 
-    Exit code 2: the JSON has no canonical form. 3: there is no such file.
+    Exit code 2: the JSON has no canonical form. 3: no such file.
 
     \b
     Example:
@@ -73,7 +73,7 @@ def hash_file(file: str, form: str, as_text: bool, as_json: bool) -> None:
 @receipt.command()
 @click.argument("target", metavar="ID|DIR", shell_complete=completing.sessions)
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
-@click.option("--require-signature", is_flag=True, help="Only a signature by an authorized key will do.")
+@click.option("--require-signature", is_flag=True, help="Fail unless an authorized key signed it.")
 @click.option(
     "--authorized-key",
     "keys",
@@ -91,9 +91,9 @@ def verify(
     keys: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Recompute every hash of a bundle, and name what was changed.
+    """Recompute every hash of a bundle, and report what was changed.
 
-    ID is a session, DIR a directory with the three parts; one that exists is meant first. A directory
+    ID is a session, DIR a directory with the three parts; an existing directory takes precedence. A directory
     needs neither store nor settings. Exit code 1: the bundle is not valid. 3: there is no RECEIPT.json.
 
     \b
@@ -112,12 +112,12 @@ def verify(
 @click.option(
     "--create",
     type=click.Choice(["ed25519", "nostr"]),
-    help="Make the key of this kind if there is none yet.",
+    help="Create the key of this kind if there is none yet.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def key(context: click.Context, create: str | None, as_json: bool) -> None:
-    """Our public keys for receipts, and where the keys are kept.
+    """Show our public keys for receipts, and where the keys are kept.
 
     \b
     Example:
@@ -131,18 +131,28 @@ def key(context: click.Context, create: str | None, as_json: bool) -> None:
 @receipt.command("sign")
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
 @click.option(
-    "--with", "scheme", type=click.Choice(SCHEMES), default="ed25519", show_default=True, help="How to sign."
+    "--with",
+    "scheme",
+    type=click.Choice(SCHEMES),
+    default="ed25519",
+    show_default=True,
+    help="The kind of signature.",
 )
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
 @click.option("--wait", is_flag=True, help="Wait until it is signed.")
 @click.option(
-    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+    "--timeout",
+    type=Length(),
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    help="Wait at most this long.",
 )
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="Print what came of it; with nostr wait, and print the NIP-01 event.",
+    help="Print the result as JSON; with nostr, wait and print the NIP-01 event.",
 )
 @click.pass_context
 def sign_receipt(
@@ -154,10 +164,12 @@ def sign_receipt(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Have the daemon sign a session's receipt with our key, in place of a signature that it may have.
+    """Have the daemon sign a session's receipt with our key.
 
-    The key is made on first use. Exit code 1: there is no receipt, or it can't be signed. 75: the session is not
-    judged yet, or no daemon is running. 124: not signed in time; it stays asked for.
+    An existing signature is replaced.
+
+    The key is created on first use. Exit code 1: there is no receipt, or it can't be signed. 75: the session is not
+    judged yet, or no daemon is running. 124: not signed in time; the request stays.
 
     \b
     Example:
@@ -172,15 +184,17 @@ def sign_receipt(
 @receipt.command()
 @click.argument("target", metavar="ID|DIR", shell_complete=completing.sessions)
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
-@click.option("--output", type=NamedPath(), metavar="FILE", help="Where to put it (default: stdout).")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, as it does anyway.")
+@click.option("--output", type=NamedPath(), metavar="FILE", help="The file to write (default: stdout).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (always on).")
 @click.pass_context
 def attest(
     context: click.Context, target: str, attempt: int | None, output: str | None, as_json: bool
 ) -> None:
-    """An in-toto statement about a bundle, in a DSSE envelope, signed with our Ed25519 key.
+    """Write a signed in-toto statement about a bundle.
 
-    The key is made on first use. Exit code 1: the bundle is not valid, so nothing is signed. 3: there is none.
+    It is in a DSSE envelope, signed with our Ed25519 key.
+
+    The key is created on first use. Exit code 1: the bundle is invalid, so nothing is signed. 3: no such bundle.
 
     \b
     Example:
@@ -195,7 +209,7 @@ def attest(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def follow_chain(context: click.Context, as_json: bool) -> None:
-    """Check that every receipt in the store follows from the one before it.
+    """Check that each receipt follows from the one before it.
 
     Exit code 1: the chain is broken.
 

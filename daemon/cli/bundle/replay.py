@@ -24,7 +24,7 @@ class ReplayGroup(Group):
 
 @click.group(cls=ReplayGroup)
 def replay() -> None:
-    """Replays: what a session did, event by event.
+    """Show, check and convert replays: what a session did, event by event.
 
     `replay ID` is short for `replay show ID`.
 
@@ -44,17 +44,19 @@ def replay() -> None:
     default=1.0,
     show_default=True,
     metavar="X",
-    help="How many times as fast as it was.",
+    help="The speed: 8 is eight times as fast as it was.",
 )
 @click.option("--step", is_flag=True, help="Wait for a key before each event.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, one event a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one event per line.")
 @click.pass_context
 def show(
     context: click.Context, target: str, attempt: int | None, speed: float, step: bool, as_json: bool
 ) -> None:
-    """Show the events of a replay: with their timing on a terminal, as plain lines elsewhere.
+    """Show the events of a replay.
 
-    On a terminal space pauses, s steps, / searches, g goes to a line, q quits. A wait is at most 5 s.
+    They are shown with their timing on a terminal, as plain lines elsewhere.
+
+    On a terminal, space pauses, s steps, / searches, g goes to a line, q quits. A wait is at most 5 s.
     A running session is shown up to its present state. Exit code 3: there is no such replay.
 
     \b
@@ -72,14 +74,16 @@ def show(
     "--to",
     type=click.Choice(["jsonl", "bundle"]),
     required=True,
-    help="The form: REPLAY.jsonl, or the older bundle in one JSON file.",
+    help="The form: a replay (REPLAY.jsonl), or the older bundle in one JSON file.",
 )
 @click.option("--output", type=NamedPath(), required=True, metavar="FILE", help="The file to write.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def convert(file: str, to: str, output: str, as_json: bool) -> None:
-    """Convert a replay to the older bundle in one JSON file, or such a bundle to a replay.
+    """Convert a replay to the older format, or back.
 
-    Exit code 1: a line of the replay cannot be read. 2: the file is no such bundle. 3: there is no such file.
+    The older format is a bundle in one JSON file.
+
+    Exit code 1: a line of the replay cannot be read. 2: the file is not such a bundle. 3: no such file.
 
     \b
     Example:
@@ -96,9 +100,11 @@ def convert(file: str, to: str, output: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def check(context: click.Context, target: str, attempt: int | None, as_json: bool) -> None:
-    """Check that the lines of a replay hold together: structure, pairs, ids, hashes, totals.
+    """Check that the lines of a replay are consistent.
 
-    Exit code 1: some line is wrong, and each is named. 3: there is no such replay.
+    Structure, pairs, ids, hashes and totals are checked.
+
+    Exit code 1: some lines are wrong; each is reported. 3: no such replay.
 
     \b
     Example:

@@ -50,7 +50,7 @@ RUN_STATUSES: Final = (
 
 @click.group(cls=Group)
 def chain() -> None:
-    """Chains: what follows when something happened.
+    """Define, fire and follow chains: runs that start when something happened.
 
     \b
     Example:
@@ -64,9 +64,11 @@ def chain() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def define(context: click.Context, file: str, as_json: bool) -> None:
-    """Check FILE, and put it into the first directory of chains as NAME.yaml.
+    """Check a chain, and copy it to the directory of chains.
 
-    A chain of that name is replaced. Exit code 2: it is wrong, and nothing was changed. 3: there is no such file.
+    FILE is copied to the first directory of chains as NAME.yaml.
+
+    A chain of that name is replaced. Exit code 2: it is invalid, and nothing was changed. 3: no such file.
 
     \b
     Example:
@@ -106,7 +108,7 @@ def _refuse_used_name(settings: Settings, name: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_chains(context: click.Context, as_json: bool) -> None:
-    """All chains in the directories of the settings, and whether they are right.
+    """List the chains of the settings, and whether they are valid.
 
     \b
     Example:
@@ -168,9 +170,9 @@ def _last(row: ChainRunRow | None) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show(context: click.Context, name: str, as_json: bool) -> None:
-    """A chain's trigger and steps, or everything that is wrong with it.
+    """Show a chain's trigger and steps, or what is wrong with it.
 
-    Exit code 0: right. 2: wrong. 3: no such chain.
+    Exit code 0: valid. 2: invalid. 3: no such chain.
 
     \b
     Example:
@@ -237,8 +239,8 @@ def _summary(name: str, parsed: Parsed[Chain], known: Known) -> dict[str, JsonVa
 @chain.command()
 @click.argument("name", metavar="NAME|FILE", shell_complete=completing.chains)
 @click.argument("values", metavar="[KEY=VALUE]...", nargs=-1)
-@click.option("--dry-run", is_flag=True, help="Start nothing: show what each step would do.")
-@click.option("--wait", is_flag=True, help="Wait until the chain run is over, and end by its status.")
+@click.option("--dry-run", is_flag=True, help="Start nothing, and show what each step would do.")
+@click.option("--wait", is_flag=True, help="Wait until the chain run is over, and exit by its status.")
 @click.option(
     "--event", type=NamedPath(readable=False), metavar="FILE", help="A JSON object: the fields of trigger."
 )
@@ -253,7 +255,7 @@ def _summary(name: str, parsed: Parsed[Chain], known: Known) -> dict[str, JsonVa
     multiple=True,
     metavar="SESSION...",
     shell_complete=completing.sessions,
-    help="Sessions in step order whose recorded outcomes count, - for none.",
+    help="Sessions whose recorded outcomes count, in the order of the steps; - for none.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -268,11 +270,13 @@ def fire(
     against: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Have the daemon fire a chain, whatever its trigger, or show what it would do (--dry-run, without a daemon).
+    """Have the daemon fire a chain, whatever its trigger.
 
-    KEY=VALUE gives a text for {{ trigger.KEY }}, KEY:=JSON anything else. In a dry run, an outcome of a step that would
-    not run does not count. Exit code 1: it is paused, disabled or refused. 2: it is wrong. With --wait: 0 completed, 1
-    failed, 124 timed out, 130 aborted, 143 cancelled, 75 no daemon is running.
+    With --dry-run, show what it would do, without a daemon.
+
+    KEY=VALUE gives a text for {{ trigger.KEY }}, KEY:=JSON any other value. In a dry run, an outcome of a step that would
+    not run does not count. Exit code 1: it is paused, disabled or refused. 2: it is invalid. With --wait: 0
+    completed, 1 failed, 124 timed out, 130 aborted, 143 cancelled, 75 no daemon is running.
 
     \b
     Example:
@@ -329,13 +333,13 @@ def _refuse_if_paused(settings: Settings, name: str) -> None:
 
 
 @chain.command()
-@click.option("--quiet", is_flag=True, help="Log to the file only.")
+@click.option("--quiet", is_flag=True, help="Write the log only to its file.")
 @click.pass_context
 def check(context: click.Context, quiet: bool) -> None:
-    """Fire what became due since the last look, work until nothing is left, and end: for a system's own cron.
+    """Fire the chains that became due, and exit. For use from cron.
 
-    It works as `runward daemon --once` does. What became due meanwhile counts as due, the newest time once. If a daemon
-    runs, there is nothing to do.
+    It works like `runward daemon --once`. A chain that was due several times fires once, for the newest time. If a
+    daemon runs, there is nothing to do.
 
     \b
     Example:
@@ -348,11 +352,11 @@ def check(context: click.Context, quiet: bool) -> None:
 
 @chain.command()
 @click.argument("name", shell_complete=completing.chains)
-@click.option("--note", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def pause(context: click.Context, name: str, note: str, as_json: bool) -> None:
-    """Have a chain fire no more until it is resumed. What would fire it is skipped; runs in progress continue.
+    """Pause a chain until it is resumed. What would fire it is skipped; runs in progress continue.
 
     \b
     Example:
@@ -363,11 +367,11 @@ def pause(context: click.Context, name: str, note: str, as_json: bool) -> None:
 
 @chain.command()
 @click.argument("name", shell_complete=completing.chains)
-@click.option("--note", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def resume(context: click.Context, name: str, note: str, as_json: bool) -> None:
-    """Have a paused or disabled chain fire again. What came meanwhile is not caught up.
+    """Resume a paused or disabled chain. What was skipped meanwhile does not fire it later.
 
     \b
     Example:
@@ -378,11 +382,11 @@ def resume(context: click.Context, name: str, note: str, as_json: bool) -> None:
 
 @chain.command()
 @click.argument("name", shell_complete=completing.chains)
-@click.option("--note", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def disable(context: click.Context, name: str, note: str, as_json: bool) -> None:
-    """Have a chain fire no more, for good. `resume` takes it back.
+    """Disable a chain permanently. `resume` enables it again.
 
     \b
     Example:
@@ -427,10 +431,15 @@ def _wait_for_status(settings: Settings, name: str, at: float) -> None:
 
 @chain.command()
 @click.argument("name", required=False, shell_complete=completing.chains)
-@click.option("--status", type=click.Choice(RUN_STATUSES), help="Only those with this status.")
-@click.option("--since", type=Moment(), help="Only those that were fired since.")
+@click.option("--status", type=click.Choice(RUN_STATUSES), help="Show only those with this status.")
+@click.option("--since", type=Moment(), help="Show only those that were fired since then.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=50, show_default=True, metavar="N", help="0: all."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Show at most N; 0: all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -442,7 +451,7 @@ def runs(
     limit: int,
     as_json: bool,
 ) -> None:
-    """What chains did, the newest first.
+    """List chain runs, the newest first.
 
     \b
     Example:
@@ -465,7 +474,9 @@ def runs(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def approvals(context: click.Context, as_json: bool) -> None:
-    """What waits for a person: the commands that would run, the oldest first.
+    """List the steps that wait for approval.
+
+    Each is shown with the command that it would run, the oldest first.
 
     \b
     Example:
@@ -481,14 +492,14 @@ def approvals(context: click.Context, as_json: bool) -> None:
 
 @chain.command()
 @click.argument("identifier", metavar="ID")
-@click.option("--note", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def approve(context: click.Context, identifier: str, note: str, as_json: bool) -> None:
-    """Let a step run that waits for a person, exactly as it was shown.
+    """Approve a waiting step: it runs exactly as it was shown.
 
-    ID is an approval's, a chain run's that waits for one, or @last. Exit code 1: it does not count, because it was decided
-    before, its time is over, or what was shown has changed; then it is asked for again.
+    ID is an approval, a chain run that waits for one, or @last. Exit code 1: the answer does not count, because it was
+    decided before, its time is over, or what was shown has changed (then a new approval is asked for).
 
     \b
     Example:
@@ -501,11 +512,11 @@ def approve(context: click.Context, identifier: str, note: str, as_json: bool) -
 
 @chain.command()
 @click.argument("identifier", metavar="ID")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason, for the record.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def deny(context: click.Context, identifier: str, reason: str, as_json: bool) -> None:
-    """Keep a step that waits for a person from running: its chain run is aborted.
+    """Deny a waiting step: its chain run is aborted.
 
     \b
     Example:
@@ -518,7 +529,7 @@ def deny(context: click.Context, identifier: str, reason: str, as_json: bool) ->
 
 @chain.group("run", cls=Group)
 def chain_run() -> None:
-    """One run of a chain.
+    """Show or cancel one run of a chain.
 
     \b
     Example:
@@ -531,7 +542,7 @@ def chain_run() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
-    """How a chain run and each of its steps stand. ID is its id, a beginning of it, or @last.
+    """Show the status of a chain run and of each step. ID is its id, a beginning of it, or @last.
 
     \b
     Example:
@@ -555,11 +566,13 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
 
 @chain_run.command("cancel")
 @click.argument("identifier", metavar="ID")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for the record.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason, for the record.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def cancel_run(context: click.Context, identifier: str, reason: str, as_json: bool) -> None:
-    """End a chain run, and the process tree of its step. It is durable when this returns, the daemon up or down.
+    """Cancel a chain run, and end the process tree of its step.
+
+    It is durable when this returns, whether or not a daemon runs.
 
     \b
     Example:

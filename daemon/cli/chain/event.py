@@ -14,7 +14,7 @@ from runward.daemon.cli.terminal.output import fail, print_json, safe
 
 @click.group(cls=Group)
 def event() -> None:
-    """Events: what happened outside, for chains to follow.
+    """Report events from outside that chains react to.
 
     \b
     Example:
@@ -25,15 +25,17 @@ def event() -> None:
 @event.command()
 @click.argument("name")
 @click.argument("values", metavar="[KEY=VALUE]...", nargs=-1)
-@click.option("--id", "identifier", metavar="KEY", help="The same name and id is the same event.")
+@click.option(
+    "--id", "identifier", metavar="KEY", help="The event's id: the same name and id are the same event."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def emit(
     context: click.Context, name: str, values: tuple[str, ...], identifier: str | None, as_json: bool
 ) -> None:
-    """Tell that the event NAME happened. It is durable when this returns, the daemon up or down.
+    """Report that the event NAME happened. It is durable when this returns, whether or not a daemon runs.
 
-    KEY=VALUE gives a text, KEY:=JSON anything else; chains see them as {{ trigger.KEY }}.
+    KEY=VALUE gives a text, KEY:=JSON any other value; chains see them as {{ trigger.KEY }}.
 
     \b
     Example:

@@ -29,7 +29,7 @@ _STATUSES = ("running", "waiting_approval", "completed", "failed", "timed_out", 
 
 @click.group(cls=Group)
 def invocation() -> None:
-    """Invocations: chain runs, the tries of their steps, playbooks that people ran, and plays of shows.
+    """Show invocations: chain runs, the tries of their steps, playbooks that people ran, and plays of shows.
 
     \b
     Example:
@@ -42,15 +42,23 @@ def invocation() -> None:
     "--skill",
     metavar="NAME",
     shell_complete=completing.playbooks,
-    help="Only those of this playbook or action; `chain`: chain runs.",
+    help="Show only those of this playbook or action; `chain`: chain runs.",
 )
-@click.option("--status", type=click.Choice(_STATUSES), help="Only those that stand so.")
+@click.option("--status", type=click.Choice(_STATUSES), help="Show only those with this status.")
 @click.option(
-    "--chain-run", metavar="ID", shell_complete=completing.chain_runs, help="Only those of this chain run."
+    "--chain-run",
+    metavar="ID",
+    shell_complete=completing.chain_runs,
+    help="Show only those of this chain run.",
 )
-@click.option("--since", type=Moment(), help="Only those since.")
+@click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=50, show_default=True, metavar="N", help="0: all."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Show at most N; 0: all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -63,7 +71,7 @@ def list_invocations(
     limit: int,
     as_json: bool,
 ) -> None:
-    """What was ordered, the newest first.
+    """List what was ordered, the newest first.
 
     \b
     Example:
@@ -88,7 +96,7 @@ def list_invocations(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show(context: click.Context, identifier: str, as_json: bool) -> None:
-    """An invocation, what it was ordered with, and its outcomes. ID is its id, a beginning of it, or @last.
+    """Show an invocation, what it was ordered with, and its outcomes. ID is its id, a beginning of it, or @last.
 
     \b
     Example:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def schedule() -> None:
-    """Schedules: when chains are due.
+    """Show when chains are due.
 
     \b
     Example:
@@ -38,17 +38,24 @@ def schedule() -> None:
     "--timezone",
     metavar="ZONE",
     shell_complete=completing.zones,
-    help="As in Europe/Riga (default: the machine's).",
+    help="The time zone, as in Europe/Riga (default: the machine's).",
 )
-@click.option("--from", "begin", type=Moment(), help="Times after this moment (default: now).")
+@click.option("--from", "begin", type=Moment(), help="Show times after this moment (default: now).")
 @click.option(
-    "--count", type=click.IntRange(1, 1000), default=5, show_default=True, metavar="N", help="How many."
+    "--count",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="How many times to show.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def next_times(expression: str, timezone: str | None, begin: float | None, count: int, as_json: bool) -> None:
-    """When EXPRESSION is due: five fields of cron, "every 6h" or "at 2026-12-01T08:00".
+    """Show when an expression is due.
 
-    A night in which the clock is set is marked. Exit code 2: EXPRESSION is wrong, or never due.
+    EXPRESSION is five fields of cron, "every 6h" or "at 2026-12-01T08:00".
+
+    A day on which the clock changes is marked. Exit code 2: EXPRESSION is invalid, or never due.
 
     \b
     Example:
@@ -97,7 +104,7 @@ def _line(moment: float, times: "Times") -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_schedules(context: click.Context, as_json: bool) -> None:
-    """The chains with schedules, and when each is due next. Works without a daemon, too.
+    """List the chains with schedules, and when each is due next. Also works without a daemon.
 
     \b
     Example:

@@ -23,18 +23,16 @@ if TYPE_CHECKING:
 
 
 @click.group(cls=Group, invoke_without_command=True)
-@click.option("--once", is_flag=True, help="Scan every root, work until nothing is due soon, and end.")
-@click.option("--no-wait", is_flag=True, help="With --once: do not wait for runs that it starts.")
-@click.option(
-    "--check", is_flag=True, help="Read and check all configuration, print every complaint, and end."
-)
-@click.option("--quiet", is_flag=True, help="Log to the file only.")
+@click.option("--once", is_flag=True, help="Scan every root, work until nothing is due soon, and exit.")
+@click.option("--no-wait", is_flag=True, help="With --once: don't wait for runs that it starts.")
+@click.option("--check", is_flag=True, help="Check all configuration, print every problem, and exit.")
+@click.option("--quiet", is_flag=True, help="Write the log only to its file.")
 @click.pass_context
 def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet: bool) -> None:
     """Run the daemon in the foreground, as systemd does.
 
-    It ends with 0 on SIGTERM and SIGINT and when its terminal is closed, within ten seconds and at a
-    second signal at once, and reads its settings again on SIGHUP.
+    On SIGTERM, on SIGINT and when its terminal is closed, it exits with 0 within ten seconds; on a second
+    signal, at once. On SIGHUP it reads its settings again.
 
     \b
     Example:

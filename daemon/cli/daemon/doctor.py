@@ -53,17 +53,18 @@ class CheckName(click.ParamType[str]):
 
 
 @click.command()
-@click.option("--only", type=CheckName(), multiple=True, help="Only this check; may be given several times.")
 @click.option(
-    "--rebuild", is_flag=True, help="Compare the store with what the journals of all sessions tell, instead."
+    "--only", type=CheckName(), multiple=True, help="Run only this check; may be given several times."
 )
+@click.option("--rebuild", is_flag=True, help="Instead, compare the store with the journals of all sessions.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def doctor(context: click.Context, only: tuple[str, ...], rebuild: bool, as_json: bool) -> None:
-    """Can this installation do what it is for?
+    """Check whether this installation works.
 
-    Each check does what the daemon does, in a place of its own, and says what it found and the fix. The daemon may
-    be up or down, and the settings broken. Exit code 1: something failed, or with --rebuild: something differs.
+    Each check does what the daemon does, in a place of its own, and says what it found and how to fix it. It works
+    with or without a running daemon, and with invalid settings. Exit code 1: something failed, or with --rebuild:
+    something differs.
 
     \b
     Example:
@@ -150,7 +151,7 @@ def _as_json(found: "list[tuple[Check, Finding]]", failed: int) -> JsonValue:
     return {
         "well": not failed,
         "checks": [
-            {"name": check.name, "result": finding.result, "found": finding.found, "mend": finding.fix}
+            {"name": check.name, "result": finding.result, "found": finding.found, "fix": finding.fix}
             for check, finding in found
         ],
     }

@@ -25,7 +25,7 @@ STATES = ("pending", "delivered", "dead")
 
 @click.group(cls=Group)
 def notify() -> None:
-    """Notices: what people outside are told, as `[[notify]]` of the settings says.
+    """Show, test and retry notices: what people are told, as `[[notify]]` in the settings says.
 
     \b
     Example:
@@ -34,14 +34,21 @@ def notify() -> None:
 
 
 @notify.command("list")
-@click.option("--state", type=click.Choice(STATES), help="Only those in this state.")
+@click.option("--state", type=click.Choice(STATES), help="Show only those in this state.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=50, show_default=True, metavar="N", help="0: all."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Show at most N; 0: all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_notices(context: click.Context, state: str | None, limit: int, as_json: bool) -> None:
-    """Notices that wait, were delivered, or were given up (dead), the newest first.
+    """List notices, the newest first.
+
+    They wait, were delivered, or were given up (dead).
 
     \b
     Example:
@@ -115,7 +122,7 @@ def _example(recipient: str, now: float) -> "PendingNotice":
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def retry(context: click.Context, identifier: str, as_json: bool) -> None:
-    """Try a notice again that was given up. It is durable when this returns, the daemon up or down.
+    """Retry a notice that was given up. It is durable when this returns, whether or not a daemon runs.
 
     \b
     Example:

@@ -24,11 +24,16 @@ _PERIOD: Final = 0.05
 
 @click.command()
 @click.option(
-    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+    "--timeout",
+    type=Length(),
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    help="Wait at most this long.",
 )
 @click.pass_context
 def stop(context: click.Context, timeout: float) -> None:
-    """Stop the daemon, and wait until it has ended; runs go on.
+    """Stop the daemon, and wait until it has ended. Runs continue.
 
     Exit code 3: no daemon is running. 124: it took too long.
 
@@ -46,11 +51,18 @@ def stop(context: click.Context, timeout: float) -> None:
 
 @click.command()
 @click.option(
-    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+    "--timeout",
+    type=Length(),
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    help="Wait at most this long.",
 )
 @click.pass_context
 def reload(context: click.Context, timeout: float) -> None:
-    """Have the daemon read its settings again, and say whether they are in force.
+    """Have the daemon read its settings again.
+
+    Prints whether they are in force.
 
     Exit code 1: they were refused, and the old settings stay in force. 3: no daemon is running. 124: it took too long.
 

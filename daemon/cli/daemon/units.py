@@ -22,9 +22,9 @@ from runward.daemon.units import installing, placing
 from runward.daemon.units.installing import Done
 from runward.daemon.units.rendering import SYSTEM_STATE
 
-_user = click.option("--user", "scope", flag_value="user", help="As a service of your own user.")
+_user = click.option("--user", "scope", flag_value="user", help="Use a service of your own user.")
 _system = click.option(
-    "--system", "scope", flag_value="system", help="As a service of the machine (the default as root)."
+    "--system", "scope", flag_value="system", help="Use a service of the machine (the default for root)."
 )
 _dry = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -37,10 +37,10 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_json
 @click.pass_context
 def install(context: click.Context, scope: str | None, dry_run: bool, as_json: bool) -> None:
-    """Put the unit in place, have systemd enable and start it, and say what was done.
+    """Install, enable and start the systemd unit.
 
-    Again, it brings the unit up to date and restarts the daemon; runs go on. What you have changed in the unit is kept
-    beside it.
+    If it is installed already, update it and restart the daemon; runs continue. A unit that you changed is kept under
+    another name next to it.
 
     \b
     Example:
@@ -70,7 +70,7 @@ def install(context: click.Context, scope: str | None, dry_run: bool, as_json: b
 @_dry
 @_json
 def uninstall(scope: str | None, dry_run: bool, as_json: bool) -> None:
-    """Stop and disable the unit, and take it away. State, settings and runs stay.
+    """Stop, disable and remove the systemd unit. State, settings and runs stay.
 
     \b
     Example:

@@ -19,16 +19,21 @@ from runward.handlers.exchange.facts import SharedArtifact
 from runward.handlers.exchange.genesis import METHODS, genesis_artifact
 
 AS = click.option(
-    "--as", "principal", required=True, metavar="P", shell_complete=completing.principals, help="Who acts."
+    "--as",
+    "principal",
+    required=True,
+    metavar="P",
+    shell_complete=completing.principals,
+    help="The principal who acts.",
 )
-REASON = click.option("--reason", default="", metavar="TEXT", help="Why, for the log.")
+REASON = click.option("--reason", default="", metavar="TEXT", help="The reason, for the log.")
 NO_WAIT = click.option("--no-wait", is_flag=True, help="Don't wait for the result, and print nothing.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the ActionResult as JSON.")
 
 
 @click.group(cls=Group)
 def artifact() -> None:
-    """Artifacts of the exchange. The outcomes of sessions are `runward artifact`.
+    """Read, write and list artifacts of the exchange. For the outcomes of sessions, see `runward artifact`.
 
     \b
     Example:
@@ -38,18 +43,22 @@ def artifact() -> None:
 
 @artifact.command("list")
 @click.option(
-    "--owner", metavar="P", shell_complete=completing.principals, help="Only those of this principal."
+    "--owner", metavar="P", shell_complete=completing.principals, help="Show only those of this principal."
 )
 @click.option(
-    "--type", "kind", metavar="T", shell_complete=completing.shared_types, help="Only those of this type."
+    "--type",
+    "kind",
+    metavar="T",
+    shell_complete=completing.shared_types,
+    help="Show only those of this type.",
 )
-@click.option("--deleted", is_flag=True, help="Deleted ones, too.")
+@click.option("--deleted", is_flag=True, help="Also show deleted ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_artifacts(
     context: click.Context, owner: str | None, kind: str | None, deleted: bool, as_json: bool
 ) -> None:
-    """What is shared.
+    """List the artifacts.
 
     \b
     Example:
@@ -98,7 +107,7 @@ def _row(found: SharedArtifact, broken: list[str]) -> tuple[str, ...]:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show(context: click.Context, identifier: str, as_json: bool) -> None:
-    """What an artifact is, without its content.
+    """Show an artifact without its content.
 
     \b
     Example:
@@ -231,16 +240,18 @@ def transfer(
 @click.option("--content", metavar="TEXT", help="Its content.")
 @click.option("--content-file", type=NamedPath(readable=False), metavar="F", help="A file with its content.")
 @click.option("--code-file", type=NamedPath(readable=False), metavar="F", help="A file with its Python code.")
-@click.option("--executable", is_flag=True, help="It can be invoked.")
-@click.option("--price", type=click.IntRange(min=0), default=0, metavar="N", help="What an invocation costs.")
-@click.option("--policy", metavar="JSON", help="Who may do what, at which price.")
-@click.option("--interface", metavar="JSON", help="What it says of itself.")
+@click.option("--executable", is_flag=True, help="Make it invocable.")
+@click.option(
+    "--price", type=click.IntRange(min=0), default=0, metavar="N", help="The price of an invocation."
+)
+@click.option("--policy", metavar="JSON", help="The policy: who may do what, and at which price.")
+@click.option("--interface", metavar="JSON", help="The interface: what it says about itself.")
 @click.option(
     "--depends-on",
     multiple=True,
     metavar="ID",
     shell_complete=completing.shared_artifacts,
-    help="What it needs.",
+    help="An artifact that it needs.",
 )
 @click.option("--access-contract", metavar="ID", help="The contract that decides who may do what.")
 @REASON

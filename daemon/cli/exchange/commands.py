@@ -23,7 +23,7 @@ from runward.daemon.sandbox.workers import Job, execute
 
 @click.group(cls=Group)
 def exchange() -> None:
-    """The exchange: what agents share, and how their code runs.
+    """Share artifacts between agents, pay for them, and run their code.
 
     \b
     Example:
@@ -38,14 +38,16 @@ def exchange() -> None:
     "--timeout",
     metavar="DURATION",
     type=Length(LONGEST_TIMEOUT_S),
-    help="How long it may take (default: as the settings say).",
+    help="The most time that it may take (default: from the settings).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on one line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON in one line.")
 @click.pass_context
 def execute_file(
     context: click.Context, file: str, arguments: tuple[str, ...], timeout: float | None, as_json: bool
 ) -> None:
-    """Run the function run(ARG…) of FILE in the sandbox, as a trial: without daemon, store or identity.
+    """Try code in the sandbox: run(ARG…) of FILE.
+
+    It runs without daemon, store or identity.
 
     An ARG is text; `:=JSON` is JSON. Exit code 1: the code failed, or this machine can't provide the sandbox.
 

@@ -32,7 +32,7 @@ from runward.handlers.exchange.genesis import genesis_artifact
 
 @click.group(cls=Group)
 def contract() -> None:
-    """Contracts that decide who may use an artifact. What a run must deliver is `runward contract`.
+    """Check contracts that decide who may use an artifact. For what a run must deliver, see `runward contract`.
 
     \b
     Example:
@@ -43,17 +43,23 @@ def contract() -> None:
 @contract.command()
 @click.argument("contract_or_file", metavar="ID|FILE", shell_complete=completing.shared_artifacts)
 @click.option(
-    "--caller", required=True, metavar="P", shell_complete=completing.principals, help="Who would act."
+    "--caller",
+    required=True,
+    metavar="P",
+    shell_complete=completing.principals,
+    help="The principal who would act.",
 )
-@click.option("--action", required=True, type=click.Choice(ACTIONS), help="What would be done.")
+@click.option("--action", required=True, type=click.Choice(ACTIONS), help="The action.")
 @click.option(
     "--target",
     required=True,
     metavar="ID",
     shell_complete=completing.shared_artifacts,
-    help="With which artifact.",
+    help="The artifact that it would act on.",
 )
-@click.option("--context", "told", metavar="JSON", help="An object in place of what the target would give.")
+@click.option(
+    "--context", "told", metavar="JSON", help="A JSON object to use as the context instead of the target's."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def check(
@@ -65,7 +71,9 @@ def check(
     told: str | None,
     as_json: bool,
 ) -> None:
-    """What a contract says of an action: an artifact, a genesis contract, or a file with code. It changes nothing.
+    """Show what a contract says about an action.
+
+    A contract is an artifact, a genesis contract, or a file with code. Nothing is changed.
 
     Exit code 0: it allows the action. 1: it doesn't.
 

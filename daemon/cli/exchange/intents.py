@@ -32,9 +32,9 @@ MOST_INTENTS: Final = 256 << 20
 @click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
 @click.argument("words", nargs=-1, metavar="[METHOD] [ARG]…")
 @AS
-@click.option("--method", metavar="METHOD", help="The method, where the first word is an ARG.")
-@click.option("--budget", type=click.IntRange(min=0), metavar="N", help="The most that it may cost.")
-@click.option("--delegate", is_flag=True, help="Code of others may act on the caller's behalf.")
+@click.option("--method", metavar="METHOD", help="The method, if the first word is an ARG.")
+@click.option("--budget", type=click.IntRange(min=0), metavar="N", help="The most scrip that it may cost.")
+@click.option("--delegate", is_flag=True, help="Let code of other owners act on the caller's behalf.")
 @REASON
 @NO_WAIT
 @AS_JSON
@@ -85,15 +85,17 @@ def invoke(
     "principal",
     metavar="P",
     shell_complete=completing.principals,
-    help="Who acts. Default: the principal_id of each line.",
+    help="The principal who acts (default: the principal_id of each line).",
 )
-@click.option("--dry-run", is_flag=True, help="Change nothing: print each intent as it was understood.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, as it does anyway.")
+@click.option("--dry-run", is_flag=True, help="Change nothing, and print each intent as it was understood.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (always on).")
 @click.pass_context
 def submit(context: click.Context, file: str, principal: str | None, dry_run: bool, as_json: bool) -> None:
-    """Carry out the intents of FILE (`-`: stdin), one JSON object a line, in sequence.
+    """Carry out the intents of FILE, one after another.
 
-    Prints one ActionResult a line. Exit code 1: one of them failed; the others were carried out all the same.
+    FILE (`-`: stdin) has one JSON object per line.
+
+    Prints one ActionResult per line. Exit code 1: one of them failed; the others were carried out all the same.
 
     \b
     Example:

@@ -34,7 +34,9 @@ _NO_LIMIT = "none"
 
 @click.group(cls=Group)
 def principal() -> None:
-    """Principals: who acts in the exchange, owns and holds scrip.
+    """Create and show principals.
+
+    A principal acts in the exchange, owns artifacts and has scrip.
 
     \b
     Example:
@@ -45,20 +47,26 @@ def principal() -> None:
 @principal.command()
 @click.argument("name")
 @click.option(
-    "--owner", metavar="P", shell_complete=completing.principals, help="Who owns it. Default: itself."
+    "--owner", metavar="P", shell_complete=completing.principals, help="Its owner (default: itself)."
 )
-@click.option("--scrip", type=click.IntRange(0, 1 << 53), default=0, metavar="N", help="What it begins with.")
-@click.option("--disk", metavar="SIZE", help="Its disk quota (10KB). Default: as the settings say.")
+@click.option(
+    "--scrip", type=click.IntRange(0, 1 << 53), default=0, metavar="N", help="The scrip that it starts with."
+)
+@click.option("--disk", metavar="SIZE", help="Its disk quota, as in 10KB (default: from the settings).")
 @click.option(
     "--cpu",
     metavar="SECONDS",
-    help="Its CPU time in each window; none: no limit. Default: as the settings say.",
+    help="Its CPU time in each window; none: no limit (default: from the settings).",
 )
 @click.option(
-    "--user", "users", multiple=True, metavar="NAME", help="A user who may act as it, beside the daemon's."
+    "--user",
+    "users",
+    multiple=True,
+    metavar="NAME",
+    help="A user who may act as it, in addition to the daemon's.",
 )
-@click.option("--agent", "is_agent", is_flag=True, help="It acts on its own.")
-@click.option("--memory", "has_memory", is_flag=True, help="With an artifact for its memory.")
+@click.option("--agent", "is_agent", is_flag=True, help="Create an agent, which acts on its own.")
+@click.option("--memory", "has_memory", is_flag=True, help="Also create an artifact for its memory.")
 @click.option(
     "--agent-config",
     "config",
@@ -111,7 +119,7 @@ def create(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_principals(context: click.Context, as_json: bool) -> None:
-    """All principals.
+    """List all principals.
 
     \b
     Example:
@@ -136,7 +144,7 @@ def list_principals(context: click.Context, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show(context: click.Context, name: str, as_json: bool) -> None:
-    """A principal: what it holds, may use and owns.
+    """Show a principal: its scrip, quotas and artifacts.
 
     \b
     Example:
@@ -203,14 +211,14 @@ def _row(row: PrincipalRow) -> tuple[str, ...]:
 @click.command()
 @click.argument("principal", shell_complete=completing.principals)
 @click.argument("amount")
-@click.option("--resource", default=SCRIP, show_default=True, metavar="NAME", help="What is created.")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for the ledger.")
+@click.option("--resource", default=SCRIP, show_default=True, metavar="NAME", help="What to create.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason, for the ledger.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def mint(
     context: click.Context, principal: str, amount: str, resource: str, reason: str, as_json: bool
 ) -> None:
-    """Create scrip, or a resource, for a principal: nothing else does. A negative AMOUNT takes it back.
+    """Create scrip, or a resource, for a principal. Nothing else creates any. A negative AMOUNT takes it back.
 
     \b
     Example:

@@ -38,15 +38,15 @@ _PERIOD = 0.25
 
 
 @click.command()
-@click.option("--principal", metavar="P", shell_complete=completing.principals, help="Only its entries.")
-@click.option("--since", type=Moment(), help="Only those since.")
-@click.option("--check", is_flag=True, help="Verify all sums again. Exit code 1: something does not add up.")
+@click.option("--principal", metavar="P", shell_complete=completing.principals, help="Show only its entries.")
+@click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
+@click.option("--check", is_flag=True, help="Verify all sums. Exit code 1: something does not add up.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 @click.pass_context
 def ledger(
     context: click.Context, principal: str | None, since: float | None, check: bool, json_wanted: bool
 ) -> None:
-    """The entries of the ledger, the oldest first.
+    """List the entries of the ledger, the oldest first.
 
     \b
     Example:
@@ -101,19 +101,24 @@ def _entry(row: LedgerRow) -> tuple[str, ...]:
 
 
 @click.command()
-@click.option("--principal", metavar="P", shell_complete=completing.principals, help="Only its actions.")
+@click.option("--principal", metavar="P", shell_complete=completing.principals, help="Show only its actions.")
 @click.option(
     "--artifact",
     metavar="ID",
     shell_complete=completing.shared_artifacts,
-    help="Only actions on this artifact.",
+    help="Show only actions on this artifact.",
 )
-@click.option("--since", type=Moment(), help="Only those since.")
+@click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=50, show_default=True, metavar="N", help="0: all."
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Show at most N; 0: all.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON, one object a line.")
+@click.option("-f", "--follow", is_flag=True, help="Print new actions as they come.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON, one object per line.")
 @click.pass_context
 def log(
     context: click.Context,
@@ -124,7 +129,7 @@ def log(
     follow: bool,
     json_wanted: bool,
 ) -> None:
-    """What was done in the exchange, with the reasoning and the result; the newest last.
+    """List the actions with reasoning and result, the newest last.
 
     \b
     Example:

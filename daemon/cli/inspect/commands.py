@@ -35,11 +35,11 @@ def _layouts() -> tuple[str, ...]:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: a list with one object for each session.")
 def inspect(path: str, layout: str, as_json: bool) -> None:
-    """What a session's files say: a run directory's, a transcript's, or those of all sessions under a directory.
+    """Read the files of a session (a run directory or a transcript), or of all sessions under a directory.
 
-    It knows only what the files say, and the process where they name one.
+    It needs no daemon and no store. It knows what the files say and, if they name a process, whether it lives.
 
-    Exit code 0: sessions were found. 1: nobody here knows the layout. 3: no such path.
+    Exit code 0: sessions were found. 1: the layout is not known. 3: no such path.
 
     \b
     Example:

@@ -32,7 +32,7 @@ def _completed_letters(
 
 @click.group(cls=Group)
 def ctcp() -> None:
-    """CTCP run directories: whether they hold to their contracts.
+    """Check CTCP run directories against their contracts.
 
     \b
     Example:
@@ -48,12 +48,12 @@ def ctcp() -> None:
     shell_complete=_completed_letters,
     help="Check only these contracts, as in A,G (default: A to J).",
 )
-@click.option("--allow-missing", is_flag=True, help="Say nothing of files that do not exist.")
+@click.option("--allow-missing", is_flag=True, help="Don't report files that do not exist.")
 @click.option(
     "--tree",
     metavar="DIR",
     type=NamedPath(readable=False),
-    help="A work tree that 'git apply --check' must accept the patch in.",
+    help="A work tree to which the patch must apply ('git apply --check').",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: the result and its findings.")
 def check(directory: str, only: str | None, allow_missing: bool, tree: str | None, as_json: bool) -> None:

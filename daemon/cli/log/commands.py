@@ -29,19 +29,19 @@ _Line = dict[str, JsonValue]
 
 
 @click.command()
-@click.option("-f", "--follow", is_flag=True, help="Print lines as they come, until it is interrupted.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they come, until Ctrl-C.")
 @click.option(
-    "--session", metavar="ID", shell_complete=completing.sessions, help="Only lines about this session."
+    "--session", metavar="ID", shell_complete=completing.sessions, help="Show only lines about this session."
 )
-@click.option("--level", type=click.Choice(LEVELS), help="Only lines of this level and above.")
-@click.option("--since", type=Moment(), metavar="TIME", help="Only lines since: 2h, today, a date.")
+@click.option("--level", type=click.Choice(LEVELS), help="Show only lines of this level and above.")
+@click.option("--since", type=Moment(), metavar="TIME", help="Show only lines since then: 2h, today, a date.")
 @click.option(
     "--event",
     "events",
     multiple=True,
     metavar="NAME",
     shell_complete=completing.events,
-    help="Only lines of this event, or of those that a glob names: 'journal.*'. May be given again.",
+    help="Show only lines of this event, or a glob: 'journal.*'. May be given several times.",
 )
 @click.option(
     "-n",
@@ -50,9 +50,9 @@ _Line = dict[str, JsonValue]
     "count",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Only the last N lines (default: all; with -f the last 10).",
+    help="Show only the last N lines (default: all; with -f the last 10).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list, or with -f a value a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list, or with -f one value a line.")
 @click.pass_context
 def log(
     context: click.Context,
@@ -64,7 +64,7 @@ def log(
     count: int | None,
     as_json: bool,
 ) -> None:
-    """The daemon's structured log.
+    """Show the daemon's log.
 
     \b
     Example:

@@ -27,14 +27,14 @@ _LIBRARY: Final = ("mcp", "mcp_types")
     "principal",
     metavar="P",
     shell_complete=completing.principals,
-    help="Who acts in the exchange. Inside a run: its agent.",
+    help="The principal who acts in the exchange (default inside a run: its agent).",
 )
 @click.pass_context
 def mcp(context: click.Context, principal: str | None) -> None:
-    """Serve agents' tools by the Model Context Protocol on stdin and stdout: the exchange and the sessions.
+    """Serve tools for agents (the exchange, the sessions) by the Model Context Protocol on stdin and stdout.
 
     Inside a run (RUNWARD_RUN_DIR) it acts as the run's agent, by the run's intents.jsonl and results.jsonl. Outside, it
-    acts as P through the inbox; without --as it only reads. It ends within a second after its client.
+    acts as P through the inbox; without --as it only reads. It exits within a second after its client.
 
     \b
     Example:

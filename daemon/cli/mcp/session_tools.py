@@ -44,11 +44,13 @@ def tools_about_sessions(settings: Settings, run: str | None) -> list[Tool]:
             "list_sessions",
             "List sessions (agent runs) with what became of them, the newest first.",
             {
-                "failed": flag("Only those that failed, timed out or were aborted."),
-                "playbook": text("Only those under this playbook."),
-                "agent": text("Only those of this agent."),
-                "since": text("Only those that started since: 2h, today, a date."),
-                "search": text("Only those with this text in their id, playbook, agent, path or reason."),
+                "failed": flag("Show only those that failed, timed out or were aborted."),
+                "playbook": text("Show only those under this playbook."),
+                "agent": text("Show only those of this agent."),
+                "since": text("Show only those that started since then: 2h, today, a date."),
+                "search": text(
+                    "Show only those with this text in their id, playbook, agent, path or reason."
+                ),
                 "limit": {"type": "integer", "minimum": 1, "maximum": _MOST_LISTED, "default": _LISTED},
             },
             (),
@@ -57,7 +59,7 @@ def tools_about_sessions(settings: Settings, run: str | None) -> list[Tool]:
         ),
         Tool(
             "show_session",
-            "Show one session: status and reason, contract beside verification, outcomes, files and timeline.",
+            "Show one session: status and reason, contract and verification, outcomes, files and timeline.",
             {"id": text(_ID + named)},
             needed,
             lambda arguments: in_thread(_show, settings, arguments, run),

@@ -18,7 +18,7 @@ from runward.daemon.configuration.settings import NotFound, playbook_names
 
 @click.group(cls=Group)
 def play() -> None:
-    """Playbooks: what is to be run, and what it must leave behind.
+    """Run playbooks, list and check them.
 
     \b
     Example:
@@ -31,7 +31,7 @@ def play() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_playbooks(context: click.Context, as_json: bool) -> None:
-    """All playbooks in the directories of the settings, with what they expect.
+    """List the playbooks of the settings, with what they expect.
 
     \b
     Example:
@@ -77,18 +77,18 @@ def _playbook_as_json(name: str, found: Declared) -> JsonValue:
 @play.command()
 @click.argument("playbook", metavar="NAME", shell_complete=completing.playbooks)
 @click.argument("values", metavar="[KEY=VALUE]...", nargs=-1, shell_complete=completing.values)
-@click.option("--wait", is_flag=True, help="Wait until it is over, and end by what became of it.")
-@click.option(
-    "-f", "--follow", is_flag=True, help="As --wait, and show its output and its journal meanwhile."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --follow a value a line.")
+@click.option("--wait", is_flag=True, help="Wait until it is over, and exit by its status.")
+@click.option("-f", "--follow", is_flag=True, help="Like --wait, but also show its output and its journal.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --follow one value a line.")
 @click.pass_context
 def run(
     context: click.Context, playbook: str, values: tuple[str, ...], wait: bool, follow: bool, as_json: bool
 ) -> None:
-    """Have the daemon start a playbook's command, in this directory; print the session that it will be.
+    """Have the daemon start a playbook's command. Prints its session.
 
-    KEY=VALUE gives a text for {{ with.KEY }}, KEY:=JSON anything else. It is started once, also if the
+    The command starts in this directory.
+
+    KEY=VALUE gives a text for {{ with.KEY }}, KEY:=JSON any other value. It is started once, even if the
     daemon is down now or is killed meanwhile. Ctrl-C ends only the waiting.
 
     Exit code with --wait: 0 completed, 1 failed, 124 timed out, 130 aborted, 143 cancelled; 2: refused.
@@ -109,14 +109,14 @@ def run(
     "--agent",
     metavar="NAME|FILE",
     shell_complete=completing.agents,
-    help="The agent whose defaults hold (default: the playbook's).",
+    help="The agent whose defaults apply (default: the playbook's).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def check(context: click.Context, playbook: str, agent: str | None, as_json: bool) -> None:
-    """Is the playbook right, and what contract results with the agent's defaults?
+    """Check a playbook, and show its contract with the agent's defaults.
 
-    Exit code 0: right. 2: wrong. 3: no such playbook or agent.
+    Exit code 0: valid. 2: invalid. 3: no such playbook or agent.
 
     \b
     Example:

@@ -19,7 +19,7 @@ from runward.handlers.contracts.artifact_facts import RootFacts
 
 @click.group(cls=Group)
 def contract() -> None:
-    """Contracts: what a run must leave behind.
+    """Verify a directory against a contract: what a run must leave behind.
 
     \b
     Example:
@@ -38,7 +38,7 @@ def contract() -> None:
     "--agent",
     metavar="NAME|FILE",
     shell_complete=completing.agents,
-    help="The agent whose defaults hold (default: the playbook's).",
+    help="The agent whose defaults apply (default: the playbook's).",
 )
 @click.option(
     "--root",
@@ -48,14 +48,14 @@ def contract() -> None:
     help="The directory that paths are relative to.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print the verification object, null without a contract."
+    "--json", "as_json", is_flag=True, help="Print the verification as JSON, null without a contract."
 )
 @click.pass_context
 def verify(context: click.Context, playbook: str | None, agent: str | None, root: str, as_json: bool) -> None:
-    """Hold a directory against a contract.
+    """Verify a directory against a contract.
 
     Exit code 0: passed, a warning (optional artifacts are missing) or no contract. 1: a required
-    artifact is missing, or the directory. 2: the contract is no contract. 3: no such playbook.
+    artifact or the directory is missing. 2: the contract is invalid. 3: no such playbook.
 
     \b
     Example:

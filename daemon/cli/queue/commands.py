@@ -34,9 +34,9 @@ _STATES: Final = ("waiting", "running", "held", "done", "discarded")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def queue(context: click.Context, as_json: bool) -> None:
-    """Jobs: what the daemon still owes. Without a command: the list.
+    """Show the daemon's open jobs; retry or discard held ones. Without a command: list them.
 
-    A held job stops its lane (one session, say) until it is retried or discarded.
+    A held job stops its lane (such as one session) until it is retried or discarded.
 
     \b
     Example:
@@ -49,13 +49,13 @@ def queue(context: click.Context, as_json: bool) -> None:
 
 @queue.command("list")
 @click.option(
-    "--state", type=click.Choice(_STATES), help="Only those in this state (default: all open ones)."
+    "--state", type=click.Choice(_STATES), help="Show only those in this state (default: all open ones)."
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only so many.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most N.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_jobs(context: click.Context, state: str | None, limit: int | None, as_json: bool) -> None:
-    """Jobs that wait, run or are held; the held ones first.
+    """List jobs that wait, run or are held; the held ones first.
 
     \b
     Example:
@@ -116,7 +116,7 @@ def _as_json(job: JobRow) -> dict[str, JsonValue]:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show(context: click.Context, identifier: str, as_json: bool) -> None:
-    """One job: its event, its state and its last error. `runward why job:ID` tells its story.
+    """Show one job: its event, its state and its last error. `runward why job:ID` shows its history.
 
     \b
     Example:
@@ -144,13 +144,20 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
 
 @queue.command()
 @click.argument("identifiers", metavar="[ID]...", nargs=-1, shell_complete=completing.jobs)
-@click.option("--all", "every", is_flag=True, help="All jobs that are held.")
+@click.option("--all", "every", is_flag=True, help="All held jobs.")
 @click.option("--dry-run", is_flag=True, help="Only say which jobs would be retried.")
-@click.option("--wait", is_flag=True, help="Wait for what comes of it.")
+@click.option("--wait", is_flag=True, help="Wait for the result.")
 @click.option(
-    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+    "--timeout",
+    type=Length(),
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    help="Wait at most this long.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the requests; with --wait what came of them.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the requests as JSON; with --wait, their results."
+)
 @click.pass_context
 def retry(
     context: click.Context,
@@ -163,7 +170,7 @@ def retry(
 ) -> None:
     """Put held jobs back into their lanes, to be tried again.
 
-    The request is durable when this returns, the daemon up or down. With --wait, exit code 0: the
+    The request is durable when this returns, whether or not a daemon runs. With --wait, exit code 0: the
     jobs are done. 1: one is not. 75: no daemon is running. 124: it took too long.
 
     \b
@@ -182,14 +189,21 @@ def retry(
 
 @queue.command()
 @click.argument("identifiers", metavar="[ID]...", nargs=-1, shell_complete=completing.jobs)
-@click.option("--reason", required=True, metavar="TEXT", help="Why; it is kept with the job.")
-@click.option("--all", "every", is_flag=True, help="All jobs that are held.")
+@click.option("--reason", required=True, metavar="TEXT", help="The reason; it is kept with the job.")
+@click.option("--all", "every", is_flag=True, help="All held jobs.")
 @click.option("--dry-run", is_flag=True, help="Only say which jobs would be discarded.")
-@click.option("--wait", is_flag=True, help="Wait for what comes of it.")
+@click.option("--wait", is_flag=True, help="Wait for the result.")
 @click.option(
-    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+    "--timeout",
+    type=Length(),
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    help="Wait at most this long.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the requests; with --wait what came of them.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the requests as JSON; with --wait, their results."
+)
 @click.pass_context
 def discard(
     context: click.Context,
@@ -201,9 +215,9 @@ def discard(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Give held jobs up for good; those behind them in their lanes go on.
+    """Give up held jobs for good. The jobs behind them in their lanes continue.
 
-    The request is durable when this returns, the daemon up or down. With --wait, exit code 0: the
+    The request is durable when this returns, whether or not a daemon runs. With --wait, exit code 0: the
     jobs are discarded. 1: one is not. 75: no daemon is running. 124: it took too long.
 
     \b

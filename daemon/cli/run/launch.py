@@ -33,28 +33,28 @@ if TYPE_CHECKING:
 USAGE = """\
 Usage: runward run [OPTIONS] -- COMMAND [ARGUMENT]...
 
-  Launch a command as a recorded session: a run directory of its own, its
-  output, how it ended, and the contract that it is held to.
+  Launch a command as a recorded session. Its run directory keeps its output,
+  how it ended, and whether it fulfilled its contract.
 
   Example: runward run --playbook review --timeout 30m -- claude -p "review it"
 
 Options:
-  --playbook NAME|FILE  the playbook whose artifacts, timeout and grace hold
-  --agent NAME|FILE     the agent profile whose default artifacts hold
-  --name NAME           run directory and session id (default: time and chance)
-  --timeout DURATION    after it the whole process tree is ended (30s, 5min, 2h)
-  --grace DURATION      between SIGTERM and SIGKILL (default: 5s)
-  --artifacts DIR       where the artifacts will lie (default: in the run's own)
+  --playbook NAME|FILE  the playbook whose artifacts, timeout and grace apply
+  --agent NAME|FILE     the agent profile whose default artifacts apply
+  --name NAME           run directory and session id (default: time and random)
+  --timeout DURATION    end the whole process tree after this (30s, 5min, 2h)
+  --grace DURATION      the time between SIGTERM and SIGKILL (default: 5s)
+  --artifacts DIR       the directory of the artifacts (default: in the run's)
   --containment MEANS   auto, none, subreaper, cgroup, scope, pidns
-  --log-limit SIZE      the most that each log takes (100MB); 0B: no limit
-  --no-verify           leave out the verification at the end
+  --log-limit SIZE      the most that each log may take (100MB); 0B: no limit
+  --no-verify           skip the verification at the end
   --config FILE         the settings file
   --help                show this and exit
 
 Exit codes: the command's own; 124 at the timeout; 128+n by signal n; 126 or
-127 where it could not be started; 1 where it ended 0 without a required
-artifact; 2 for wrong usage or a wrong playbook, 3 for one that is not found,
-78 for wrong settings.
+127 if it could not be started; 1 if it exited 0 without a required
+artifact; 2 for wrong usage or an invalid playbook, 3 for one that is not
+found, 78 for invalid settings.
 """
 
 _WITH_VALUE = frozenset(

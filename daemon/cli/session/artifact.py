@@ -21,7 +21,7 @@ from runward.handlers.contracts.file_problems import MEANINGS
 
 @click.group(cls=Group)
 def artifact() -> None:
-    """Artifacts: the outcomes that sessions produced.
+    """List, show and add artifacts: the outcomes that sessions produced.
 
     \b
     Example:
@@ -30,17 +30,27 @@ def artifact() -> None:
 
 
 @artifact.command("list")
-@click.option("--kind", shell_complete=completing.outcome_kinds, help="Only those of this kind.")
-@click.option("--passed", type=click.Choice(["true", "false", "null"]), help="Only those with this result.")
+@click.option("--kind", shell_complete=completing.outcome_kinds, help="Show only those of this kind.")
 @click.option(
-    "--session", metavar="ID", shell_complete=completing.sessions, help="Only those of this session."
+    "--passed", type=click.Choice(["true", "false", "null"]), help="Show only those with this result."
 )
 @click.option(
-    "--chain-run", metavar="ID", shell_complete=completing.chain_runs, help="Only those of its steps."
+    "--session", metavar="ID", shell_complete=completing.sessions, help="Show only those of this session."
 )
-@click.option("--since", type=Moment(), help="Only those since.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=50, show_default=True, metavar="N", help="0: all."
+    "--chain-run",
+    metavar="ID",
+    shell_complete=completing.chain_runs,
+    help="Show only those of the steps of this chain run.",
+)
+@click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Show at most N; 0: all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -54,7 +64,7 @@ def list_artifacts(
     limit: int,
     as_json: bool,
 ) -> None:
-    """What sessions found out, the newest first.
+    """List the outcomes of sessions, the newest first.
 
     \b
     Example:
@@ -118,21 +128,23 @@ def passed_text(row: ArtifactRow) -> str:
 
 @artifact.command()
 @click.option("--kind", required=True, shell_complete=completing.outcome_kinds, help="Its kind.")
-@click.option("--name", required=True, help="Its name; one of the same kind and name is replaced.")
+@click.option("--name", required=True, help="Its name; an artifact of the same kind and name is replaced.")
 @click.option(
     "--session",
     metavar="ID",
     envvar="RUNWARD_SESSION_ID",
     shell_complete=completing.sessions,
-    help="Whose it is. Default: the session that the command is called in.",
+    help="The session that it belongs to (default: the one that the command is called in).",
 )
-@click.option("--content", type=NamedPath(readable=False), metavar="FILE", help="A file with its JSON.")
+@click.option(
+    "--content", type=NamedPath(readable=False), metavar="FILE", help="A file with its content as JSON."
+)
 @click.option(
     "--file",
     "path",
     metavar="PATH",
     shell_complete=completing.files,
-    help="A file of it, below the session's artifacts.",
+    help="A file that belongs to it, below the session's artifacts.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -145,9 +157,9 @@ def add(
     path: str | None,
     as_json: bool,
 ) -> None:
-    """Add an artifact to a session. It is durable when this returns, the daemon up or down.
+    """Add an artifact to a session. It is durable when this returns, whether or not a daemon runs.
 
-    The content of a registered kind is an outcome, and is checked; that of another kind is any JSON.
+    The content of a registered kind is an outcome and is checked; that of any other kind is any JSON.
 
     \b
     Example:
@@ -163,7 +175,7 @@ def add(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show(context: click.Context, identifier: str, as_json: bool) -> None:
-    """An outcome with all its fields. ID is its id, a beginning of it, or @last.
+    """Show an outcome with all its fields. ID is its id, a beginning of it, or @last.
 
     \b
     Example:

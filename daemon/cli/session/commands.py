@@ -44,9 +44,9 @@ _SPARE: Final = (
 
 @click.group(cls=Group)
 def session() -> None:
-    """Sessions: what ran, and what became of it.
+    """Show, follow, cancel, verify and export sessions.
 
-    An id is a session's id or key, any unique beginning of one, or @last for the newest.
+    ID is a session's id or key, a unique beginning of one, or @last for the newest.
 
     \b
     Example:
@@ -57,16 +57,20 @@ def session() -> None:
 
 @session.command("list")
 @click.option(
-    "--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="Only those with this status."
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice(STATUSES),
+    help="Show only those with this status.",
 )
-@click.option("--failed", is_flag=True, help="Only those that failed, timed out or were aborted.")
+@click.option("--failed", is_flag=True, help="Show only those that failed, timed out or were aborted.")
 @click.option(
     "--layout",
     "layouts",
     multiple=True,
     metavar="NAME",
     shell_complete=completing.layouts,
-    help="Only those of this layout.",
+    help="Show only those of this layout.",
 )
 @click.option(
     "--root",
@@ -74,7 +78,7 @@ def session() -> None:
     multiple=True,
     metavar="NAME",
     shell_complete=completing.roots,
-    help="Only those of this root.",
+    help="Show only those of this root.",
 )
 @click.option(
     "--playbook",
@@ -82,7 +86,7 @@ def session() -> None:
     multiple=True,
     metavar="NAME",
     shell_complete=completing.playbooks,
-    help="Only those under this playbook.",
+    help="Show only those under this playbook.",
 )
 @click.option(
     "--agent",
@@ -90,16 +94,19 @@ def session() -> None:
     multiple=True,
     metavar="NAME",
     shell_complete=completing.agents,
-    help="Only those of this agent.",
+    help="Show only those of this agent.",
 )
 @click.option(
-    "--since", type=Moment(), metavar="TIME", help="Only those that started since: 2h, today, a date."
+    "--since",
+    type=Moment(),
+    metavar="TIME",
+    help="Show only those that started since then: 2h, today, a date.",
 )
 @click.option(
     "--search",
     "text",
     metavar="TEXT",
-    help="Only those with this text in their id, playbook, agent, path or reason.",
+    help="Show only those with this text in their id, playbook, agent, path or reason.",
 )
 @click.option(
     "--cwd",
@@ -108,7 +115,7 @@ def session() -> None:
     metavar="[DIR]",
     type=NamedPath(),
     shell_complete=completing.directories,
-    help="Only those that worked in this directory (default: this one) or below it.",
+    help="Show only those that worked in this directory (default: the current one) or below it.",
 )
 @click.option(
     "--limit",
@@ -116,7 +123,7 @@ def session() -> None:
     default=50,
     show_default=True,
     metavar="N",
-    help="Only the newest N; 0: all.",
+    help="Show at most the N newest; 0: all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -134,9 +141,9 @@ def list_sessions(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Sessions with what became of them, the newest first.
+    """List sessions with their status, the newest first.
 
-    A filter may be given again: a session fits that has one of its values.
+    If a filter is given several times, a session has to match one of its values.
 
     \b
     Example:
@@ -227,7 +234,7 @@ def _status(row: reading.SessionRow) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show(context: click.Context, identifier: str, as_json: bool) -> None:
-    """Status and reason, contract beside verification, timeline and files of one session.
+    """Show one session: status, contract, verification and files.
 
     \b
     Example:
@@ -269,13 +276,15 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
 
 @session.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
-@click.option("--timeout", type=Length(), metavar="DURATION", help="How long to wait (default: without end).")
-@click.option("--json", "as_json", is_flag=True, help="Print the session, as in `session list`.")
+@click.option(
+    "--timeout", type=Length(), metavar="DURATION", help="Wait at most this long (default: no limit)."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the session as JSON, as in `session list`.")
 @click.pass_context
 def wait(context: click.Context, identifier: str, timeout: float | None, as_json: bool) -> None:
-    """Wait until a session is over and judged, and end by its status.
+    """Wait until a session is over and judged, and exit by its status.
 
-    Exit code 0: completed. 1: failed. 124: timed out. 130: aborted. 143: cancelled. Also 75: it is not judged,
+    Exit code 0: completed. 1: failed. 124: timed out. 130: aborted. 143: cancelled. Also 75: it is not judged
     and no daemon is running; 124: it was not over within --timeout.
 
     \b
@@ -292,12 +301,17 @@ def wait(context: click.Context, identifier: str, timeout: float | None, as_json
 
 @session.command()
 @click.argument("identifiers", metavar="[ID]...", nargs=-1, shell_complete=completing.sessions)
-@click.option("--all", "all_of_them", is_flag=True, help="All failures that `runward status` tells of.")
-@click.option("--wait", is_flag=True, help="Wait until it is recorded.")
+@click.option("--all", "all_of_them", is_flag=True, help="Mark all failures that `runward status` shows.")
+@click.option("--wait", is_flag=True, help="Wait until this is recorded.")
 @click.option(
-    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+    "--timeout",
+    type=Length(),
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    help="Wait at most this long.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the requests.")
+@click.option("--json", "as_json", is_flag=True, help="Print the requests as JSON.")
 @click.pass_context
 def seen(
     context: click.Context,
@@ -307,10 +321,12 @@ def seen(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Say that you have seen how sessions failed, so that `runward status` tells of them no more.
+    """Mark failed sessions as seen.
 
-    The request is durable when this returns, the daemon up or down. With --wait, exit code 75: no
-    daemon is running. 124: it took too long.
+    `runward status` no longer shows them.
+
+    The request is durable when this returns, whether or not a daemon runs. With --wait, exit code
+    75: no daemon is running. 124: it took too long.
 
     \b
     Example:
@@ -331,12 +347,12 @@ def seen(
 
 @session.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
-@click.option("-f", "--follow", is_flag=True, help="Print what comes, until the run is over.")
-@click.option("--stderr", "is_stderr", is_flag=True, help="What it wrote to stderr, and not to stdout.")
+@click.option("-f", "--follow", is_flag=True, help="Print new output as it comes, until the run is over.")
+@click.option("--stderr", "is_stderr", is_flag=True, help="Show stderr instead of stdout.")
 @click.option(
-    "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Only the last N lines."
+    "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines."
 )
-@click.option("--raw", is_flag=True, help="The bytes as they are, also those that steer a terminal.")
+@click.option("--raw", is_flag=True, help="Print the bytes unchanged, including terminal control characters.")
 @click.option("--json", "as_json", is_flag=True, help="Print each line as a JSON object with its text.")
 @click.pass_context
 def logs(
@@ -348,9 +364,9 @@ def logs(
     raw: bool,
     as_json: bool,
 ) -> None:
-    """What a run printed. What would steer the terminal is escaped.
+    """Show what a run printed. Terminal control characters are escaped.
 
-    Of a run in a terminal stdout and stderr are one. A line says how much is left out of a long one.
+    The stdout and stderr of a run in a terminal are one. If a log is shortened, a line says by how much.
 
     \b
     Example:
@@ -372,16 +388,16 @@ def logs(
 
 @session.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
-@click.option("-f", "--follow", is_flag=True, help="Print lines as they come, until the session is over.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they come, until the session is over.")
 @click.option(
-    "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Only the last N lines."
+    "-n", "--lines", "count", type=click.IntRange(min=0), metavar="N", help="Show only the last N lines."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list, or with -f a value a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: a list, or with -f one value a line.")
 @click.pass_context
 def tail(context: click.Context, identifier: str, follow: bool, count: int | None, as_json: bool) -> None:
-    """The journal of a session, as it lies in its run directory.
+    """Show the journal of a session, as it is in its run directory.
 
-    A line that is not JSON is shown as it is, and with --json named on stderr.
+    A line that is not JSON is shown as it is; with --json, it is reported on stderr.
 
     \b
     Example:
@@ -397,19 +413,26 @@ def tail(context: click.Context, identifier: str, follow: bool, count: int | Non
 
 @session.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
-@click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the session.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason; it is kept with the session.")
 @click.option("--wait", is_flag=True, help="Wait until the session is over.")
 @click.option(
-    "--timeout", type=Length(), default="30s", show_default=True, metavar="DURATION", help="How long to wait."
+    "--timeout",
+    type=Length(),
+    default="30s",
+    show_default=True,
+    metavar="DURATION",
+    help="Wait at most this long.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the request, with --wait what came of it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the request as JSON, or with --wait its result.")
 @click.pass_context
 def cancel(
     context: click.Context, identifier: str, reason: str, wait: bool, timeout: float, as_json: bool
 ) -> None:
-    """End a running session: its launcher asks the whole process tree to end, and kills it after the grace.
+    """Cancel a running session.
 
-    The request is durable when this returns, the daemon up or down. With --wait, exit code 0: the
+    Its launcher sends the process tree SIGTERM, then SIGKILL after the grace period.
+
+    The request is durable when this returns, whether or not a daemon runs. With --wait, exit code 0: the
     session is over. 1: it can't be cancelled. 75: no daemon is running. 124: it took too long.
 
     \b
@@ -429,12 +452,14 @@ def cancel(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def verify(context: click.Context, identifier: str, as_json: bool) -> None:
-    """The verification again, now, against the contract in the store: the same verdict, or what changed since.
+    """Verify a session again, and show what changed.
 
-    Files are compared by size and time, and by content once they were hashed; the record is checked,
-    too: journals by content, events by their hashes. Exit code 0: all is as it was; without a
-    contract, that is the record. 1: something changed, or the session is still running. 75: the
-    directory or a journal can't be read.
+    The contract is the one in the store.
+
+    Files are compared by size and time, and by content if they were hashed. The record is checked, too:
+    journals by content, events by their hashes. Exit code 0: nothing changed (without a contract, only
+    the record counts). 1: something changed, or the session is still running. 75: the directory or a
+    journal can't be read.
 
     \b
     Example:
@@ -460,24 +485,26 @@ def verify(context: click.Context, identifier: str, as_json: bool) -> None:
     metavar="DIR",
     type=NamedPath(),
     shell_complete=completing.directories,
-    help="Where to put the parts; the directory is made if it is not there.",
+    help="The directory for the parts; it is created if it doesn't exist.",
 )
 @click.option(
     "--attempt",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The bundle of this attempt, not of the last one.",
+    help="The attempt (default: the last one).",
 )
-@click.option("--force", is_flag=True, help="Replace parts that are there already and differ.")
+@click.option("--force", is_flag=True, help="Replace existing parts that differ.")
 @click.option("--json", "as_json", is_flag=True, help="Print the parts with their sizes and hashes.")
 @click.pass_context
 def export(
     context: click.Context, identifier: str, directory: str, attempt: int | None, force: bool, as_json: bool
 ) -> None:
-    """Put the bundle of a session into a directory: REPLAY.jsonl, RECEIPT.json and PR_SUMMARY.md.
+    """Write the bundle of a session into a directory.
+
+    The bundle is REPLAY.jsonl, RECEIPT.json and PR_SUMMARY.md.
 
     If the daemon writes none (history, `bundle = false`), it is made from the session's files now. Other files in DIR
-    stay. Exit code 1: the session is running, or a part is there and differs. 75: the bundle is still being made.
+    stay. Exit code 1: the session is running, or a part already exists and differs. 75: the bundle is still being made.
 
     \b
     Example:
@@ -497,7 +524,7 @@ def export(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def diff(context: click.Context, left: str, right: str, as_json: bool) -> None:
-    """Compare what two sessions did: their calls in order, and how they ended.
+    """Compare what two sessions did.
 
     They are identical if they made the same calls (tool, params, output) in the same order and ended in the same way;
     ids, times and cost do not count. Exit code 0: identical. 1: different.

@@ -15,7 +15,7 @@ from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 
 @click.group(cls=Group)
 def outcome() -> None:
-    """Outcomes: what a session found out, typed.
+    """Check outcomes: the typed results of sessions.
 
     \b
     Example:
@@ -28,13 +28,15 @@ def outcome() -> None:
 @click.option(
     "--kind",
     shell_complete=completing.outcome_kinds,
-    help="The file must hold this kind, and need not name it.",
+    help="The kind that the file must have; the file need not name it.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check(file: str, kind: str | None, as_json: bool) -> None:
-    """Check the outcome in FILE: JSON, a JUnit report (.xml) or a SARIF log (.sarif).
+    """Check the outcome in FILE.
 
-    Exit code 1: it is invalid, and each wrong field is named. 3: there is no such file.
+    FILE is JSON, a JUnit report (.xml) or a SARIF log (.sarif).
+
+    Exit code 1: it is invalid; each wrong field is reported. 3: no such file.
 
     \b
     Example:

@@ -19,7 +19,7 @@ _GATES = {1: "passed", 0: "failed", None: "-"}
 
 @click.group(cls=Group)
 def show() -> None:
-    """Shows: their plays, and what their gates decided.
+    """List shows, their plays and the verdicts of their gates.
 
     \b
     Example:
@@ -31,7 +31,7 @@ def show() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_shows(context: click.Context, as_json: bool) -> None:
-    """All shows, the newest first.
+    """List all shows, the newest first.
 
     \b
     Example:
@@ -54,7 +54,7 @@ def list_shows(context: click.Context, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show_one(context: click.Context, topic: str, as_json: bool) -> None:
-    """A show's plays and its plan. TOPIC is the name of its directory, or the whole path.
+    """Show a show's plays and its plan. TOPIC is the name of its directory, or the whole path.
 
     \b
     Example:

@@ -26,7 +26,7 @@ SIGNATURE = "ToolCallSignature"
 
 @click.group(cls=Group)
 def training() -> None:
-    """Training data: what sessions did, call by call, with labels.
+    """Export what sessions did, call by call, as training data with labels.
 
     \b
     Example:
@@ -36,10 +36,17 @@ def training() -> None:
 
 @training.command()
 @click.option(
-    "--since", type=Moment(), metavar="TIME", help="Only sessions that started since: 2h, today, a date."
+    "--since",
+    type=Moment(),
+    metavar="TIME",
+    help="Export only sessions that started since then: 2h, today, a date.",
 )
 @click.option(
-    "--session", "identifier", metavar="ID", shell_complete=completing.sessions, help="Only this session."
+    "--session",
+    "identifier",
+    metavar="ID",
+    shell_complete=completing.sessions,
+    help="Export only this session.",
 )
 @click.option(
     "--output",
@@ -49,14 +56,14 @@ def training() -> None:
     type=NamedPath(),
     help="The file to write; - is stdout.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print how many calls of how many sessions were written."
-)
+@click.option("--json", "as_json", is_flag=True, help="Print the numbers of calls and sessions as JSON.")
 @click.pass_context
 def export(
     context: click.Context, since: float | None, identifier: str | None, file: str, as_json: bool
 ) -> None:
-    """Write each call of each session that is over as one line of JSON, with its label.
+    """Export each call of each finished session.
+
+    Each becomes one line of JSON, with its label.
 
     Inputs and outputs are as in the replay: secrets are redacted, long texts cut.
 

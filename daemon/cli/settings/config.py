@@ -19,7 +19,7 @@ from runward.daemon.configuration.settings import settings_files, working_direct
 
 @click.group(cls=Group)
 def config() -> None:
-    """The settings in force.
+    """Show the settings in force.
 
     \b
     Example:
@@ -28,11 +28,11 @@ def config() -> None:
 
 
 @config.command()
-@click.option("--origin", is_flag=True, help="Say of each setting where it was set.")
-@click.option("--json", "as_json", is_flag=True, help='Print JSON; with --origin "origin" and "files", too.')
+@click.option("--origin", is_flag=True, help="Also show where each setting was set.")
+@click.option("--json", "as_json", is_flag=True, help='Print JSON; with --origin also "origin" and "files".')
 @click.pass_context
 def show(context: click.Context, origin: bool, as_json: bool) -> None:
-    """All settings, defaults included; in JSON durations are seconds, and sizes bytes.
+    """Show all settings, including defaults. In JSON, durations are seconds and sizes are bytes.
 
     \b
     Example:

@@ -29,7 +29,7 @@ AGENTS: Final = (claude_code_settings.AGENT, codex_settings.AGENT)
 
 @click.group(cls=Group)
 def hook() -> None:
-    """Agents' hooks: they tell the daemon at once what it would find out a moment later.
+    """Install and remove the hooks of agents, which tell the daemon at once what it would find out later.
 
     \b
     Example:
@@ -60,7 +60,7 @@ _words = click.argument("words", nargs=-1, type=click.UNPROCESSED)
 @_state
 @_words
 def claude_code(words: tuple[str, ...]) -> None:
-    """What Claude Code's hook runs: the payload comes on stdin. It prints nothing and ends with 0.
+    """Called by Claude Code's hook. The payload comes on stdin. Prints nothing and exits with 0.
 
     \b
     Example:
@@ -73,7 +73,7 @@ def claude_code(words: tuple[str, ...]) -> None:
 @_state
 @_words
 def codex(words: tuple[str, ...]) -> None:
-    """What Codex's notify runs: the payload is the last word. It prints nothing and ends with 0.
+    """Called by Codex's notify. The payload is the last argument. Prints nothing and exits with 0.
 
     \b
     Example:
@@ -94,9 +94,11 @@ _dry = click.option("--dry-run", is_flag=True, help="Only show what would change
 @_dry
 @click.pass_context
 def install(context: click.Context, agent: str, dry_run: bool) -> None:
-    """Put the hook into the agent's settings: settings.json, or notify in config.toml.
+    """Add the hook to the agent's settings.
 
-    The change is shown first. All else in the file stays byte for byte.
+    The settings are settings.json, or notify in config.toml.
+
+    The change is shown first. The rest of the file stays byte for byte.
 
     \b
     Example:
@@ -144,7 +146,9 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
 @click.argument("agent", type=click.Choice(AGENTS))
 @_dry
 def uninstall(agent: str, dry_run: bool) -> None:
-    """Take the hook out of the agent's settings again: what install put in, and nothing else.
+    """Remove the hook from the agent's settings.
+
+    Only what `install` added is removed.
 
     \b
     Example:

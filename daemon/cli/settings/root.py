@@ -17,7 +17,7 @@ from runward.daemon.store.ownership import holder
 
 @click.group(cls=Group)
 def root() -> None:
-    """Roots: the directories that the daemon watches.
+    """Show and accept roots: the directories that the daemon watches.
 
     \b
     Example:
@@ -30,9 +30,9 @@ def root() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_roots(context: click.Context, as_json: bool) -> None:
-    """The roots, their layouts and their health.
+    """List the roots, their layouts and their health.
 
-    The health is what the running daemon says; unknown where none runs.
+    The health is what the running daemon reports; without a daemon it is unknown.
 
     \b
     Example:
@@ -59,11 +59,11 @@ def list_roots(context: click.Context, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def accept(context: click.Context, name: str, as_json: bool) -> None:
-    """Have the directory that stands at a root's path be that root.
+    """Accept the directory that is now at a root's path as that root.
 
-    While another directory stands there than the one that the root's runs are in, as where its file
-    system is not mounted, nothing in it is judged. This says that it is right so: runs that are not in
-    it are gone. The request is durable when this returns, the daemon up or down.
+    While a different directory is there (for example, because a file system is not mounted), nothing in
+    it is judged. This command says that the change is intended: runs that are not in it are gone. The request is
+    durable when this returns, whether or not a daemon runs.
 
     \b
     Example:

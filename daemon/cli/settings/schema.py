@@ -9,9 +9,9 @@ from runward.daemon.cli.terminal.output import print_json
 
 @click.command()
 @click.argument("name", type=click.Choice(SCHEMAS))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, as it does anyway.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (always on).")
 def schema(name: str, as_json: bool) -> None:
-    """The JSON Schema of a file that people or programs write; `replay` is one line of a REPLAY.jsonl.
+    """Print the JSON Schema of a file that people or programs write; `replay` is one line of a REPLAY.jsonl.
 
     \b
     Example:

@@ -10,14 +10,14 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """The script for completion in your shell, to be read at its start.
+    """Print the completion script for your shell, to be read when it starts.
 
     \b
     Example:
       source <(runward completion bash)
 
     \b
-    Put that line into ~/.bashrc; for zsh the same into ~/.zshrc; for fish:
+    Put that line into ~/.bashrc (for zsh, into ~/.zshrc). For fish:
       runward completion fish > ~/.config/fish/completions/runward.fish
     """
     found = get_completion_class(shell)

@@ -7,7 +7,7 @@ import click
 @click.argument("words", metavar="[COMMAND]...", nargs=-1)
 @click.pass_context
 def help(context: click.Context, words: tuple[str, ...]) -> None:  # noqa: A001 # the command's name
-    """The help of a command, as its --help has it.
+    """Show the help of a command, as --help does.
 
     \b
     Example:

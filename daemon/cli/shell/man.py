@@ -20,9 +20,9 @@ _Pairs = Iterable[tuple[str, str]]
 @click.command()
 @click.pass_context
 def man(context: click.Context) -> None:
-    """The manual page: shown by man(1) on a terminal, else its source.
+    """Show the manual page on a terminal, or else print its source.
 
-    man(1) finds it by itself where it lies beside a directory of the PATH: after pipx it does, after uv it doesn't.
+    After an installation with pipx, man(1) finds the page by itself; after one with uv it doesn't.
 
     \b
     Example:

@@ -56,13 +56,13 @@ class Status(NamedTuple):
     is_flag=False,
     flag_value=USUAL_PERIOD,
     metavar="[SECONDS]",
-    help="On a terminal: draw it again and again (every 2 s), until Ctrl-C.",
+    help="Redraw it every SECONDS (default: 2) until Ctrl-C; needs a terminal.",
 )
 @click.pass_context
 def status(context: click.Context, as_json: bool, every: float | None) -> None:
-    """Is the daemon up and well, what needs you, what is running, waiting, held and due?
+    """Show whether the daemon is well, what needs you, and what is running, waiting, held and due.
 
-    Exit code 0: it is running. 1: it is, and gives no sign of life. 3: it is not running.
+    Exit code 0: it is running. 1: it is running but gives no sign of life. 3: it is not running.
 
     \b
     Example:
@@ -302,7 +302,8 @@ def _problems(connection: sqlite3.Connection, report: Mapping[str, JsonValue]) -
             "path": each.path,
             "line": each.line,
             "message": each.message,
-            "mend": each.fix,
+            "fix": each.fix,
+            "mend": each.fix,  # its first name, which programs may still read
             "since": iso(each.since),
         }
         for each in reading.problems(connection)
@@ -310,7 +311,7 @@ def _problems(connection: sqlite3.Connection, report: Mapping[str, JsonValue]) -
     told = report.get("problems")
     for each in told if isinstance(told, list) else []:
         if isinstance(each, dict):
-            keys = ("path", "line", "message", "mend")
+            keys = ("path", "line", "message", "fix", "mend")
             found.append({**{key: each.get(key) for key in keys}, "since": iso(_number(each.get("since")))})
     return found
 

@@ -126,7 +126,7 @@ def _wrong_files(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     found = _tables(status["problems"])
     for each in found[:_MOST_PROBLEMS]:
         place = f"{each['path']}:{each['line']}" if each["line"] is not None else str(each["path"])
-        yield Need(f"{place}: {each['message']}", None if each["mend"] is None else str(each["mend"]))
+        yield Need(f"{place}: {each['message']}", None if each["fix"] is None else str(each["fix"]))
     if len(found) > _MOST_PROBLEMS:
         what = f"and {len(found) - _MOST_PROBLEMS} more files with problems"
         yield Need(what, "`runward status --json` has them all")

@@ -23,13 +23,13 @@ _EVERY: Final = 0.2
 
 @click.command()
 @click.argument("file", type=NamedPath(path_type=Path, dir_okay=False, readable=False))
-@click.option("--force", is_flag=True, help="Replace FILE where it exists.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> None:
-    """Copy the store to FILE, consistent and checked, while the daemon goes on.
+    """Copy the store to FILE, consistent and checked, even while the daemon runs.
 
-    The copy holds the record: sessions, events, verdicts, what is owed. What lies in run directories isn't in it.
+    The copy contains the record: sessions, events, verdicts, pending work. It does not contain run directories.
 
     \b
     Example:

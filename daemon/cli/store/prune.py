@@ -28,23 +28,28 @@ _SHORTEST: Final = 1.0
     type=Length(MAX_DURATION_S),
     required=True,
     metavar="DURATION",
-    help="Prune sessions that ended at least so long ago.",
+    help="Prune sessions that ended at least this long ago.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say how many sessions would be pruned.")
-@click.option("--wait", is_flag=True, help="Wait for what comes of it.")
+@click.option("--wait", is_flag=True, help="Wait for the result.")
 @click.option(
-    "--timeout", type=Length(), default="1h", show_default=True, metavar="DURATION", help="How long to wait."
+    "--timeout",
+    type=Length(),
+    default="1h",
+    show_default=True,
+    metavar="DURATION",
+    help="Wait at most this long.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def prune(
     context: click.Context, older_than: float, dry_run: bool, wait: bool, timeout: float, as_json: bool
 ) -> None:
-    """Have the record of sessions removed that ended long ago.
+    """Remove the record of sessions that ended long ago.
 
-    Nothing goes of a session that runs or is still owed something. Run directories stay as they are.
-    The request is durable when this returns, the daemon up or down. With --wait, exit code 0: it is
-    done. 75: no daemon is running. 124: it took too long, and goes on.
+    Sessions that run or have pending work are kept. Run directories are not touched.
+    The request is durable when this returns, whether or not a daemon runs. With --wait, exit code 0: it is
+    done. 75: no daemon is running. 124: it is not done in time; it continues.
 
     \b
     Example:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file", type=NamedPath(path_type=Path, readable=False))
-@click.option("--dry-run", is_flag=True, help="Only check FILE and say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only check FILE and show what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) -> None:
-    """Put the backup FILE in the place of the store, which is kept beside it.
+    """Replace the store by the backup FILE. The old store is kept next to it.
 
-    The daemon must be down. When it starts again it looks at every run anew: what was judged after the backup is
+    The daemon must be stopped. When it starts again, it looks at every run again: what was judged after the backup is
     judged again, and no line is written twice.
 
     \b

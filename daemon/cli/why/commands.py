@@ -66,15 +66,15 @@ class Story(NamedTuple):
 
 @click.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
-@click.option("-v", "--verbose", is_flag=True, help="Also where in the journals each line stands.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show where in the journals each line is.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -> None:
-    """Why it is as it is: every event, decision and evidence in order, the first cause first.
+    """Explain why something happened: every event, decision and evidence in order, the first cause first.
 
     ID names a session, a run that was asked for, a run directory that is not a session yet, a job (its number, or
-    job:NUMBER), a chain run, a chain ("chain NAME"), and of the exchange artifact:ID, principal:ID or an action. @last is the newest thing that ended, was skipped or was refused.
-    What did not happen, and why, comes at the end.
+    job:NUMBER), a chain run, a chain ("chain NAME"), and of the exchange artifact:ID, principal:ID or an action.
+    @last is the newest thing that ended, was skipped or was refused. What did not happen, and why, is at the end.
 
     \b
     Example:

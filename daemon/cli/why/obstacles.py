@@ -27,7 +27,7 @@ class Hindrance(NamedTuple):
     fix: str | None
 
     def as_json(self) -> JsonValue:
-        return {"what": self.what, "why": self.why, "mend": self.fix}
+        return {"what": self.what, "why": self.why, "fix": self.fix}
 
 
 def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> list[Hindrance]:

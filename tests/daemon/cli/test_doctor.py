@@ -29,7 +29,7 @@ def test_each_check_says_what_it_found_and_its_fix(recorded: Place) -> None:
     value = told.object()
     checks = told.items("checks")
     assert list(value) == ["well", "checks"]
-    assert all(list(each) == ["name", "result", "found", "mend"] for each in checks)
+    assert all(list(each) == ["name", "result", "found", "fix"] for each in checks)
     assert {each["result"] for each in checks} <= {"ok", "warning", "failed", "skipped"}
     assert list(dict.fromkeys(each["name"] for each in checks)) == QUICK[1::2]
     assert told.code == (0 if value["well"] else 1)
@@ -78,7 +78,7 @@ def test_held_jobs_fail_and_refused_requests_are_told_of(tmp_path: Path, ended: 
         ("warning", "1 request was refused"),
         ("warning", "1 request waits for a daemon"),
     ]
-    assert all(each["mend"] for each in told.items("checks"))
+    assert all(each["fix"] for each in told.items("checks"))
 
 
 def test_complaints_about_settings_fail_and_the_rest_is_examined_all_the_same(place: Place) -> None:

@@ -50,7 +50,8 @@ def test_without_a_daemon_it_exits_3_and_tells_what_the_store_knows(recorded: Pl
     assert status["queue"] == {"waiting": 0, "running": 0, "held": 0, "oldest_waiting_s": None}
     (problem,) = told.items("problems")
     assert problem["path"] == f"{recorded.runs}/broken/run.json"
-    assert list(problem) == ["path", "line", "message", "mend", "since"]
+    assert list(problem) == ["path", "line", "message", "fix", "mend", "since"]
+    assert problem["fix"] == problem["mend"]
 
 
 def test_people_are_told_how_to_start_it(recorded: Place) -> None:

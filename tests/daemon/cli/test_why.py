@@ -69,7 +69,7 @@ def test_the_processes_of_a_running_session_are_asked_for(place: Place) -> None:
     (gone,) = place.call("why", "left", "--json").items("not_done")
     assert alive["why"] == f"no end was written, and its launcher {launcher.pid} is alive"
     assert gone["why"] == f"no end was written, and its launcher {launcher.pid} is gone"
-    assert gone["mend"] == "start `runward daemon`"
+    assert gone["fix"] == "start `runward daemon`"
 
 
 def test_a_directory_that_is_no_session_says_what_is_wrong_with_its_files(recorded: Place) -> None:
@@ -78,7 +78,7 @@ def test_a_directory_that_is_no_session_says_what_is_wrong_with_its_files(record
     (hindrance,) = told.items("not_done")
     assert hindrance["what"] == f"{recorded.runs}/broken/run.json:1"
     assert "not JSON" in str(hindrance["why"])
-    assert hindrance["mend"] == "write it whole, then rename it into place"
+    assert hindrance["fix"] == "write it whole, then rename it into place"
 
 
 def test_a_run_directory_whose_session_calls_itself_otherwise_means_that_session(place: Place) -> None:
@@ -125,9 +125,9 @@ def test_a_held_job_explains_itself_and_what_waits_behind_it(stuck: Place) -> No
     told = stuck.call("why", "stuck", "--json").items("not_done")
     assert told[0]["what"] == "job 32 (sessions/opened) is held and stops its lane"
     assert told[0]["why"] == "no space left"
-    assert "runward queue retry 32" in str(told[0]["mend"])
+    assert "runward queue retry 32" in str(told[0]["fix"])
     assert told[1]["why"] == "job 32 before it is held"
-    assert told[1]["mend"] == "`runward why job:32` says why"
+    assert told[1]["fix"] == "`runward why job:32` says why"
 
 
 def test_a_job_is_named_by_its_number_or_by_last(stuck: Place) -> None:
@@ -163,4 +163,4 @@ def test_a_job_that_waits_for_its_time_says_until_when_and_for_what(stuck: Place
 def test_without_a_daemon_what_waits_says_so(stuck: Place) -> None:
     stuck.change_store("update jobs set state = 'waiting', error = null where id = 32")
     (hindrance, _) = stuck.call("why", "stuck", "--json").items("not_done")
-    assert (hindrance["why"], hindrance["mend"]) == ("no daemon is running", "start `runward daemon`")
+    assert (hindrance["why"], hindrance["fix"]) == ("no daemon is running", "start `runward daemon`")

@@ -94,7 +94,7 @@ def test_what_a_key_calls_a_secret_is_none_of_the_logs_business(key: str, value:
             "path": "/srv/secrets/notes",
             "why": "see https://example.org/a@b",
         },
-        {"mend": "the basic form of a token is a word"},
+        {"fix": "the basic form of a token is a word"},
         {"key": "native:runs/secretary#1"},
     ],
 )
