@@ -89,12 +89,12 @@ def _check_shell(action: Mapping[str, JsonValue], loc: Location, complain: Compl
     command, at = action.get("command"), (*loc, "command")
     if isinstance(command, str) and action.get("shell") is not True:
         fix = "write it as a list of words, or add shell = true"
-        complain(Complaint(at, "is one text, and no shell is to read it", fix))
+        complain(Complaint(at, "is one text, but no shell reads it", fix))
     elif isinstance(command, list) and action.get("shell") is True:
-        complain(Complaint(at, "is a list of words, and a shell reads one text", "write it as one text"))
+        complain(Complaint(at, "is a list of words, but a shell reads one text", "write it as one text"))
     elif isinstance(command, str) and "{{" in command:
         fix = "use the variable WITH_<KEY> in its place: a value must never become a part of a script"
-        complain(Complaint(at, "has a template in it, and a shell reads it", fix))
+        complain(Complaint(at, "has a template in it, but a shell reads it", fix))
 
 
 ACTIONS: Final = NamedTables(
@@ -108,7 +108,7 @@ ACTIONS: Final = NamedTables(
                 "the step. With shell = true: one text for 'sh -c', which finds the values in WITH_<KEY>."
             ),
             "shell": TrueOrFalse("Whether 'sh -c' runs the command. Default: false."),
-            "timeout": DurationText("How long the command may run. Default: as long as it likes.", 0.001),
+            "timeout": DurationText("How long the command may run. Default: no limit.", 0.001),
             "grace": DurationText("The time between SIGTERM and SIGKILL at the timeout. Default: 5s.", 0.001),
         },
         required=("command",),

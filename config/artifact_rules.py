@@ -125,7 +125,7 @@ class _Reader:
         found = self.spec.get("kind")
         if found is None or found == OUTCOME:
             return found is not None
-        message = f"{quoted(found)} is not a kind that is checked"
+        message = f"{quoted(found)} is not a supported kind"
         fix = "write 'outcome', or remove it: the entry is a file"
         self.complaints.append(Complaint((*self.loc, "kind"), message, fix, "warning"))
         return False
@@ -204,7 +204,9 @@ class _Reader:
                 "mime_type", f"{quoted(found)} is not a type", "write it as in text/markdown or image/*"
             )
         elif major != "text" and minor != "*" and found not in TEXT_TYPES and found not in _told_by_content():
-            self.refuse("mime_type", f"{quoted(found)} can't be told by a file's content", "leave it out")
+            self.refuse(
+                "mime_type", f"{quoted(found)} can't be detected from a file's content", "leave it out"
+            )
         return found
 
     def schema(self) -> str | None:
@@ -234,7 +236,9 @@ class _Reader:
         ) if is_there]  # fmt: skip
         if len(one) > 1:
             self.refuse(
-                one[1], f"can't be combined with '{one[0]}'", "an entry has one of path, glob and kind"
+                one[1],
+                f"can't be combined with '{one[0]}'",
+                "an entry has exactly one of path, glob and kind",
             )
         for key in _GLOB_KEYS:
             if key in self.spec and "glob" not in self.spec:
@@ -247,7 +251,7 @@ class _Reader:
         if rules.outcome_kind is not None and rules.glob is not None and not rules.is_outcome:
             self.refuse("outcome_kind", "is not a rule for globs", "give the entry a path, or kind: outcome")
         if rules.passed and rules.outcome_kind is None:
-            self.refuse("passed", "is said by an outcome", "add 'outcome_kind'")
+            self.refuse("passed", "applies only to outcomes", "add 'outcome_kind'")
         if rules.profile is not None and rules != ArtifactRules(profile=rules.profile):
             self.refuse("profile", "can't be combined with other rules", "remove them")
         if rules.max_count is not None and rules.max_count < rules.min_count:

@@ -49,21 +49,21 @@ def _composite(kind: str, description: str, *, has_time: bool) -> JsonValue:
 
 def _schedule(*, is_item: bool) -> JsonValue:
     properties: dict[str, JsonValue] = {
-        "schedule": _text('When: five fields of cron, "every 6h", or "at 2026-12-01T08:00".'),
+        "schedule": _text('When it is due: five fields of cron, "every 6h", or "at 2026-12-01T08:00".'),
         "timezone": _text("As in Europe/Riga. Default: the machine's."),
         "misfire": {
             "enum": ["skip", "run_once", "run_all"],
-            "description": "What becomes of times that were found too late. Default: skip.",
+            "description": "What happens to times that were noticed too late. Default: skip.",
         },
         "overlap": {
             "enum": ["skip", "queue", "allow"],
-            "description": "What becomes of a firing while an earlier run is not over. Default: skip.",
+            "description": "What happens to a firing while an earlier run is not over. Default: skip.",
         },
-        "jitter": _duration("Each firing is put off by up to as much."),
+        "jitter": _duration("Each firing is delayed by a random time up to this."),
         "max_runs": {
             "type": "integer",
             "minimum": 1,
-            "description": "After so many firings nothing comes any more.",
+            "description": "The number of firings after which the schedule ends.",
         },
         "pause_on_failure": _flag("A run that fails or times out pauses the chain."),
     }
@@ -124,19 +124,19 @@ _STEP: Final[JsonValue] = {
         "condition": _text("Exactly one expression. The step runs if it is true."),
         "timeout": _duration("In place of the playbook's or the action's."),
         "grace": _duration("The time between TERM and KILL."),
-        "start_within": _duration("The longest that it may wait for a slot or for its run's turn."),
+        "start_within": _duration("The longest time that it may wait for a slot or for its run's turn."),
         "stale_after": _duration("The silence after which it is ended."),
         "worktree": {
             "type": "object",
             "required": ["repo", "ref"],
             "additionalProperties": False,
-            "description": "A fresh git worktree, in which the command starts.",
+            "description": "A new git worktree, in which the command starts.",
             "properties": {
                 "repo": _text("The repository: an absolute path."),
                 "ref": _text("The branch, tag or commit."),
                 "keep": {
                     "enum": ["never", "on_failure", "always"],
-                    "description": "When it stays after the end. Default: on_failure.",
+                    "description": "When it is kept after the end. Default: on_failure.",
                 },
             },
         },
@@ -170,12 +170,12 @@ _STEP: Final[JsonValue] = {
             "additionalProperties": False,
             "description": "How a person is asked.",
             "properties": {
-                "expires": _duration("The time in which somebody must decide. Default: it waits."),
+                "expires": _duration("The time in which a person must decide. Default: no limit."),
                 "on_timeout": {
                     "enum": ["deny", "approve"],
-                    "description": "What nobody's answer means. Default: deny.",
+                    "description": "What happens if no one decides in time. Default: deny.",
                 },
-                "not_by_launcher": _flag("Who fired the chain may not approve."),
+                "not_by_launcher": _flag("The person who fired the chain may not approve."),
             },
         },
     },

@@ -173,14 +173,14 @@ def _of_profile(
     from runward.config.ctcp_profile import CTCP, ENTRIES
 
     if profile != CTCP:
-        message = f"{quoted(profile)} is not a profile that is checked"
+        message = f"{quoted(profile)} is not a supported profile"
         complaints.append(Complaint((*loc, "profile"), message, f"write {CTCP!r}, or remove it", "warning"))
         return ()
     from runward.config.artifact_rules import ArtifactRules
 
     taken = {each.id for each in listed} & {entry.id for entry in ENTRIES}
     if taken:
-        message = f"has an entry {quoted(min(taken))} of its own, beside that in 'expected'"
+        message = f"already has an entry {quoted(min(taken))}, which 'expected' has too"
         complaints.append(Complaint((*loc, "profile"), message, "give that artifact another id"))
     rules = ArtifactRules(profile=CTCP)
     return tuple(
@@ -215,7 +215,7 @@ def _artifacts(
             continue
         identifier = spec.get("id")
         if isinstance(identifier, str) and first_index.setdefault(identifier, index) != index:
-            message = f"{quoted(identifier)} is the id of entry {first_index[identifier]} already"
+            message = f"{quoted(identifier)} is already the id of entry {first_index[identifier]}"
             complaints.append(Complaint((*loc, index, "id"), message, "give each artifact its own id"))
         yield index, spec, _artifact(spec, (*loc, index), known, complaints)
 

@@ -15,7 +15,7 @@ DECLARATION_SCHEMA: Final[dict[str, JsonValue]] = {
     "properties": {
         "profile": {
             "type": "string",
-            "description": "ctcp: the ten CTCP contracts A to J, each an entry, beside those in 'expected'.",
+            "description": "ctcp: the ten CTCP contracts A to J, each an entry, in addition to those in 'expected'.",
         },
         "expected": {
             "type": "array",
@@ -49,13 +49,13 @@ DECLARATION_SCHEMA: Final[dict[str, JsonValue]] = {
                         "minimum": 1,
                         "maximum": MAX_COUNT,
                         "default": 1,
-                        "description": "How many files the glob must find.",
+                        "description": "The least number of files that the glob must match.",
                     },
                     "max_count": {
                         "type": "integer",
                         "minimum": 1,
                         "maximum": MAX_COUNT,
-                        "description": "How many files the glob may find.",
+                        "description": "The greatest number of files that the glob may match.",
                     },
                     "kind": {
                         "const": OUTCOME,
@@ -68,7 +68,7 @@ DECLARATION_SCHEMA: Final[dict[str, JsonValue]] = {
                     "passed": {"type": "boolean", "description": "Whether the outcome must have passed."},
                     "min_size": {
                         "type": ["string", "integer"],
-                        "description": "The least that each file may have, as in 2KB.",
+                        "description": "The minimum size of each file, as in 2KB.",
                     },
                     "mime_type": {
                         "type": "string",
@@ -76,16 +76,16 @@ DECLARATION_SCHEMA: Final[dict[str, JsonValue]] = {
                     },
                     "schema": {
                         "type": "string",
-                        "description": "The JSON Schema that each file must hold: a file beside this one.",
+                        "description": "The JSON Schema that each file must match: a file next to this one.",
                     },
                     "fresh": {
                         "type": "boolean",
-                        "description": "Whether each file must be written since the session's start.",
+                        "description": "Whether each file must have been written after the session started.",
                     },
                     "required": {
                         "type": "boolean",
                         "default": True,
-                        "description": "Whether the run has failed without it; an optional one is warned of.",
+                        "description": "Whether the run fails without it; a missing optional one is only a warning.",
                     },
                     "description": {
                         "type": "string",

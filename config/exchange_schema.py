@@ -34,7 +34,7 @@ POLICY_SCHEMA: Final[Mapping[str, JsonValue]] = {
             **_ALLOWED,
             "default": ["*"],
         },
-        "allow_write": {"description": "Who may write beside the owner.", **_ALLOWED, "default": []},
+        "allow_write": {"description": "Who may write in addition to the owner.", **_ALLOWED, "default": []},
         "allow_invoke": {"description": "Who may invoke.", **_ALLOWED, "default": ["*"]},
     },
 }

@@ -37,7 +37,7 @@ def check_path_glob(pattern: str) -> None:
             raise GlobError("has a '..' in it", "write the whole path")
         if ANY_DEPTH in name and name != ANY_DEPTH:
             raise GlobError(
-                f"has '**' beside other characters: '{name}'", "put it between slashes, or use '*'"
+                f"has '**' next to other characters: '{name}'", "put it between slashes, or use '*'"
             )
         check_text_glob(name)
 

@@ -65,7 +65,7 @@ RUN_SCHEMA: Final[dict[str, JsonValue]] = {
                 },
             },
         },
-        "containment": _text("How the launcher holds the process tree together."),
+        "containment": _text("How the launcher contains the process tree."),
         "command": {
             "type": "array",
             "items": {"type": "string"},

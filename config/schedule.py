@@ -148,7 +148,7 @@ def read_schedule(
         complain(Complaint((*loc, "schedule"), f"{quoted(text)}: {error}", error.fix))
         return None
     if times.cron is not None and times.cron.next_after(0.0, zone_called("UTC")) is None:
-        complain(Complaint((*loc, "schedule"), f"{quoted(text)} never comes: there is no such day", FIX))
+        complain(Complaint((*loc, "schedule"), f"{quoted(text)} is never due: there is no such day", FIX))
     return Schedule(times, *rules)
 
 

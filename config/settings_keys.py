@@ -75,31 +75,31 @@ _ROOT: Final = Table(
             "The directory: absolute, from ~, or relative to the directory of this file.", _LONGEST_PATH
         ),
         "layout": Choice(
-            "How the runs in it are written; 'auto': each by another tool, as its files tell. Default: native.",
+            "How the runs in it are written; 'auto' recognises each foreign session by its files. Default: native.",
             LAYOUTS,
         ),
         "history": Choice(
-            "What becomes of runs that ended before the root was first seen: 'live' judges them like any other, "
+            "What happens to runs that ended before the root was first seen: 'live' judges them like any other, "
             "'record' only records their status. Default: live for native roots, record for other tools'.",
             ("live", "record"),
         ),
         "ignore": ListOf(
-            "Run directories to pass over, as globs of their names; of transcripts, directories or names on the way.",
+            "Run directories to ignore, as globs of their names; for transcripts, also names of directories above them.",
             Text("A glob of one name.", 255, "/"),
             100,
         ),
         "settle": DurationText(
-            "How long a growing file of another tool's session must rest before an end in it counts. Default: 2s.",
+            "How long a growing file of a foreign session must not change before an end in it counts. Default: 2s.",
             0.1,
         ),
         "stale_after": DurationText(
-            "The silence that ends a foreign session whose process may or may not be alive. "
-            "Default: none does.",
+            "The silence after which a foreign session is ended, if it is not known whether its process lives. "
+            "Default: never.",
             1.0,
         ),
         "start_within": DurationText(
-            "How long another tool's session that says it runs may take to its first line, where nobody can tell "
-            "whether its process lives. Default: as long as it likes.",
+            "How long a foreign session may take to write its first line if it is not known "
+            "whether its process lives. Default: no limit.",
             1.0,
         ),
         "bundle": TrueOrFalse(
@@ -110,10 +110,10 @@ _ROOT: Final = Table(
 )
 
 _RULE: Final = Table(
-    "Which foreign sessions' agents are held to which playbook. The first rule that matches holds.",
+    "Which playbook applies to which foreign sessions. The first rule that matches counts.",
     {
         "match": Table(
-            "What a session must say of itself: all that is named here. Case counts.",
+            "What a session must say about itself: everything named here must match. Case matters.",
             {
                 "layout": Glob("A glob of the session's layout.", _LONGEST_GLOB),
                 "cwd": Glob(
@@ -135,16 +135,16 @@ _RULE: Final = Table(
 _WATCH: Final = Table(
     "How changes in the roots are noticed.",
     {
-        "step": WholeNumber(
-            "Milliseconds without a change after which a look begins. Default: 5.", 1, 10_000
+        "step": WholeNumber("Milliseconds without a change before the daemon looks. Default: 5.", 1, 10_000),
+        "debounce": WholeNumber(
+            "Milliseconds after which the daemon looks in any case. Default: 5.", 1, 10_000
         ),
-        "debounce": WholeNumber("Milliseconds after which a look begins in any case. Default: 5.", 1, 10_000),
-        "limit_share": Share("How much of the user's inotify watches may be taken. Default: 0.5."),
+        "limit_share": Share("The share of the user's inotify watches that may be used. Default: 0.5."),
     },
 )
 
 _SCAN: Final = Table(
-    "The scan that finds what no notification told.",
+    "The scan that finds what notifications missed.",
     {"period": DurationText("The time between two scans, at least. Default: 30s.", 1.0)},
 )
 
@@ -167,7 +167,7 @@ _KEYS: Final[dict[str, Shape]] = {
         _ROOT,
         _MOST_ROOTS,
     ),
-    "contracts": ListOf("Playbooks for the foreign sessions' agents.", _RULE, _MOST_RULES),
+    "contracts": ListOf("Playbooks for foreign sessions.", _RULE, _MOST_RULES),
     "batch": WholeNumber("The most jobs that one turn of the worker takes. Default: 256.", 1, 256),
     "steps_at_once": WholeNumber(
         "Steps of chains that may run at the same time; the others wait in firing order. Default: 16.",
@@ -182,10 +182,10 @@ _KEYS: Final[dict[str, Shape]] = {
     ),
     "low_disk": SizeText(
         "Free space on the disk of state_dir below which no run is looked at; at most a tenth of that disk. "
-        "0B: it is never asked. Default: 256MB."
+        "0B: never checked. Default: 256MB."
     ),
     "log_limit": SizeText(
-        "The most that each log of a run takes: its beginning and its end are kept. 0B: no limit. Default: 100MB."
+        "The most space that each log of a run takes; its beginning and its end are kept. 0B: no limit. Default: 100MB."
     ),
     "watch": _WATCH,
     "scan": _SCAN,

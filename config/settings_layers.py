@@ -242,7 +242,7 @@ def _check_foreign(root: Mapping[str, JsonValue], loc: Location, complaints: lis
         return
     for key in FOREIGN_ROOT_KEYS:
         if root.get(key) is not None:
-            message = f"{quoted(key)} holds for nothing here: native runs say themselves when they end"
+            message = f"{quoted(key)} has no effect here: native runs say themselves when they end"
             complaints.append(Complaint((*loc, key), message, "leave it out, or name the root's layout"))
 
 
@@ -283,7 +283,7 @@ def _check_layout(pattern: str, loc: Location, complaints: list[Complaint]) -> N
         return
     if text_matches(DEFAULT_LAYOUT, pattern):
         message, fix = "native runs name their playbook themselves", "name another tool's layout"
-        complaints.append(Complaint(loc, f"{quoted(pattern)} holds for nothing: {message}", fix))
+        complaints.append(Complaint(loc, f"{quoted(pattern)} matches nothing: {message}", fix))
     else:
         fix = f"one of: {', '.join(FOREIGN_LAYOUTS)}, or a glob of them"
         complaints.append(Complaint(loc, f"{quoted(pattern)} is not a layout that is known", fix))

@@ -290,12 +290,12 @@ def _approval(step: Mapping[str, JsonValue], loc: Location, complain: Complain) 
     value, at = step.get("approval"), (*loc, "approval")
     if is_required and loc[0] == "on_failure":
         fix = "leave it out: a chain run that has failed does not wait"
-        complain(Complaint((*loc, "requires_approval"), "nobody can be asked here", fix, at_key=True))
+        complain(Complaint((*loc, "requires_approval"), "no approval is possible here", fix, at_key=True))
     if value is None:
         return ApprovalRule() if is_required else None
     if not is_required:
         fix = "write requires_approval: true, or leave it out"
-        complain(Complaint(at, "says how a person is asked, and nobody is", fix, at_key=True))
+        complain(Complaint(at, "says how a person is asked, but no approval is required", fix, at_key=True))
         return None
     if not isinstance(value, dict):
         complain(Complaint(at, f"is {kind(value)}, not a table of keys", "as in approval: {expires: 2d}"))

@@ -60,7 +60,7 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     if 0 < version <= migrations()[-1].number:
         different = difference(connection, version)
         if different is not None:
-            raise Damaged(f"{path} has another schema than Runward gave it: {different}")
+            raise Damaged(f"{path} has a schema that Runward did not create: {different}")
 
 
 def _has_log(path: Path) -> bool:
@@ -85,7 +85,9 @@ def examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
     (version,) = connection.execute("pragma user_version").fetchone()
     known = migrations()[-1].number
     if version > known:
-        raise StoreTooNew(f"{path} has version {version}, this Runward knows {known}: install the newer one")
+        raise StoreTooNew(
+            f"{path} has version {version}, but this Runward knows only {known}: install a newer one"
+        )
     if not version:
         raise Damaged(f"{path} is not a store of Runward's")
     (found,) = connection.execute("pragma integrity_check(1)").fetchone()

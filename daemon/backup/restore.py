@@ -24,8 +24,8 @@ from runward.daemon.store.reading import STORE, uri_of
 from runward.handlers.schedules.effects import LOST
 
 MAYBE_BEGUN: Final = (
-    "the store was restored from a backup that still had to start it, and nobody can tell whether it began:"
-    " it is not started again; ask for it anew if it is wanted"
+    "the store was restored from a backup in which it was still to start, so it is not known whether it began:"
+    "it is not started again; request it again if you need it"
 )
 
 _STARTS_SINCE: Final = 3

@@ -75,7 +75,7 @@ def _carry_out(arguments: list[str]) -> int:
             raise
         return _blame(error, f"the machine refused: {error}", TRY_AGAIN, arguments)
     except Exception as error:  # noqa: BLE001  # the last one to hear of it
-        said = f"a mistake in Runward itself: {type(error).__name__}: {error} (--debug shows where)"
+        said = f"a bug in Runward: {type(error).__name__}: {error} (--debug shows where)"
         return _blame(error, said, OWN_BUG, arguments)
     return GOOD
 

@@ -17,7 +17,7 @@ NOT_FOUND: Final = 3
 OWN_BUG: Final = 70
 """Runward itself is wrong: sysexits(3) calls it EX_SOFTWARE."""
 TRY_AGAIN: Final = 75
-"""The daemon is needed and not reachable, or another one holds the state directory."""
+"""The daemon is needed and not reachable, or another one uses the state directory."""
 WRONG_SETTINGS: Final = 78
 """The daemon's configuration is invalid, it can't listen, others could steer it, or the store is a newer Runward's.
 
@@ -38,12 +38,12 @@ BY_STATUS: Final = {
 """What a command that waited for a session ends with, by the session's status."""
 
 MEANINGS: Final = {
-    GOOD: "done and good",
-    NOT_SO: "the thing that was checked does not hold, or the run did not succeed",
+    GOOD: "done, with a good result",
+    NOT_SO: "the check failed, or the run did not succeed",
     WRONG_USAGE: "wrong usage or a wrong input file",
     NOT_FOUND: "not found; for status: not running",
-    OWN_BUG: "a mistake in Runward itself",
-    TRY_AGAIN: "try again: the daemon is not reachable, or another one holds the state directory",
+    OWN_BUG: "a bug in Runward",
+    TRY_AGAIN: "try again: the daemon is not reachable, or another one uses the state directory",
     WRONG_SETTINGS: "the daemon's configuration is invalid, it can't listen, others could steer it, or the store is a newer Runward's",
     TIMED_OUT: "timed out",
     INTERRUPTED: "ended by SIGINT",

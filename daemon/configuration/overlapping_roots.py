@@ -23,7 +23,7 @@ def overlapping_roots(settings: Settings) -> Iterator[Problem]:
     for name, way in ways.items():
         for other in earlier:
             if _overlap(way, ways[other]):
-                told = f"{paths[name]!r} is, holds or lies in the same directory as the root {other!r}, {paths[other]!r}"
+                told = f"{paths[name]!r} is, contains or is inside the root {other!r}, {paths[other]!r}"
                 yield _problem(settings, name, told, "watch each directory through one root only")
         earlier.append(name)
     state = _way_to(settings.state_dir)

@@ -154,7 +154,7 @@ def _find(text: str, name: str) -> Iterator[_Ours]:
             entries = _only(group, "hooks", text, name)
             if entries is None:
                 raise refused(name, text, group.value, f"a group of hooks.{event.key} has no hooks", _FIX)
-            _expect(entries, "[", f"the hooks of a group of hooks.{event.key} are no list", text, name)
+            _expect(entries, "[", f"the hooks of a group of hooks.{event.key} are not a list", text, name)
             for entry in entries.items:
                 _expect(entry, "{", f"a hook of hooks.{event.key} is not an object", text, name)
                 command = _only(entry, "command", text, name)
@@ -176,7 +176,7 @@ def _document(text: str, name: str) -> Span:
     except (RecursionError, ValueError) as error:
         message = "is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON: {error}"
         raise Refused(Problem(name, None, None, message, "fix it, and try again")) from error
-    _expect(root, "{", "holds no object", text, name)
+    _expect(root, "{", "does not contain an object", text, name)
     hooks = _only(root, "hooks", text, name)
     if hooks is not None:
         _expect(hooks, "{", "hooks is not an object", text, name)
@@ -188,7 +188,7 @@ def _document(text: str, name: str) -> Span:
 
 
 def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is none of its numbers")
+    raise ValueError(f"{word} is not one of its numbers")
 
 
 def _root(text: str) -> Span:

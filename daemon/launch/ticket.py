@@ -74,7 +74,7 @@ def claim_start(state: Path, key: str, epoch: int, root: str, name: str) -> Clai
             raise BegunAlready
         if not os.path.isdir(root):
             # It is not made here: what is mounted there may only be absent for now.
-            raise OSError(errno.ENOENT, "its root is gone", root)
+            raise OSError(errno.ENOENT, "its root is missing", root)
         try:
             directory = make_run_directory(root, name)
         except FileExistsError:

@@ -161,7 +161,7 @@ def _key(secret: str) -> bytes:
 def _address(recipient: Recipient) -> str:
     address = recipient.address or _first_line(str(recipient.address_file))
     if not address.startswith(("http://", "https://")):
-        raise NotSent("its file does not hold an address that begins with http:// or https://")
+        raise NotSent("its file does not contain an address that starts with http:// or https://")
     return address
 
 

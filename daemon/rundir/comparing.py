@@ -33,7 +33,7 @@ _TAIL: Final = 16
 def compare(directory: str, name: str, lines: Sequence[StandingLines]) -> Compared | Gone | Unreadable:
     """Those of `lines`, given in the order of their rows, that are not as they were written.
 
-    `Gone` if the run's directory is gone, `Unreadable` if that can't be told: its root is away or empty (an empty root
+    `Gone` if the run's directory is gone, `Unreadable` if that can't be told: its root is missing or empty (an empty root
     looks like a missing mount), or the disk refuses.
     """
     try:
@@ -66,7 +66,7 @@ def _without_directory(root: str) -> Gone | Unreadable:
         with os.scandir(root) as entries:
             return Gone() if any(True for _ in entries) else Unreadable("its root is empty")
     except OSError as error:
-        return Unreadable(f"its root is away: {error.strerror}")
+        return Unreadable(f"its root is missing: {error.strerror}")
 
 
 def _all_gone(lines: Sequence[StandingLines]) -> Compared:

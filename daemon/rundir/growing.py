@@ -126,7 +126,7 @@ class Growing:
         rest = self._rest.strip()
         if not rest:
             return ""
-        what = "NUL bytes" if is_empty(rest) else "bytes that are no whole JSON object"
+        what = "NUL bytes" if is_empty(rest) else "bytes that are not a complete JSON object"
         return f"ends in {len(rest)} {what}, without a newline: they are passed over"
 
     def _find(self, cursor: Cursor) -> tuple[_Source, Cursor, Happened]:

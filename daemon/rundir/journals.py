@@ -65,7 +65,7 @@ def _locked(
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return NotAppended("another writer holds its lock")
+        return NotAppended("another writer has its lock")
     current = current_epoch()
     if current != epoch:
         raise EpochPassed(
@@ -244,7 +244,7 @@ def _sync_one(directory: str, name: str, sync_file_system: Callable[[int], None]
         if error.errno in REFUSED:
             return _sync_whole(root, sync_file_system)
         if error.errno in ABSENT and not os.path.isdir(root):
-            return "its root is gone"
+            return "its root is missing"
         return None if error.errno in (*ABSENT, errno.ELOOP, errno.ENXIO) else error.strerror
     try:
         # Something that isn't a file any more has no lines of ours, and may not be able to sync.
@@ -261,7 +261,7 @@ def _sync_whole(root: str, sync_file_system: Callable[[int], None]) -> str | Non
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
-        return "its root is gone"
+        return "its root is missing"
     except OSError as error:
         return f"its root can't be synced: {error.strerror}"
     try:

@@ -92,9 +92,7 @@ def _found() -> Interpreter:
         )
         told = json.loads(survey.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise NoInterpreter(
-            f"{program} doesn't tell its libraries: {error}", "install Python anew"
-        ) from error
+        raise NoInterpreter(f"{program} does not list its libraries: {error}", "reinstall Python") from error
     loaded = [name for name in told["loaded"] if name.startswith("/")]
     modules = os.path.realpath(told["modules"]) if told["modules"] else library
     libraries = {Path(name).name: os.path.realpath(name) for name in loaded if not _is_below(name, modules)}

@@ -68,7 +68,7 @@ def program(machine: str, has_namespaces: bool = True) -> bytes:
     Where the process has no namespaces, more is forbidden.
     """
     if machine not in ARCHITECTURES:
-        why = f"there is no filter of system calls for {machine}"
+        why = f"no system call filter is available for {machine}"
         raise NoFilter(why, f"use a machine of: {', '.join(ARCHITECTURES)}")
     try:
         import pyseccomp as seccomp  # late: it looks for libseccomp when it is imported

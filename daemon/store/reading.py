@@ -47,7 +47,7 @@ class StoreTooNew(StoreUnreadable):
 class SessionRow(NamedTuple):
     """A session as stored. Times are Unix seconds; `*_json`, `evidence_refs` and `linked` are JSON texts.
 
-    `activity` is what a running session does, None if nobody can tell whether it still runs. `linked` are the keys of
+    `activity` is what a running session does, None if it is not known whether it still runs. `linked` are the keys of
     the sessions that were started inside it, and of the launcher's that it was started in. `about` is a JSON list:
     directory, first prompt, model, tokens in and out, each of which may be null. `not_judged_yet` comes from the run's
     own files. `cwd` is present if it was requested.
@@ -188,7 +188,7 @@ def _fix(path: str) -> str:
         if owner != os.geteuid():
             return f"it is {name_of(owner)}'s: ask as that user, or set another RUNWARD_STATE_DIR"
         break
-    return "check its rights"
+    return "check its permissions"
 
 
 def _no_store(path: str, error: sqlite3.DatabaseError) -> str:

@@ -23,7 +23,7 @@ def decide(event: ApprovalRequested, given: Given) -> Deciding:
     if approval is None or approval.run != event.run:
         return _refused(event.run, f"the {word} of {event.approval}: there is no such approval")
     if approval.status != "asked":
-        return _refused(event.run, f"the {word} of {event.approval}: it is {approval.status} already")
+        return _refused(event.run, f"the {word} of {event.approval}: it is already {approval.status}")
     run = yield from ask(ChainRunOf(event.run))
     if (
         run is None
@@ -35,7 +35,7 @@ def decide(event: ApprovalRequested, given: Given) -> Deciding:
         return _refused(event.run, f"the {word} of {event.approval}: its time is over")
     rule = position_of(run, given.event_hash).step(approval.step).approval
     if rule is not None and rule.not_by_launcher and event.by_link:
-        why = "nobody can tell whether who holds the link fired the chain; use `runward chain approve`"
+        why = "a link does not tell who uses it, and the person who fired the chain may not approve; use `runward chain approve`"
         return _refused(event.run, f"the {word} of {event.approval}: {why}")
     if rule is not None and rule.not_by_launcher and event.said_by == run.said_by:
         return _refused(event.run, f"the {word} of {event.approval}: {event.said_by} fired the chain")
@@ -51,7 +51,7 @@ def approved(approval: ApprovalStanding, given: Given, note: str, by: str) -> As
     assert run is not None
     now = yield from shown(position_of(run, given.event_hash), approval.step)
     if isinstance(now, NotStarted) or now.hash != approval.shown_hash:
-        why = f"the approval of {approval.id}: what was shown has changed; it is asked for again"
+        why = f"the approval of {approval.id}: what was shown has changed; a new approval is asked for"
         return (*_refused(approval.run, why), *decided(approval, given.at, "changed", note, by))
     return decided(approval, given.at, "approved", note, by)
 

@@ -11,7 +11,7 @@ from runward.handlers.chains.facts import ChainRunOf
 from runward.handlers.effects import Deciding
 from runward.handlers.timers.events import TimerRang
 
-NOBODY: Final = "nobody decided in time"
+NOBODY: Final = "no one decided in time"
 BY: Final = "on_timeout"
 
 

@@ -85,7 +85,7 @@ def _missing_or_extra(ids: list[str], replayed: list[ReplayedCall]) -> Iterator[
             yield BundleProblem(REPLAY, None, f"tool_calls[{index}]", message)
     left = sum(missing.values()) + sum(extra.values())
     if left:
-        yield BundleProblem(REPLAY, None, "tool_calls", f"{left} more calls are in only one of both")
+        yield BundleProblem(REPLAY, None, "tool_calls", f"{left} more calls are in only one of the two")
 
 
 def _matching(

@@ -98,7 +98,7 @@ def read_receipt(content: bytes) -> ReadReceipt:
     if form_of(value) == "runward":
         if own is None:
             line = _first_difference(content, receipt_text(value))
-            message = "the text of the receipt is not the one that its fields have"
+            message = "the text of the receipt does not match its fields"
             problems.append(BundleProblem(RECEIPT, line, None, message))
         problems += _own_hash(value)
     return ReadReceipt(value, tuple(problems))

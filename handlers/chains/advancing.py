@@ -45,7 +45,7 @@ ASKED: Final = "chain.waiting_approval.asked"
 OPEN: Final[tuple[StepStatus, ...]] = ("waiting", "waiting_approval", "running")
 """The statuses of a step that is not over."""
 
-LATE: Final = Ending("chain.timed_out.deadline", "the time for the whole run is over")
+LATE: Final = Ending("chain.timed_out.deadline", "the time limit of the whole run is over")
 BEGIN: Final = "begin "
 """The prefix of timers that end a step's wait for a slot."""
 
@@ -234,7 +234,7 @@ def begin(
 
 def _wait(position: Position, step: Step, attempt: int, at: float) -> tuple[Effect, ...]:
     """Let a try of the step wait for a slot, at most as long as it may."""
-    said = f"step {step.id} waits for a slot: as many steps run as may (steps_at_once)"
+    said = f"step {step.id} waits for a slot: the maximum number of steps is running (steps_at_once)"
     code, summary = position.ending or Ending(STARTED, said)
     is_timed = position.has_waited and step.index == position.chain.steps[0].index
     waits = SetStep(

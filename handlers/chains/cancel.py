@@ -23,7 +23,7 @@ def decide(event: ChainRunCancelRequested, given: Given) -> Deciding:
     if run is None:
         return (Explain(event.run, "refused", f"not {order}: there is no such chain run"),)
     if run.status not in ("running", "waiting_approval"):
-        return (Explain(event.run, "refused", f"not {order}: it is {run.status} already"),)
+        return (Explain(event.run, "refused", f"not {order}: it is already {run.status}"),)
     effects: list[Effect] = [Explain(run.id, "decided", order)]
     for step in run.steps.values():
         if step.status in ("waiting", "waiting_approval"):

@@ -42,7 +42,7 @@ def decide(event: TriggerMatched, given: Given) -> Deciding:
     gone = tuple(each.key for each in held if each.key not in keys)
     effects: list[Effect] = [] if not gone else [ReleaseEvents(event.chain, gone)]
     for each in folded.held[:-MOST_HELD]:
-        said = f"{MOST_HELD} events are held for it, and {each.key} does not count any more"
+        said = f"{MOST_HELD} events are kept for it, so {each.key} no longer counts"
         effects.append(Explain(subject, "refused", said))
     if new.key in keys:
         effects.append(_hold(event, trigger))
@@ -70,7 +70,7 @@ def _hold(event: TriggerMatched, trigger: str) -> HoldEvent:
 def _waits(chain: Chain, event: TriggerMatched, is_held: bool, held: Sequence[Seen]) -> str:
     """What is still missing, as far as single events and schedules are concerned."""
     if not is_held:
-        return f"{event.event} {event.event_id} does not count: what must come before it has not happened"
+        return f"{event.event} {event.event_id} does not count: what must happen before it has not happened"
     seen = {number for each in held for number in each.items}
     missing = [
         leaf.event or (leaf.schedule.times.text if leaf.schedule is not None else "")

@@ -25,5 +25,5 @@ MEANINGS: Final[Mapping[str, str]] = {
     "unreadable": "can't be read",
     "changing": "was written to each time while it was hashed",
     "changed": "was changed between its verification and its hash",
-    "too_large": "is not hashed: at most 256 GiB of one attempt are",
+    "too_large": "is not hashed: the limit is 256 GiB for one attempt",
 }

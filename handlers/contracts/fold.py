@@ -49,7 +49,7 @@ def fold_legs(
         if answer.agent is not None:
             declares = True
             if any(each.rules is not None and each.rules.profile is not None for each in answer.agent):
-                return Unfoldable(f"leg {leg.id}: a profile holds for a whole run, not for a leg")
+                return Unfoldable(f"leg {leg.id}: a profile applies to a whole run, not to a leg")
             if any(each.rules is not None and each.rules.reads_outcomes for each in answer.agent):
                 return Unfoldable(
                     f"leg {leg.id}: a leg has no outcomes, and its agent's contract expects one"

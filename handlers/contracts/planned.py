@@ -28,7 +28,7 @@ def decide(event: FlowPlanned, given: Given) -> Deciding:
     """Fold the legs of the plan into the contract, or say why not."""
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
-        return (Explain(event.session_key, "refused", "a flow was planned of a session that never started"),)
+        return (Explain(event.session_key, "refused", "a flow was planned for a session that never started"),)
     why = _why_never(event, session)
     if why is not None:
         return _refused(event, given.event_hash, session, why)
@@ -61,11 +61,11 @@ def _why_never(event: FlowPlanned, session: Session) -> str | None:
     if session.origin == "history":
         return "what ended before its root was first seen has no contract"
     if session.folded:
-        return "it is another plan than the one whose legs are in the contract, and there is only one"
+        return "it is not the plan whose legs are in the contract, and only one plan counts"
     if event.attempt > 1 or session.attempt > 1:
         return "an earlier attempt was held to the contract already"
     if session.status != "running":
-        return f"it came when the session was over ({session.status})"
+        return f"it came after the session was over ({session.status})"
     if session.contract_problem is not None and session.contract_json is None:
         return f"there is no contract that it could be folded into: {session.contract_problem}"
     return None

@@ -173,7 +173,7 @@ def failure_summary(verification: Verification, artifacts: str, session_id: str)
 
 def _what(verification: Verification) -> str:
     are_all_absent = all(reason == _ABSENT for reason in verification.reasons)
-    return "missing required artifacts" if are_all_absent else "required artifacts are not delivered"
+    return "missing required artifacts" if are_all_absent else "required artifacts were not delivered"
 
 
 def _but(reason: str) -> str:

@@ -86,6 +86,6 @@ def why_unread(document: Document) -> str | None:
         case "not_regular":
             return "is not a regular file; links are not followed"
         case "denied":
-            return "can't be read; check its rights"
+            return "can't be read; check its permissions"
         case "too_large":
             return "is too large"

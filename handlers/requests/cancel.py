@@ -8,7 +8,7 @@ from runward.handlers.effects import CancelRun, Deciding, Effects, Explain
 from runward.handlers.events import SessionCancelRequested
 from runward.handlers.facts import LaunchOf, ProcessesOf, RunProcesses, SessionOf
 
-_NAMELESS: Final = "its files name no process that could be told"
+_NAMELESS: Final = "its files name no process that could be asked to end"
 _LOOKS: Final = 4
 """How often a run without a named process is asked about again. A run that has just begun will name it soon."""
 
@@ -28,9 +28,11 @@ def cancel(event: SessionCancelRequested, given: Given) -> Deciding:
             event, order, f"attempt {event.attempt} was meant, and attempt {session.attempt} is the last"
         )
     if session.status != "running":
-        return _refused(event, order, f"it is {session.status} already")
+        return _refused(event, order, f"it is already {session.status}")
     if session.layout != DEFAULT_LAYOUT:
-        return _refused(event, order, "another tool runs it, and has to end it: only native runs are ended")
+        return _refused(
+            event, order, "another tool runs it and has to end it: only native runs can be cancelled"
+        )
     if processes.launcher is None and processes.process is None:
         if given.tries < _LOOKS:
             raise TryLater(_NAMELESS)

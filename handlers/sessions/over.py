@@ -207,8 +207,8 @@ def _untold(told: Told, names_process: bool, again_in: float | None) -> Standing
         return _running(told, "waiting")._replace(again_in=again_in)
     activity: Activity | None = "waiting" if told.waiting else None
     if told.turn == "closed" and told.close is not None:
-        summary = "its turn is closed, and nobody can tell whether its process is still there"
+        summary = "its turn is closed, and it is not known whether its process is still there"
         return Standing("unknown", None, NO_PROCESS, summary, activity=activity, again_in=again_in)
     code = OPEN_TURN if names_process else NO_PROCESS
-    summary = "its turn is open, and nobody can tell whether its process is still there"
+    summary = "its turn is open, and it is not known whether its process is still there"
     return Standing("unknown", None, code, summary, activity=activity, again_in=again_in)

@@ -53,7 +53,7 @@ def test_the_rules_of_an_entry_are_read(spec: dict[str, JsonValue], rules: Artif
         ({"kind": "outcome", "outcome_kind": "x", "min_size": "1KB"}, "min_size", "is a rule for files"),
         ({"path": "a", "min_count": 2}, "min_count", "counts the files of a glob"),
         ({"glob": "a", "outcome_kind": "x"}, "outcome_kind", "is not a rule for globs"),
-        ({"path": "a", "passed": True}, "passed", "is said by an outcome"),
+        ({"path": "a", "passed": True}, "passed", "applies only to outcomes"),
         ({"glob": "a", "min_count": 3, "max_count": 2}, "max_count", "is less than min_count"),
         ({"glob": "a", "min_count": 0}, "min_count", "must be a whole number from 1 to 1000"),
         ({"glob": "a", "min_count": True}, "min_count", "must be a whole number from 1 to 1000"),
@@ -67,7 +67,7 @@ def test_the_rules_of_an_entry_are_read(spec: dict[str, JsonValue], rules: Artif
         (
             {"path": "a", "mime_type": "application/x-made-up"},
             "mime_type",
-            "can't be told by a file's content",
+            "can't be detected from a file's content",
         ),
         ({"path": "a", "schema": {}}, "schema", "must be a text, not a table"),
         ({"path": "a", "schema": "../up.json"}, "schema", "'../up.json' has a '..' in it"),

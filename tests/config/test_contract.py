@@ -207,7 +207,7 @@ def test_unknown_keys_and_kinds_are_warned_of_and_stop_nothing() -> None:
     assert [(problem.message, problem.fix) for problem in parsed.warnings] == [
         ("contract.kind: unknown key", "known here: expected, profile"),
         (
-            "contract.expected[0].kind: 'y' is not a kind that is checked",
+            "contract.expected[0].kind: 'y' is not a supported kind",
             "write 'outcome', or remove it: the entry is a file",
         ),
         ("contract.expected[0].requird: unknown key", "did you mean 'required'?"),

@@ -101,8 +101,8 @@ def test_what_is_no_glob_is_refused_with_its_fix(pattern: str, why: str, fix: st
     [
         ("/a/../b", "'..'"),
         ("..", "'..'"),
-        ("/a/**b", "'**' beside other characters: '**b'"),
-        ("/a/***", "'**' beside other characters: '***'"),
+        ("/a/**b", "'**' next to other characters: '**b'"),
+        ("/a/***", "'**' next to other characters: '***'"),
         ("/a[/]b", "'[' that is never closed"),
     ],
 )

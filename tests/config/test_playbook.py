@@ -209,7 +209,7 @@ def test_a_slip_of_the_pen_is_an_error_and_no_contract_that_expects_nothing(text
         (
             "artifacts: {expected: [{id: a, path: a, kind: x}]}\n",
             (
-                "1:47: warning: artifacts.expected[0].kind: 'x' is not a kind that is checked "
+                "1:47: warning: artifacts.expected[0].kind: 'x' is not a supported kind "
                 "(write 'outcome', or remove it: the entry is a file)"
             ),
         ),

@@ -161,7 +161,7 @@ def _parted_after_a_freeze_in_a_lock(place: Place, point: int | str, expected: A
     wait_for(lambda: place.log("journal.delayed"), f"a delayed journal; it said\n{successor.said()}")
     refused = {(each["session"], each["journal"], each["why"]) for each in place.log("journal.delayed")}
     ((_, _, why),) = refused  # every other journal goes on
-    assert "another writer holds its lock" in str(why)
+    assert "another writer has its lock" in str(why)
     zombie.go_on()
     assert zombie.wait() == SUPERSEDED, zombie.said()
     # The one journal goes on after its next try.

@@ -41,7 +41,7 @@ def check_agents(universe: "Universe") -> None:
     if rows:
         raise Broken(f"foreign sessions that nobody began: {sorted(rows)}")
     mistakes = universe.peek(
-        "select path, message from problems where message like '%by a mistake in Runward%'"
+        "select path, message from problems where message like '%because of a bug in Runward%'"
     )
     if mistakes:
         raise Broken(f"looks at sessions failed: {mistakes}")

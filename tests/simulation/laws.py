@@ -402,7 +402,7 @@ class Laws:
                     short.add(line)
                 case NotAppended(why="the run is in the middle of a line"):
                     reached["a line refused while the run is in the middle of one"] += 1
-                case NotAppended(why="another writer holds its lock"):
+                case NotAppended(why="another writer has its lock"):
                     reached["a journal that a frozen daemon has locked"] += 1
 
     def _places_of_lines(self) -> None:
@@ -498,7 +498,7 @@ RARE_ROWS: Final[dict[str, str]] = {
     ),
     "a plan that came after a leg worked": "select count(*) from decisions where summary like '%which is older'",
     "a plan whose leg was seen at work before it": "select count(*) from decisions where summary like '%before it'",
-    "a second plan": "select count(*) from decisions where summary like '%it is another plan%'",
+    "a second plan": "select count(*) from decisions where summary like '%it is not the plan%'",
     "a plan after the end": "select count(*) from decisions where summary like '%when the session was over%'",
     "a plan with an agent that nobody knows": "select count(*) from decisions where summary like '%no agent%'",
     "a hashed file": "select count(*) from files where sha256 is not null",

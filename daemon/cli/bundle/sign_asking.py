@@ -54,7 +54,7 @@ def ask_to_sign(
     else:
         click.echo(f"the receipt of session {safe(row.session_id)} will be signed")
     if not is_up:
-        note("no daemon is running: it is done when one starts")
+        note("no daemon is running: it will be done when one starts")
     return GOOD
 
 
@@ -79,7 +79,7 @@ def _wait(settings: Settings, request: str, patience: float) -> SigningRow:
             found = None if event is None else signing(connection, event)
         return found if found is not None and found.is_settled else None
 
-    return wait_for(settings.state_dir, patience, settled, lambda: "it is not signed yet; it stays asked for")
+    return wait_for(settings.state_dir, patience, settled, lambda: "it is not signed yet; the request stays")
 
 
 def _say(row: SessionRow, bundle: SessionBundle, came: SigningRow, scheme: Scheme, as_json: bool) -> int:

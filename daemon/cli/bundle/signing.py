@@ -40,7 +40,7 @@ def print_keys(context: click.Context, create: str | None, as_json: bool) -> Non
     elif found:
         print_table(("KEY", "KEPT IN"), [(public, safe(path)) for _, public, path in found])
     else:
-        note("there is no key yet: `runward receipt key --create ed25519` makes one")
+        note("there is no key yet: `runward receipt key --create ed25519` creates one")
 
 
 def attest_bundle(context: click.Context, target: str, attempt: int | None, output: str | None) -> None:

@@ -82,7 +82,9 @@ def answer(
         return
     click.echo(f"{safe(row.id)} of {safe(row.run)} is {decision}")
     if status == "asked":
-        note("no daemon is running: the answer is kept, and counts once one has compared what was shown")
+        note(
+            "no daemon is running: the answer is stored, and counts once a daemon has compared what was shown"
+        )
 
 
 def _decided(settings: Settings, approval: str, request: str) -> str | None:

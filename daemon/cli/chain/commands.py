@@ -77,7 +77,7 @@ def define(context: click.Context, file: str, as_json: bool) -> None:
     settings = settings_in_force(context)
     found = _right(settings, file if "/" in file else f"./{file}")
     if not settings.chains:
-        fail("the settings name no directory of chains: set chains = [DIRECTORY]", WRONG_SETTINGS)
+        fail("the settings have no directory of chains: set chains = [DIRECTORY]", WRONG_SETTINGS)
     directory = Path(settings.chains[0])
     path = directory / f"{found.name}{CHAIN_SUFFIX}"
     _refuse_used_name(settings, found.name)
@@ -296,7 +296,7 @@ def fire(
     if not dry_run:
         for option, is_given in (("--outcomes", outcomes is not None), ("--against", bool(against))):
             if is_given:
-                fail(f"{option} belongs to --dry-run: real steps have their own outcomes", WRONG_USAGE)
+                fail(f"{option} needs --dry-run: real steps have their own outcomes", WRONG_USAGE)
         from runward.daemon.cli.chain import firing as chain_firing
 
         found = _right(settings, name)
@@ -304,11 +304,11 @@ def fire(
         chain_firing.fire(settings, found, given_trigger(values, event), waits=wait, as_json=as_json)
         return
     if wait:
-        fail("--wait has nothing to wait for with --dry-run: it starts nothing", WRONG_USAGE)
+        fail("--wait can't be combined with --dry-run, which starts nothing", WRONG_USAGE)
     if against:
         against, values = _sessions_among(against, values)
         if outcomes is not None:
-            fail("--outcomes and --against both say the outcomes: leave one of them out", WRONG_USAGE)
+            fail("--outcomes and --against both give the outcomes: leave one of them out", WRONG_USAGE)
     found = _right(settings, name)
     trigger = given_trigger(values, event)
     known = recorded_outcomes(settings, against) if against else given_outcomes(outcomes)
@@ -426,7 +426,7 @@ def _wait_for_status(settings: Settings, name: str, at: float) -> None:
 
     state = Path(settings.state_dir)
     if once_taken_up(state, taken) is None and holder(state) is not None:
-        note("the daemon has not taken it up yet: `runward status` says what keeps it back")
+        note("the daemon has not processed it yet: `runward status` says why")
 
 
 @chain.command()

@@ -59,7 +59,7 @@ def fire(
     run = run_id(f"{chain.name}@{request}")
     standing = once_taken_up(state, lambda: _standing(settings, request, run))
     if standing is None and holder(state) is not None:
-        note("the daemon has not taken it up yet: `runward status` says what keeps it back")
+        note("the daemon has not processed it yet: `runward status` says why")
     standing = standing or Standing()
     if waits:
         standing = _over(settings, request, run)

@@ -49,7 +49,7 @@ def given_trigger(words: Sequence[str], file: str | None) -> Mapping[str, JsonVa
     """The fields of the event: those of the file, overridden by the words."""
     fields = _json(file) if file is not None else {}
     if not isinstance(fields, dict):
-        fail(f"{file} holds {kind(fields)}, not an object with the fields of the event", WRONG_USAGE)
+        fail(f"{file} contains {kind(fields)}, not an object with the fields of the event", WRONG_USAGE)
     return {**fields, **values_of(words)}
 
 
@@ -57,7 +57,7 @@ def given_outcomes(file: str | None) -> Sequence[Mapping[str, JsonValue] | None]
     """The outcomes in step order; None for a step without one."""
     found = _json(file) if file is not None else []
     if not isinstance(found, list):
-        fail(f"{file} holds {kind(found)}, not a list of outcomes", WRONG_USAGE)
+        fail(f"{file} contains {kind(found)}, not a list of outcomes", WRONG_USAGE)
     outcomes: list[Mapping[str, JsonValue] | None] = []
     for number, each in enumerate(found):
         if each is not None and not isinstance(each, dict):

@@ -46,7 +46,7 @@ def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet
             )
         return
     if check and once:
-        raise click.UsageError("--check only checks, --once also works: give one of them", context)
+        raise click.UsageError("--check and --once can't be combined", context)
     if check:
         sys.exit(_check(context))
     from runward.daemon.host.signals import Signals
@@ -148,7 +148,7 @@ def _ask_for_scan(state_dir: str) -> bool:
 
     name = str(uuid.uuid4())
     put(Path(state_dir), name, dump_request(ScanRequested(name, time.time())))
-    to_stderr("another daemon holds the state directory: it was asked for a scan")
+    to_stderr("another daemon uses the state directory: it was asked for a scan")
     return True
 
 
@@ -163,7 +163,7 @@ def _check(context: click.Context) -> int:
         return WRONG_SETTINGS
     wrong = has_errors(problems)
     if not wrong:
-        click.echo("the configuration is right")
+        click.echo("the configuration is valid")
     return WRONG_USAGE if wrong else GOOD
 
 

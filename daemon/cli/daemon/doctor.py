@@ -74,7 +74,7 @@ def doctor(context: click.Context, only: tuple[str, ...], rebuild: bool, as_json
     """
     if rebuild:
         if only:
-            raise click.UsageError("--rebuild makes no checks: leave out --only")
+            raise click.UsageError("--rebuild runs no checks: leave out --only")
         from runward.daemon.cli.daemon.rebuild import print_rebuilt
 
         sys.exit(print_rebuilt(_installation(context.find_root().obj["config"]).settings.state_dir, as_json))
@@ -112,7 +112,7 @@ def _installation(config: str | None) -> "Installation":
         unset = {name: value for name, value in os.environ.items() if not name.startswith("RUNWARD_")}
         home = home_of(os.environ)
         settings = read_settings((), unset, home=home, working_directory=home).value
-        assert settings is not None, "the defaults are right"
+        assert settings is not None, "the defaults are valid"
     return Installation(settings, parsed.value is None, problems, dict(os.environ))
 
 

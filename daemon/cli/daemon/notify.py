@@ -94,7 +94,7 @@ def test(context: click.Context, as_json: bool) -> None:
 
     settings = settings_in_force(context)
     if not settings.notify:
-        fail("the settings name nobody to tell: add [[notify]]", NOT_FOUND)
+        fail("the settings have no recipient: add [[notify]]", NOT_FOUND)
     now = time.time()
     told: list[JsonValue] = []
     for recipient in settings.notify:

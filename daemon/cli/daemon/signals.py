@@ -45,7 +45,7 @@ def stop(context: click.Context, timeout: float) -> None:
     pid = _daemon_of(state)
     _tell(pid, signal.SIGTERM)
     if _wait(lambda: True if holder(Path(state)) != pid else None, timeout) is None:
-        fail(f"daemon {pid} has not ended yet; it was told to", TIMED_OUT)
+        fail(f"daemon {pid} has been asked to end, but has not ended yet", TIMED_OUT)
     click.echo(f"daemon {pid} has stopped")
 
 
@@ -76,14 +76,14 @@ def reload(context: click.Context, timeout: float) -> None:
     _tell(pid, signal.SIGHUP)
     after = _wait(lambda: _news(before, _settings_told(state, pid)), timeout)
     if after is None:
-        fail(f"daemon {pid} has not said yet what came of it; `runward status` will", TIMED_OUT)
+        fail(f"daemon {pid} has not reported the result yet; `runward status` will show it", TIMED_OUT)
     if after.get("refused_at") is None:
         click.echo("the settings are in force")
         return
     refused = after.get("refused")
     for problem in refused if isinstance(refused, list) else []:
         to_stderr(str(problem))
-    fail("the settings were refused; those before are in force", NOT_SO)
+    fail("the settings were refused; the previous ones stay in force", NOT_SO)
 
 
 def _daemon_of(state: str) -> int:
@@ -92,7 +92,7 @@ def _daemon_of(state: str) -> int:
     if pid is None:
         fail(f"no daemon is running in {state}", NOT_FOUND)
     if not pid:
-        fail(f"the daemon in {state} has not said its process yet: try again", TRY_AGAIN)
+        fail(f"the daemon in {state} has not reported its process yet: try again", TRY_AGAIN)
     return pid
 
 
@@ -102,7 +102,7 @@ def _tell(pid: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         fail(f"daemon {pid} has just ended", NOT_FOUND)
     except PermissionError:
-        fail(f"daemon {pid} is another user's: ask as that user", NOT_SO)
+        fail(f"daemon {pid} belongs to another user: run this as that user", NOT_SO)
 
 
 def _settings_told(state: str, pid: int) -> dict[str, JsonValue]:

@@ -98,7 +98,7 @@ def _check_seen(program: str, config: str | None) -> None:
     unseen = placing.unseen(program, () if config is None else (config,))
     if unseen is not None:
         fail(
-            f"{unseen} lies in a home, where a unit of the machine doesn't see it: install Runward outside of homes"
+            f"{unseen} is in a home directory, which a unit of the machine can't see: install Runward outside of homes"
             " (such as `python3 -m venv /opt/runward && /opt/runward/bin/pip install .`), or use --user",
             WRONG_USAGE,
         )
@@ -164,7 +164,7 @@ def _tell_of_life(done: Done) -> None:
     if _lingering(done) is False:
         user = shlex.quote(placing.user_name())
         click.echo(
-            f"but lingering is off: it ends when you log out. To have it go on: loginctl enable-linger {safe(user)}"
+            f"but lingering is off: it ends when you log out. To keep it running: loginctl enable-linger {safe(user)}"
         )
     if not done.is_user:
         click.echo("for a user's own daemon: systemctl enable --now runward@NAME")
@@ -193,11 +193,12 @@ def _end(done: Done, not_done: str) -> None:
         manager = "systemctl --user" if done.is_user else "systemctl"
         fail(
             f"no systemd answers ({done.silence}), so nothing was {not_done}:"
-            f" log in where `{manager} status` answers, and call this again; or run `runward daemon` yourself",
+            f" log in where `{manager} status` answers, and run this command again; or run `runward daemon` yourself",
             TRY_AGAIN,
         )
     if done.failed:
         journal = "journalctl --user" if done.is_user else "journalctl"
         fail(
-            f"systemd refused: `{journal} -u runward -n 30` may say why; fix it, and call this again", NOT_SO
+            f"systemd refused: `{journal} -u runward -n 30` may say why; fix it, and run this command again",
+            NOT_SO,
         )

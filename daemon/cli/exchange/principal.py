@@ -276,6 +276,6 @@ def _ask(settings: Settings, event: Request, said: str, *, as_json: bool) -> Non
     if is_done:
         return
     if holder(state) is None:
-        note("no daemon is running: it is done when one starts")
+        note("no daemon is running: it will be done when one starts")
     else:
-        note("the daemon has not done it yet: `runward status` says what keeps it back")
+        note("the daemon has not done it yet: `runward status` says why")

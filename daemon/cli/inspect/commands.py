@@ -49,10 +49,10 @@ def inspect(path: str, layout: str, as_json: bool) -> None:
     found: list[InspectedSession] = []
     if layout in _layouts():
         found = _sessions(path, layout)
-        known = "a layout that is known here" if layout == AUTO else f"the layout {layout}"
-        reason = f"{path} holds no session in {known}"
+        known = "a known layout" if layout == AUTO else f"the layout {layout}"
+        reason = f"{path} has no session in {known}"
     else:
-        reason = f"no layout {layout!r} is known here; there are {', '.join(_layouts())}"
+        reason = f"no layout {layout!r} is known; there are {', '.join(_layouts())}"
     if as_json:
         print_json([each.as_json() for each in found])
     else:
@@ -70,7 +70,7 @@ def _sessions(path: str, layout: str) -> list[InspectedSession]:
     except FileNotFoundError:
         fail(f"there is no {path}", NOT_FOUND)
     except CannotList as error:
-        fail(f"{path} {error}; check its rights", TRY_AGAIN)
+        fail(f"{path} {error}; check its permissions", TRY_AGAIN)
     return each_once(found)
 
 

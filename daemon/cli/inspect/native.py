@@ -64,7 +64,7 @@ def read_native(path: str) -> NativeRun | tuple[Complaint, ...]:
     place, directory = os.path.split(path)
     sight = look(place, directory, native.DOCUMENTS, {})
     if isinstance(sight, Unreadable | Gone):
-        why = sight.why if isinstance(sight, Unreadable) else "it is not a directory of its own"
+        why = sight.why if isinstance(sight, Unreadable) else "it is a link, not a directory"
         return (Complaint(directory, None, why, None),)
     items = list(native.scan("", path, sight.documents))
     problems = tuple(each for each in items if isinstance(each, Complaint))
@@ -94,7 +94,7 @@ def _standing(
         case "gone":
             return Standing("aborted", "process_gone", PROCESS_GONE, "its processes are gone")
         case "unknown":
-            return Standing("unknown", None, OPEN_TURN, "nobody can tell whether its processes live")
+            return Standing("unknown", None, OPEN_TURN, "it is not known whether its processes live")
 
 
 def _count(path: str, name: str, event: str | None, problems: list[Complaint]) -> int:

@@ -86,7 +86,7 @@ class JournalledLines:
             )
         except FileNotFoundError:
             fail(
-                "the daemon logs to the systemd journal, and there is no journalctl to read it with",
+                "the daemon logs to the systemd journal, but journalctl is not installed",
                 NOT_FOUND,
             )
 

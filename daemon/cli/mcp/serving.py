@@ -89,7 +89,7 @@ async def _called(tool: Tool, arguments: dict[str, JsonValue]) -> types.CallTool
     except OSError as error:
         return _said(f"the machine refused: {error}")
     except Exception as error:  # noqa: BLE001  # the last one to hear of it
-        said = f"a mistake in Runward itself: {type(error).__name__}: {error}"
+        said = f"a bug in Runward: {type(error).__name__}: {error}"
         to_stderr(f"runward: {said}")
         return _said(said)
     return _result(answer)

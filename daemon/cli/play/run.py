@@ -74,7 +74,7 @@ def _working_directory() -> str:
     try:
         return _text(os.getcwd(), "the working directory")
     except FileNotFoundError:
-        _refuse("the working directory is gone: cd to one that is there")
+        _refuse("the working directory is gone: cd to one that exists")
 
 
 def run_and_end(
@@ -83,7 +83,10 @@ def run_and_end(
     """Ask for the run and say what it will be; if wanted, wait for it and exit by its result."""
     state = Path(settings.state_dir)
     if (wait or follow) and holder(state) is None:
-        fail("no daemon is running, nothing was asked: start it, or leave --wait and --follow out", TRY_AGAIN)
+        fail(
+            "no daemon is running, so nothing was requested: start it, or leave out --wait and --follow",
+            TRY_AGAIN,
+        )
     asked = ask(settings, name, words)
     if not as_json:
         click.echo(asked.session_id)
@@ -91,7 +94,7 @@ def run_and_end(
         if as_json:
             print_json(asked.as_json("asked"))
         if holder(state) is None:
-            note("no daemon is running: it is started when one does")
+            note("no daemon is running: it will start when a daemon does")
         return
     from runward.daemon.cli.play.watching import watch
 

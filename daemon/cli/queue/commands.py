@@ -228,7 +228,7 @@ def discard(
     from runward.handlers.events import JobDiscardRequested
 
     if not reason.strip():
-        fail("--reason is empty: say why, for anyone who asks later", WRONG_USAGE)
+        fail("--reason is empty: say why, for the record", WRONG_USAGE)
     asked = Asked("discarded", "discarded", lambda name, at, job: JobDiscardRequested(name, at, job, reason))
     settings = settings_in_force(context)
     carry_out(

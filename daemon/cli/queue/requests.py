@@ -61,7 +61,7 @@ def carry_out(
     if patience is None:
         _say(asked, jobs, requests, f"will be {asked.word}", as_json)
         if jobs and holder(state) is None:
-            note("no daemon is running: it is done when one starts")
+            note("no daemon is running: it will be done when one starts")
         return
     sys.exit(_wait(settings.state_dir, asked, jobs, requests, patience, as_json))
 
@@ -83,7 +83,7 @@ def _wait(
         return len(settled) == len(jobs) or None
 
     def said() -> str:
-        return f"{len(jobs) - len(settled)} of {counted(len(jobs), 'job', 'jobs')} not settled yet; that stays asked for"
+        return f"{len(jobs) - len(settled)} of {counted(len(jobs), 'job', 'jobs')} not settled yet; the requests stay"
 
     wait_for(state, patience, all_settled, said)
     after = [settled[job.id] for job in jobs]

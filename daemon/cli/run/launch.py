@@ -146,7 +146,7 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:
         if "--debug" in arguments:
             raise
-        _complain(f"a mistake in Runward itself: {type(error).__name__}: {error} (--debug shows where)")
+        _complain(f"a bug in Runward: {type(error).__name__}: {error} (--debug shows where)")
         return OWN_BUG
 
 
@@ -227,10 +227,10 @@ def _launch(order: Order, config: str | None, cwd: str, *, is_verified: bool) ->
         raise Refusal(WRONG_USAGE, str(error)) from None
     except FileExistsError:
         raise Refusal(
-            WRONG_USAGE, f"the name {order.name} is taken in {order.root}: choose another --name"
+            WRONG_USAGE, f"the name {order.name} is already used in {order.root}: choose another --name"
         ) from None
     except OSError as error:
-        raise Refusal(_NOT_STARTED, f"there can be no run directory in {order.root}: {error}") from None
+        raise Refusal(_NOT_STARTED, f"no run directory can be created in {order.root}: {error}") from None
     ending = launched.ending
     for complaint in launched.complaints:
         _complain(complaint)
@@ -285,7 +285,7 @@ def _working_directory() -> str:
     try:
         return os.getcwd()
     except FileNotFoundError:
-        raise Refusal(WRONG_USAGE, "the working directory is gone: cd to one that is there") from None
+        raise Refusal(WRONG_USAGE, "the working directory is gone: cd to one that exists") from None
 
 
 def _duration(options: Mapping[str, str], name: str) -> float | None:

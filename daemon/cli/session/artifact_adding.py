@@ -41,7 +41,7 @@ def add_artifact(
 ) -> None:
     """Leave the request in the inbox, and wait until it is decided if a daemon runs. Exits 1 or 2 if it is wrong."""
     if not session:
-        fail("no session is named: give --session, or call it in a session", WRONG_USAGE)
+        fail("no session is named: give --session, or call this in a session", WRONG_USAGE)
     with store_to_read(settings) as connection:
         key = find_session(connection, settings, session).key
     request, state = str(uuid.uuid4()), Path(settings.state_dir)
@@ -62,7 +62,7 @@ def add_artifact(
     else:
         click.echo(safe(identifier))
     if status == "asked" and holder(state) is not None:
-        note("the daemon has not kept it yet: `runward status` says what keeps it back")
+        note("the daemon has not stored it yet: `runward status` says why")
 
 
 def _read(path: str) -> JsonValue:

@@ -39,7 +39,9 @@ def cancel(settings: Settings, row: SessionRow, reason: str, patience: float | N
     if row.status != "running":
         fail(f"session {name} is {row.status}: only a running one can be cancelled", NOT_SO)
     if row.layout != DEFAULT_LAYOUT:
-        said = "only what `runward run` or `runward play run` started can be cancelled: end the agent itself"
+        said = (
+            "only what `runward run` or `runward play run` started can be cancelled: end the agent yourself"
+        )
         fail(f"session {name} is of {safe(row.layout)}: {said}", NOT_SO)
     is_up = holder(state) is not None
     if patience is not None and not is_up:
@@ -53,7 +55,7 @@ def cancel(settings: Settings, row: SessionRow, reason: str, patience: float | N
     if patience is None:
         _say(Standing(row, False), request, as_json)
         if not is_up:
-            note("no daemon is running: it is done when one starts")
+            note("no daemon is running: it will be done when one starts")
         return
     sys.exit(_wait(settings.state_dir, row, request, patience, as_json))
 
@@ -69,8 +71,8 @@ def _wait(state: str, row: SessionRow, request: str, patience: float, as_json: b
         return standing if standing.is_over or standing.refusal is not None else None
 
     def said() -> str:
-        told = safe(standing.outcome or "nobody was told yet")
-        return f"session {safe(row.session_id)} is not over yet ({told}); it stays asked for"
+        told = safe(standing.outcome or "no process was asked to end yet")
+        return f"session {safe(row.session_id)} is not over yet ({told}); the request stays"
 
     _say(wait_for(state, patience, settled, said), request, as_json)
     return GOOD if standing.is_over else NOT_SO

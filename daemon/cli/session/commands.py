@@ -373,9 +373,9 @@ def logs(
       runward session logs @last -f
     """
     if follow and count is not None:
-        raise click.UsageError("-n is for what is there: leave it or -f out", context)
+        raise click.UsageError("-n can't be combined with -f", context)
     if raw and as_json:
-        raise click.UsageError("--raw prints bytes: leave it or --json out", context)
+        raise click.UsageError("--raw can't be combined with --json", context)
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = find_session(connection, settings, identifier)

@@ -60,8 +60,8 @@ def disagreement(status: str, reason_code: str, verification: JsonValue) -> str 
             for each in _list(verification, "missing_required")
             if isinstance(each, dict)
         )
-        return f"it {_ENDED[status]} for a cause of its own; it also left out {missing or 'its artifacts'}"
-    return f"it {_ENDED[status]}, though everything that is required of it is there"
+        return f"it {_ENDED[status]} for another reason; it also did not deliver {missing or 'its artifacts'}"
+    return f"it {_ENDED[status]}, although all required artifacts are there"
 
 
 _ENDED = {

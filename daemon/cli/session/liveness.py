@@ -7,7 +7,7 @@ from runward.daemon.cli.terminal.output import ago, duration, local
 from runward.daemon.rundir.last_change import last_change
 from runward.daemon.store.reading import SessionRow
 
-NOBODY_CAN_TELL: Final = "nobody can tell whether it still runs"
+NOBODY_CAN_TELL: Final = "it is not known whether it still runs"
 
 _HOOKED: Final = ("claude-code", "codex")
 

@@ -29,7 +29,7 @@ def print_output(
     """Print a log of a run; exits 3 if there is none."""
     if row.layout != DEFAULT_LAYOUT:
         fail(
-            f"{safe(row.session_id)} is a session of {row.layout}: what it did is in {safe(row.path)}",
+            f"{safe(row.session_id)} is a session of {row.layout}: its own log is in {safe(row.path)}",
             NOT_FOUND,
         )
     output = RunOutput(row.path, name)

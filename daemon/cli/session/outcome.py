@@ -65,5 +65,5 @@ def check(file: str, kind: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"valid": True, "outcome_kind": checked.kind, "problems": [], "outcome": checked.value})
         return
-    kept = "" if checked.is_known else ", a kind that nobody registered: it is kept as it is"
+    kept = "" if checked.is_known else ", an unregistered kind: it is kept as it is"
     click.echo(f"{coloured('ok', 'valid')}: {safe(checked.kind)}{kept}: {safe(checked.summary)}")

@@ -37,7 +37,9 @@ def shown(settings: Settings, row: SessionRow) -> None:
     try:
         put_seen(state, row)
     except OSError as error:
-        note(f"it could not be noted that this was seen: {error.strerror}; `runward status` keeps showing it")
+        note(
+            f"it could not be recorded that this was seen: {error.strerror}; `runward status` keeps showing it"
+        )
 
 
 def mark_seen(settings: Settings, rows: Sequence[SessionRow], patience: float | None, as_json: bool) -> None:
@@ -55,14 +57,14 @@ def mark_seen(settings: Settings, rows: Sequence[SessionRow], patience: float | 
     else:
         click.echo(f"{counted(len(rows), 'failure', 'failures')} seen")
     if rows and not is_up:
-        note("no daemon is running: it is noted when one starts")
+        note("no daemon is running: it will be recorded when one starts")
 
 
 def failures_among(rows: Sequence[SessionRow], failures: Sequence[str]) -> list[SessionRow]:
     """The sessions among these that `status` tells of; the others are named."""
     for row in rows:
         if row.key not in failures:
-            note(f"{safe(row.session_id)} is {row.status}: nothing to be seen that `runward status` tells of")
+            note(f"{safe(row.session_id)} is {row.status}: it is not a failure that `runward status` shows")
     return [row for row in rows if row.key in failures]
 
 
@@ -71,4 +73,4 @@ def _wait(settings: Settings, rows: Sequence[SessionRow], patience: float) -> No
         with reading.reading(settings.state_dir) as connection:
             return all(reading_failures.is_seen(connection, row.key, row.attempt) for row in rows) or None
 
-    wait_for(settings.state_dir, patience, all_seen, lambda: "it is not recorded yet; it stays asked for")
+    wait_for(settings.state_dir, patience, all_seen, lambda: "it is not recorded yet; the request stays")

@@ -81,7 +81,7 @@ def _find(connection: sqlite3.Connection, topic: str) -> ShowRow:
         fail(f"there is no show {topic!r}: `runward show list` shows them", NOT_FOUND)
     if len(found) > 1:
         paths = ", ".join(each.path for each in found)
-        fail(f"{topic!r} is the topic of several shows: write the path ({paths})", WRONG_USAGE)
+        fail(f"{topic!r} is the topic of several shows: give the path ({paths})", WRONG_USAGE)
     return found[0]
 
 

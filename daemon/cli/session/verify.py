@@ -75,7 +75,7 @@ def verify_again(row: SessionRow, kept: Sequence[KeptFile], record: Record, as_j
 
 def _code(same: bool | None) -> int:
     if same is None:
-        note("a journal can't be read, so nothing is known of it; try again")
+        note("a journal can't be read, so it was not checked; try again")
         return TRY_AGAIN
     return GOOD if same else NOT_SO
 

@@ -108,7 +108,10 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
     state = settings.state_dir
     words = words_of(agent, state)
     if not "".join(words).isprintable():
-        fail("the path of Python, of Runward or of its state holds what can't be written down", NOT_SO)
+        fail(
+            "the path of Python, Runward or its state contains characters that can't be used in a command",
+            NOT_SO,
+        )
 
     program = installed(os.environ) if agent == claude_code_settings.AGENT else None
     events = events_of(program)
@@ -126,8 +129,8 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
                 "Claude Code was not found: the hook is for the events that 2.0 and later versions know"
             )
 
-    removes = f"runward hook uninstall {agent} takes it out"
-    _carry_out(agent, edit, dry_run, "the hook is in", removes, check)
+    removes = f"runward hook uninstall {agent} removes it"
+    _carry_out(agent, edit, dry_run, "the hook is installed", removes, check)
     if any(root.layout in (agent, AUTO) for root in settings.roots):
         return
     if all(settings.origin.get(f"roots.{root.name}") == DEFAULT for root in settings.roots):
@@ -136,7 +139,7 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
         )
         return
     click.echo(
-        f'but no root has the layout "{agent}", so its sessions are not followed; put into runward.toml:\n'
+        f'but no root has the layout "{agent}", so its sessions are not followed; add to runward.toml:\n'
     )
     sessions = sessions_in(agent, os.path.dirname(settings_path(agent)))
     click.echo(f'[[roots]]\npath = "{safe(sessions)}"\nlayout = "{agent}"')
@@ -155,7 +158,7 @@ def uninstall(agent: str, dry_run: bool) -> None:
       runward hook uninstall codex
     """
     edit = codex_settings.uninstall if agent == codex_settings.AGENT else claude_code_settings.uninstall
-    _carry_out(agent, edit, dry_run, "no hook of Runward's is in", "")
+    _carry_out(agent, edit, dry_run, "no hook of Runward is installed", "")
 
 
 def _check_accepted(program: Program, events: Sequence[str], undo: Callable[[], None]) -> None:
@@ -164,7 +167,7 @@ def _check_accepted(program: Program, events: Sequence[str], undo: Callable[[], 
         case True:
             click.echo(f"{safe(program.name)} accepts the hooks")
         case None:
-            why = f"{program.name} could not be asked whether it accepts the hooks: it called none when it was started"
+            why = f"{program.name} could not be asked whether it accepts the hooks: it called none when it started"
             note(f"{why}; see with /hooks in Claude Code whether they are there")
         case False:
             undo()
@@ -211,7 +214,7 @@ def _undo(file: SettingsFile, text: str | None) -> None:
     """Restore `file` to what it was before `text` was written. Raises `Refused` if somebody else wrote it since."""
     now = read_settings_file(file.path)
     if now.text != text:
-        fix = "take Runward's hooks out with `runward hook uninstall`"
+        fix = "remove Runward's hooks with `runward hook uninstall`"
         raise Refused(Problem(file.path, None, None, "was changed while it was checked", fix))
     now.replace(file.text)
 

@@ -45,7 +45,7 @@ def settings_in_force(context: click.Context) -> Settings:
         return own_settings(context)
     complain(parsed.errors)
     note(
-        "the settings are wrong, so this goes by those of the daemon: correct them, then `runward daemon reload`"
+        "the settings are invalid, so this command uses those of the daemon: correct them, then `runward daemon reload`"
     )
     return settings
 

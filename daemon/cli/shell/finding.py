@@ -76,7 +76,7 @@ def recorded_session(connection: sqlite3.Connection, settings: Settings, text: s
 def how_to_judge(settings: Settings) -> str:
     """How to get a run judged that is not judged yet."""
     is_up = holder(Path(settings.state_dir)) is not None
-    return "the daemon has not come to it yet, so try again" if is_up else "start `runward daemon`"
+    return "the daemon has not processed it yet, so try again" if is_up else "start `runward daemon`"
 
 
 def _newest(connection: sqlite3.Connection, settings: Settings) -> SessionRow:
@@ -150,21 +150,21 @@ def one_of(noun: str, text: str, found: Sequence[Called]) -> Called:
 def refuse_empty(text: str) -> None:
     """Exit 2 where nothing was written."""
     if not text:
-        fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
+        fail("an empty id is not valid: write the beginning of one, or @last", WRONG_USAGE)
 
 
 def refuse_ambiguous(text: str, candidates: list[str]) -> NoReturn:
     """Exit 2, naming the candidates."""
     named = ", ".join(candidates[:_NAMED])
     more = ", …" if len(candidates) > _NAMED else ""
-    fail(f"{text!r} may mean {named}{more}: write more of it, or the whole key", WRONG_USAGE)
+    fail(f"{text!r} is ambiguous: {named}{more}; write more of it, or the whole key", WRONG_USAGE)
 
 
 def refuse_unknown(noun: str, text: str, known: Iterable[str]) -> NoReturn:
     """Exit 3, naming the nearest of what is known."""
     guess = nearest(text, known)
     shown_by = _SHOWN_BY.get(noun, f"{noun} list")
-    fix = f"did you mean {guess!r}?" if guess else f"`runward {shown_by}` shows what there is"
+    fix = f"did you mean {guess!r}?" if guess else f"`runward {shown_by}` lists them"
     fail(f"there is no {noun} {text!r}; {fix}", NOT_FOUND)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-LEADS_NOWHERE: Final = "the working directory is gone: cd to one that is there, or write an absolute path"
+LEADS_NOWHERE: Final = "the working directory is gone: cd to one that exists, or write an absolute path"
 
 
 class NamedPath(click.Path):

@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 
 def refuse_without_daemon() -> NoReturn:
     """Send nothing if nobody would answer during the wait."""
-    fail("no daemon is running, nothing was asked: start it, or leave --wait out", TRY_AGAIN)
+    fail("no daemon is running, so nothing was requested: start it, or leave out --wait", TRY_AGAIN)
 
 
 def wait_for(
@@ -40,7 +40,7 @@ def wait_for(
         if time.monotonic() >= until:
             fail(said(), TIMED_OUT)
         if not is_up:
-            fail("the daemon went away; what was asked is kept, and carried out when one starts", TRY_AGAIN)
+            fail("the daemon ended; the request is kept, and carried out when one starts", TRY_AGAIN)
         time.sleep(_PERIOD)
 
 
@@ -67,4 +67,4 @@ class AwayTime:
         if holder(self._state) is not None:
             self._seen = time.monotonic()
         elif time.monotonic() - self._seen > _AWAY_S:
-            fail("the daemon went away; the request is kept, and continues when one runs", TRY_AGAIN)
+            fail("the daemon ended; the request is kept, and continues when one starts", TRY_AGAIN)

@@ -90,10 +90,10 @@ def _watch(settings: Settings, every: float, as_json: bool) -> NoReturn:
     from runward.daemon.cli.terminal.redrawing import redraw
 
     if as_json:
-        raise click.UsageError("--watch is for people, --json for programs: give one of them")
+        raise click.UsageError("--watch can't be combined with --json")
     if not sys.stdout.isatty():
         raise click.UsageError(
-            "--watch needs a terminal; programs call `runward status --json` again and again"
+            "--watch needs a terminal; programs can call `runward status --json` repeatedly"
         )
     redraw(lambda: _page_or_why_not(settings), every)
 

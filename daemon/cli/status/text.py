@@ -15,7 +15,7 @@ _MOST_FAILURES: Final = 3
 _LONG_S: Final = 300.0
 """Seconds from which on a job waits for long."""
 
-_LOG: Final = "`runward log --level warning` and `runward doctor` tell more"
+_LOG: Final = "`runward log --level warning` and `runward doctor` say more"
 
 
 class Need(NamedTuple):
@@ -42,15 +42,17 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     """Everything that a person should see to, the worst first."""
     stalled = status["stalled_s"]
     if isinstance(stalled, int | float):
-        what = f"the daemon gave no sign of life for {duration(stalled)}: it is stopped, or stuck"
-        yield Need(f"{what}; what follows is as it was then", "see `runward log`, then restart the daemon")
+        what = f"the daemon has given no sign of life for {duration(stalled)}: it is stopped, or stuck"
+        yield Need(
+            f"{what}; the rest of this report is from then", "see `runward log`, then restart the daemon"
+        )
     yield from _settings(_table(status["settings"]))
     for reason, count in _table(status["held_by_reason"]).items():
         fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"
         yield Need(f"{count} held: {reason or 'no reason given'}", fix)
     for root in _tables(status["roots"]):
         if root["problem"]:
-            fix = "see whether it is there and may be read; the daemon notices by itself"
+            fix = "check that it exists and is readable; the daemon notices by itself"
             yield Need(f"root {root['name']}: {root['problem']}", fix)
     told = [f"root {root['name']}: {root['problem']}" for root in _tables(status["roots"])]
     for each in _list(status["degraded"]):
@@ -86,7 +88,7 @@ def _failures(failures: Mapping[str, JsonValue]) -> Iterator[Need]:
     named = ", ".join(f"{each['session_id']} ({_table(each['reason'])['code']})" for each in newest)
     more = f" and {count - len(newest)} more" if count > len(newest) else ""
     what = f"{counted(count, 'session', 'sessions')} failed in the last 24 hours: {named}{more}"
-    yield Need(what, "`runward session show ID` shows one; `runward session seen --all`: I know of them")
+    yield Need(what, "`runward session show ID` shows one; `runward session seen --all` marks them as seen")
 
 
 def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:
@@ -96,11 +98,11 @@ def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:
         more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
         what = f"new settings were refused, the old ones are in force: {refused[0]}{more}"
         yield Need(
-            what, "correct them, then `runward daemon reload`; `runward daemon --check` shows all of it"
+            what, "correct them, then `runward daemon reload`; `runward daemon --check` shows all problems"
         )
     elif changed:
         named = ", ".join(map(str, changed))
-        what = f"{named} changed after the daemon read it: the settings in force are older"
+        what = f"{named} changed after the daemon read it: the settings in force are the old ones"
         yield Need(what, "`runward daemon --check`, then `runward daemon reload`")
 
 

@@ -84,7 +84,7 @@ def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> No
         f" {size(found.size)}; checked"
     )
     if target.parent == state:
-        note("it lies beside the store: where that disk is lost, so is the copy")
+        note("it is on the same disk as the store: if that disk fails, both are lost")
 
 
 def _is_of_the_store(target: Path, store: Path) -> bool:

@@ -74,7 +74,7 @@ def prune(
     else:
         click.echo(f"sessions that ended before {local(now - older_than)} will be pruned")
     if holder(Path(settings.state_dir)) is None:
-        note("no daemon is running: it is done when one starts")
+        note("no daemon is running: it will be done when one starts")
 
 
 def _say_what_would_go(settings: Settings, before: float, now: float, as_json: bool) -> None:
@@ -88,7 +88,7 @@ def _say_what_would_go(settings: Settings, before: float, now: float, as_json: b
     )
     if found.owed:
         click.echo(
-            f"{counted(found.owed, 'session', 'sessions')} as old would stay: still owed something, or asked about in the last day"
+            f"{counted(found.owed, 'session', 'sessions')} as old would stay: they have pending work, or were asked for in the last day"
         )
 
 

@@ -42,7 +42,7 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
     state = Path(own_settings(context).state_dir)
     backup, now = Path(os.path.abspath(file)), time.time()
     if not backup.is_file():
-        fail(f"{backup} is not there, or no file", NOT_FOUND)
+        fail(f"{backup} does not exist or is not a file", NOT_FOUND)
     try:
         prepare(state)
         ownership = hold(state)
@@ -59,7 +59,7 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
     except (Damaged, ValueError) as error:  # the latter for a packed session that can't be read
         fail(f"nothing was changed: {error}", NOT_SO)
     except (OSError, sqlite3.Error) as error:
-        fail(f"the store of {state} is as it was: {error}", TRY_AGAIN)
+        fail(f"the store of {state} is unchanged: {error}", TRY_AGAIN)
     if as_json:
         print_json(_value(plan, dry_run))
     else:
@@ -95,15 +95,15 @@ def _tell(plan: "Plan", dry_run: bool) -> None:
         click.echo(_newer(plan.current.newer))
     for name in plan.starts:
         click.echo(
-            f"{will}given up: the start of {safe(name)}, which may have begun; ask for it anew if wanted"
+            f"{will}given up: the start of {safe(name)}, which may have begun; request it again if you need it"
         )
     for job in plan.jobs:
         click.echo(f"{will}held: job {job}, a run that may have begun; `runward queue show {job}` tells more")
     if not dry_run:
-        click.echo("next: start the daemon; it looks at every run anew, and writes no line twice")
+        click.echo("next: start the daemon; it looks at every run again, and writes no line twice")
 
 
 def _newer(newer: int | None) -> str:
     if newer is None:
-        return "the store that was there can't be read, so nobody knows what it had that the backup lacks"
+        return "the store that was there can't be read, so it is not known what the backup lacks"
     return f"the store that was there had {newer:,} later events; what is still on disk is judged again"

@@ -185,12 +185,12 @@ def _invalid_outcomes(invalid: JsonValue) -> list[str]:
 
 def _order(event: EventRow, order: CancellationRow) -> Entry:
     """The result of the order to end the run."""
-    done = "nobody could be told to end: " if order.told is False else ""
+    done = "no process could be asked to end: " if order.told is False else ""
     return Entry(
         "order",
         event.recorded_at if order.at is None else order.at,
         event.key,
-        f"{done}{order.outcome}" if order.outcome is not None else "the run is still to be told to end",
+        f"{done}{order.outcome}" if order.outcome is not None else "the run has not been asked to end yet",
         {"attempt": order.attempt, "told": order.told, "outcome": order.outcome},
     )
 
@@ -217,7 +217,7 @@ def _status(event: EventRow, change: StatusChange) -> Entry:
 
 def _line(event: EventRow, line: LineRow) -> Entry:
     place = {
-        "done": f"{line.length} bytes stand at {line.offset}",
+        "done": f"{line.length} bytes are at {line.offset}",
         "owed": f"{line.length} bytes are on their way (not synced yet)",
         "discarded": f"{line.length} bytes were given up: {line.why}",
     }[line.state]

@@ -134,7 +134,7 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
     if _EXCHANGE.match(text) and (told := _of_exchange(connection, text)) is not None:
         return told
     if not text:
-        fail("an empty id means nothing: write the beginning of one, or @last", WRONG_USAGE)
+        fail("an empty id is not valid: write the beginning of one, or @last", WRONG_USAGE)
     exact = reading.session(connection, text)
     if exact is None and text.isdecimal() and not _is_session_id(connection, text):
         number = int(text)

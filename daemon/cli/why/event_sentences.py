@@ -51,7 +51,7 @@ def _play_requested(fact: Fact) -> str:
 
 
 def _hook_spoke(fact: Fact) -> str:
-    return f"the hook of {fact['layout']} said that it {_HOOK_WORDS.get(str(fact['kind']))}"
+    return f"the hook of {fact['layout']} reported that it {_HOOK_WORDS.get(str(fact['kind']))}"
 
 
 def _action_taken(fact: Fact) -> str:
@@ -93,7 +93,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "FlowPlanned": _flow_planned,
     "AttemptEnded": "attempt {attempt} ended: {reason_summary} (evidence: {evidence})",
     "SessionFinished": _finished,
-    "JournalDamaged": "{name} lost {lost} of our lines, {changed} were changed and {moved} moved",
+    "JournalDamaged": "in {name}, {lost} of our lines were lost, {changed} changed and {moved} moved",
     "RunLaunched": "a launcher started the command",
     "HookSpoke": _hook_spoke,
     "JobRetryRequested": "{said_by} asked to retry job {job}",
@@ -105,7 +105,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "ScanRequested": "{said_by} asked for a scan of every root",
     "PruneRequested": "{said_by} asked to prune old sessions",
     "RootAcceptRequested": "{said_by} accepted the directory of the root {root}",
-    "EventOccurred": "{said_by} told that {name} happened, as {id}",
+    "EventOccurred": "{said_by} reported that {name} happened, as {id}",
     "ChainFireRequested": "{said_by} asked to fire the chain {chain}",
     "ChainStatusRequested": _status_requested,
     "ChainRunCancelRequested": _cancel_requested,
@@ -116,7 +116,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "ChainRunTurn": "it is the turn of {run}, after {after}",
     "ApprovalWanted": "step {step} waits for a person",
     "ApprovalRequested": _answered,
-    "ApprovalDecided": "the approval of step {step} is over: {decision}",
+    "ApprovalDecided": "the approval of step {step} was decided: {decision}",
     "ScheduleChanged": _schedule_changed,
     "NoticeRetryRequested": "{said_by} asked to try the notice {notice} again",
     "ArtifactAddRequested": "{said_by} added the artifact {kind} {name}",

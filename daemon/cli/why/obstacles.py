@@ -43,7 +43,9 @@ def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now
             found.append(Hindrance(f"{line.name} lacks {line.length} bytes", line.why or "given up", None))
         elif line.state == "owed" and (not is_up or now - recorded.get(line.event, now) > _SYNCED_WITHIN):
             start = None if is_up else _START
-            found.append(Hindrance(f"{line.name} lacks {line.length} bytes", "they are still owed", start))
+            found.append(
+                Hindrance(f"{line.name} lacks {line.length} bytes", "they are still to be written", start)
+            )
     if row.status == "running":
         why = _not_over if row.layout == DEFAULT_LAYOUT else _goes_on
         found.append(why(connection, row, is_up))
@@ -52,13 +54,13 @@ def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now
 
 def not_taken_up(is_up: bool) -> Hindrance:
     """Why a request is still in the inbox."""
-    why = "the daemon has not come to it yet" if is_up else "no daemon is running"
+    why = "the daemon has not processed it yet" if is_up else "no daemon is running"
     return Hindrance("it has not begun", why, None if is_up else _START)
 
 
 def not_judged(is_up: bool) -> Hindrance:
     """Why a run has no verdict yet."""
-    why = "the daemon has not come to it yet" if is_up else "no daemon is running"
+    why = "the daemon has not processed it yet" if is_up else "no daemon is running"
     return Hindrance("it is not judged yet", why, None if is_up else _START)
 
 
@@ -110,7 +112,7 @@ def of_job(connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float)
     elif job.state in ("waiting", "running") and not is_up:
         yield Hindrance(what, "no daemon is running", _START)
     elif job.state == "waiting":
-        yield Hindrance(what, job.error or "the daemon has not come to it yet", None)
+        yield Hindrance(what, job.error or "the daemon has not processed it yet", None)
     elif job.state == "discarded":
         yield Hindrance(what, job.error or "it was given up", None)
 
@@ -125,7 +127,7 @@ def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hi
     followed = remembered.followed if remembered is not None else None
     turn = f"its turn is {followed.turn}" if followed is not None else "no file of it was read yet"
     if followed is None or followed.process is None:
-        why = f"{turn}, and nobody can tell whether its process is still there"
+        why = f"{turn}, and it is not known whether its process is still there"
         return Hindrance(_NOT_OVER, why, fix_of(row.layout))
     state = RealProcesses().state(followed.process)
     why = f"{turn}, and its process {followed.process.pid} is {state}"

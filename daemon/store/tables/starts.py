@@ -35,7 +35,7 @@ WITHDRAW: Final = Write(
     exact=False,
 )
 
-UNREADABLE: Final = "what was stored of it can't be read any more: ask for it anew if it is wanted"
+UNREADABLE: Final = "what was stored of it can't be read any more: request it again if you need it"
 
 
 class OwedStarts(NamedTuple):

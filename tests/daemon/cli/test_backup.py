@@ -35,7 +35,7 @@ def test_people_are_told_what_was_copied_and_that_it_lies_beside_the_store(place
     result = place.call("backup", "state/copy.db")
     assert result.code == 0
     assert "state/copy.db: 0 sessions, 0 events up to -" in result.out
-    assert "it lies beside the store" in result.err
+    assert "it is on the same disk as the store" in result.err
 
 
 def test_what_exists_is_refused_without_force(place: Place) -> None:

@@ -184,7 +184,7 @@ def test_what_has_changed_since_it_was_shown_is_asked_for_again(merging: Place) 
         outcome.write_text('{"outcome_kind": "review_verdict", "verdict": "APPROVE", "by": "somebody else"}')
         refused = merging.call("chain", "approve", fired)
         assert refused.code == 1
-        assert "has changed; it is asked for again" in refused.err
+        assert "has changed; a new approval is asked for" in refused.err
         wait_for(lambda: waits(merging)["approval_id"] != first["approval_id"], "another approval")
         second = waits(merging)
         assert (second["asked_before"], out(merging).exists()) == (1, False)
@@ -212,7 +212,7 @@ def test_large_content_that_has_changed_since_it_was_shown_is_asked_for_again(me
         next(merging.runs.glob("cr_*-0-1/**/big.txt")).write_text("more")
         refused = merging.call("chain", "approve", fired)
         assert refused.code == 1
-        assert "has changed; it is asked for again" in refused.err
+        assert "has changed; a new approval is asked for" in refused.err
         wait_for(lambda: waits(merging)["approval_id"] != first["approval_id"], "another approval")
         assert merging.call("chain", "approve", fired).code == 0
         wait_for(lambda: over(merging, 1), "the end of the chain run")

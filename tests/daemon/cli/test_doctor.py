@@ -61,7 +61,7 @@ def test_a_daemon_that_is_stopped_fails(place: Place) -> None:
         found = place.call("doctor", "--json", "--only", "daemon")
         daemon.send_signal(signal.SIGCONT)
     assert found.code == 1
-    assert "gave no sign of life" in str(found.items("checks")[0]["found"])
+    assert "has given no sign of life" in str(found.items("checks")[0]["found"])
 
 
 def test_held_jobs_fail_and_refused_requests_are_told_of(tmp_path: Path, ended: Place) -> None:
@@ -73,7 +73,7 @@ def test_held_jobs_fail_and_refused_requests_are_told_of(tmp_path: Path, ended: 
     (place.state / "inbox" / "b.json").touch()
     told = place.call("doctor", "--json", "--only", "queue")
     assert told.code == 1
-    assert [(each["result"], str(each["found"]).split(" and lie")[0]) for each in told.items("checks")] == [
+    assert [(each["result"], str(each["found"]).split(" and is")[0]) for each in told.items("checks")] == [
         ("failed", "1 job is held: no space"),
         ("warning", "1 request was refused"),
         ("warning", "1 request waits for a daemon"),
@@ -149,7 +149,7 @@ def test_a_doctor_that_is_killed_leaves_no_daemon_behind(held: tuple[subprocess.
 def test_on_a_terminal_it_says_what_it_does_meanwhile_and_breaks_lines_between_words(recorded: Place) -> None:
     with screen(recorded, 24, 48, "doctor", "--only", "lock") as shown:
         page = shown.until("all is well")
-    assert "lock: a lock is held against another process .…" in page
+    assert "lock: a lock is tried against another process .…" in page
     lines = [re.sub(r"\x1b\[[0-9;]*[A-Za-z]|\r", "", line) for line in page.splitlines()]
     assert [line for line in lines if line.startswith(" " * 9)], lines
 

@@ -36,7 +36,7 @@ def _own_bug(place: Place) -> int:
     with mock.patch("runward.daemon.store.reading.sessions", side_effect=ZeroDivisionError("by zero")):
         told = place.call("session", "list")
     assert told.err.splitlines()[-1] == (
-        "runward: a mistake in Runward itself: ZeroDivisionError: by zero (--debug shows where)"
+        "runward: a bug in Runward: ZeroDivisionError: by zero (--debug shows where)"
     )
     return told.code
 

@@ -90,7 +90,7 @@ def test_without_a_daemon_only_who_says_so_has_seen_it(place: Place) -> None:
     assert list_inbox(place.state) == ()
     told = place.call("session", "seen", "bad")
     assert (told.code, told.out) == (0, "1 failure seen\n")
-    assert "it is noted when one starts" in told.err
+    assert "it will be recorded when one starts" in told.err
     assert place.call("session", "seen", "bad", "--wait").code == 75
     place.daemon_once()
     assert _failures(place) == (0, [])

@@ -233,7 +233,8 @@ def test_a_second_plan_is_said_beside_the_contract_that_holds(flows: Place) -> N
     assert expected(session) == LEGS
     assert session["status"] == "completed"
     assert (
-        "not folded: flow.json: it is another plan than the one" in flows.call("session", "show", "flow").out
+        "not folded: flow.json: it is not the plan whose legs are in the contract"
+        in flows.call("session", "show", "flow").out
     )
     told = flows.call("why", "flow", "--json").items("not_done")
     assert [each["what"] for each in told] == ["a plan's legs are not in its contract"]

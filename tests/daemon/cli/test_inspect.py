@@ -61,7 +61,7 @@ def test_what_may_not_be_read_is_to_be_tried_again_and_where_its_place_tells_the
         for name, why in (("log.jsonl", "can't be read"), ("closed", "can't be listed")):
             code, out, err = as_nobody(partial(_told, place, name))
             assert (code, out) == ("75", "")
-            assert err == f"runward: {name} {why}: Permission denied; check its rights\n"
+            assert err == f"runward: {name} {why}: Permission denied; check its permissions\n"
         code, out, err = as_nobody(lambda: _told(place, "."))
         assert (code, out) == ("1", "[]\n")
         assert "log.jsonl can't be read: Permission denied" in err
@@ -170,7 +170,7 @@ def test_journals_are_counted_and_their_ill_formed_lines_named(place: Place) -> 
     assert session["counts"] == {"events": 2, "tool_calls": 2, "errors": 0, "subagents": 0}
     assert session["problems"] == [
         {"line": 2, "message": "events.jsonl: not JSON: Expecting value"},
-        {"line": 3, "message": "events.jsonl: holds no JSON object"},
+        {"line": 3, "message": "events.jsonl: does not contain a JSON object"},
     ]
 
 

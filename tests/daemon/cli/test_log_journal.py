@@ -137,7 +137,7 @@ def test_where_journalctl_refuses_it_is_told_why(journalling: Journalling) -> No
 def test_where_there_is_no_journalctl_it_is_told(journalling: Journalling) -> None:
     told = journalling.place.call("log", PATH="/nowhere")
     assert told.code == 3
-    assert "no journalctl" in told.err
+    assert "journalctl is not installed" in told.err
 
 
 def test_followed_it_goes_on_with_what_comes_to_the_journal_or_to_a_file(journalling: Journalling) -> None:

@@ -94,7 +94,7 @@ def test_a_command_that_names_no_path_works_in_a_deleted_directory(
 def test_what_would_run_in_a_deleted_directory_is_refused(place: Place, arguments: tuple[str, ...]) -> None:
     answer = in_a_deleted_directory(place, *arguments)
     assert answer.returncode == 2
-    assert "the working directory is gone: cd to one that is there" in answer.stderr
+    assert "the working directory is gone: cd to one that exists" in answer.stderr
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,7 @@ def test_what_would_run_in_a_deleted_directory_is_refused(place: Place, argument
 def test_a_relative_path_in_a_deleted_directory_is_refused(place: Place, arguments: tuple[str, ...]) -> None:
     answer = in_a_deleted_directory(place, *arguments)
     assert answer.returncode == 2, answer.stderr
-    assert (
-        "the working directory is gone: cd to one that is there, or write an absolute path" in answer.stderr
-    )
+    assert "the working directory is gone: cd to one that exists, or write an absolute path" in answer.stderr
 
 
 def test_so_is_a_relative_path_in_the_environment(place: Place) -> None:

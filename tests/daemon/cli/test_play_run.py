@@ -130,7 +130,7 @@ def test_a_request_is_durable_without_a_daemon_and_says_which_session_it_will_be
     assert asked.code == 0
     name = asked.out.strip()
     assert name.startswith("delivers-")
-    assert asked.err == "runward: no daemon is running: it is started when one does\n"
+    assert asked.err == "runward: no daemon is running: it will start when a daemon does\n"
     (request,) = inbox(furnished)
     payload = json.loads(request.read_text())["payload"]
     assert (payload["playbook"], payload["cwd"], payload["traceparent"]) == (
@@ -395,7 +395,7 @@ def test_whoever_waits_gives_up_when_the_daemon_stays_away(
     monkeypatch.setattr("runward.daemon.cli.play.watching.time.sleep", let_go)
     waited = furnished.call("play", "run", "delivers", "--wait")
     assert waited.code == 75
-    assert "the daemon went away; the request is kept" in waited.err
+    assert "the daemon ended; the request is kept" in waited.err
     assert len(inbox(furnished)) == 1
 
 

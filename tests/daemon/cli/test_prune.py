@@ -33,13 +33,13 @@ def test_what_is_still_owed_something_is_told_apart(old: Place) -> None:
     )
     told = old.call("prune", "--older-than", "1h", "--dry-run").out.splitlines()
     assert told[0].startswith("4 sessions that ended before ")
-    assert told[1] == "1 session as old would stay: still owed something, or asked about in the last day"
+    assert told[1] == "1 session as old would stay: they have pending work, or were asked for in the last day"
 
 
 def test_the_request_is_kept_and_carried_out_by_the_next_daemon(old: Place) -> None:
     asked = old.call("prune", "--older-than", "1h", "--json")
     assert asked.object()["state"] == "asked"
-    assert asked.err == "runward: no daemon is running: it is done when one starts\n"
+    assert asked.err == "runward: no daemon is running: it will be done when one starts\n"
     (request,) = _requests(old)
     assert request["type"] == "PruneRequested"
     old.daemon_once()

@@ -80,7 +80,7 @@ def test_a_request_is_in_the_inbox_when_the_command_returns(
 ) -> None:
     asked = held.call("queue", *arguments)
     assert asked.code == 0
-    assert "no daemon is running: it is done when one starts" in asked.err
+    assert "no daemon is running: it will be done when one starts" in asked.err
     (request,) = _requests(held)
     assert request["type"] == kind
     payload = request["payload"]

@@ -40,7 +40,7 @@ def contents(place: Place) -> dict[Path, bytes]:
 
 
 def edit(place: Place, run: str, change: Callable[[dict[str, JsonValue]], JsonValue]) -> None:
-    """Change each line of a run's journal; None takes it out."""
+    """Change each line of a run's journal; None removes it."""
     journal = place.runs / run / "events.jsonl"
     lines = [change(json.loads(line)) for line in journal.read_text().splitlines()]
     journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines if line is not None))

@@ -80,7 +80,7 @@ def test_it_is_kept_until_a_daemon_runs(place: Place) -> None:
     refused = signed(place)
     assert refused.code == 75
     told = place.call("receipt", "sign", "one")
-    assert (told.code, told.err) == (0, "runward: no daemon is running: it is done when one starts\n")
+    assert (told.code, told.err) == (0, "runward: no daemon is running: it will be done when one starts\n")
     place.daemon_once()
     assert place.call("receipt", "verify", "one", "--require-signature").code == 0
 

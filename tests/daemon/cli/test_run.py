@@ -250,7 +250,7 @@ def test_an_empty_file_is_not_called_missing(declared: Launcher) -> None:
     script = 'touch "$RUNWARD_ARTIFACTS_DIR/report.md"'
     result = declared.run("--playbook", "report", "--name", "empty", "--", "sh", "-c", script)
     assert result.stderr.decode().splitlines()[:3] == [
-        "Run failed: required artifacts are not delivered.",
+        "Run failed: required artifacts were not delivered.",
         "  report (report.md): empty — playbook",
         f"Searched {declared.directory('empty')}/artifacts.",
     ]

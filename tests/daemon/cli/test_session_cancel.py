@@ -66,7 +66,7 @@ def test_a_request_is_durable_without_a_daemon_and_carried_out_by_the_next(place
         place.daemon_once()
         asked = place.call("session", "cancel", "@last")
         assert (asked.code, asked.out) == (0, "session mine will be cancelled\n")
-        assert "no daemon is running: it is done when one starts" in asked.err
+        assert "no daemon is running: it will be done when one starts" in asked.err
         assert process.poll() is None
         place.daemon_once()
         assert process.wait(PATIENCE_S) == 143
@@ -101,7 +101,7 @@ def test_another_tools_session_is_refused_with_what_to_do(recorded: Place, tmp_p
     assert (refused.code, refused.out) == (1, "")
     assert refused.err == (
         "runward: session open is of claude-code: only what `runward run` or `runward play run` started can be"
-        " cancelled: end the agent itself\n"
+        " cancelled: end the agent yourself\n"
     )
     assert not list((place.state / "inbox").glob("*.json"))
 
@@ -142,7 +142,7 @@ def test_a_session_that_names_no_process_is_refused_and_the_reason_told(
     with place.daemon():
         asked = place.call("session", "cancel", "open", "--wait", "--reason", "enough")
     assert asked.code == 1
-    assert "its files name no process that could be told" in asked.out
+    assert "its files name no process that could be asked to end" in asked.out
     assert "not cancelled by" in place.call("why", "open").out
 
 

@@ -83,7 +83,7 @@ def test_silence_where_no_contract_was_declared(recorded: Place) -> None:
 @pytest.mark.parametrize(
     ("session", "said"),
     [
-        ("crashed", "it failed, though everything that is required of it is there"),
+        ("crashed", "it failed, although all required artifacts are there"),
         ("careless", "it completed, but optional artifacts are missing"),
     ],
 )
@@ -104,7 +104,8 @@ def test_a_failure_of_its_own_keeps_its_cause_and_names_what_is_missing(place: P
     shown = place.call("session", "show", "both").out
     assert "failed (run.failed.exit_nonzero)" in shown
     assert (
-        "it failed for a cause of its own; it also left out review (review.md), report (report.md)" in shown
+        "it failed for another reason; it also did not deliver review (review.md), report (report.md)"
+        in shown
     )
 
 

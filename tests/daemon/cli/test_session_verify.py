@@ -98,8 +98,8 @@ def test_a_journal_that_cannot_be_read_is_neither_gone_nor_as_it_was(place: Plac
     place.runs.rename(place.directory / "away")
     said = place.call("session", "verify", "r")
     assert said.code == 75
-    assert "events.jsonl  3 lines  not known  can't be read: its root is away" in said.out
-    assert "a journal can't be read, so nothing is known of it; try again" in said.err
+    assert "events.jsonl  3 lines  not known  can't be read: its root is missing" in said.out
+    assert "a journal can't be read, so it was not checked; try again" in said.err
 
 
 def refuse_events(directory: str, name: str, lines: Sequence[StandingLines]) -> Compared | Gone | Unreadable:

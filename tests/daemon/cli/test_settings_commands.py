@@ -213,7 +213,7 @@ def test_check_refuses_a_rule_that_is_none_like_every_setting(place: Place) -> N
 def test_the_daemon_is_checked_or_run_once_and_not_both(place: Place) -> None:
     refused = place.call("daemon", "--once", "--check")
     assert refused.code == 2
-    assert "--check only checks, --once also works: give one of them" in refused.err
+    assert "--check and --once can't be combined" in refused.err
     assert not place.state.exists()
 
 

@@ -59,7 +59,7 @@ def test_a_reload_that_was_refused_is_told_until_one_is_taken(place: Place) -> N
         refused = place.call("daemon", "reload")
         assert refused.code == 1
         assert "runward.toml:4:" in refused.err
-        assert "the settings were refused; those before are in force" in refused.err
+        assert "the settings were refused; the previous ones stay in force" in refused.err
         page = place.call("status")
         assert page.code == 0
         assert "new settings were refused, the old ones are in force" in page.out
@@ -86,7 +86,7 @@ def test_commands_go_by_the_daemon_s_settings_where_the_file_is_broken(place: Pl
         ):
             told = place.call(*arguments)
             assert (arguments, told.code) == (arguments, 0)
-            assert "the settings are wrong, so this goes by those of the daemon" in told.err
+            assert "the settings are invalid, so this command uses those of the daemon" in told.err
             assert "runward.toml:2" in told.err
         assert place.call("config", "show").code == 78
         assert place.call("daemon", "--check").code == 78

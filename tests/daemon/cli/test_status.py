@@ -167,7 +167,7 @@ def test_requests_that_were_refused_or_wait_are_counted(place: Place) -> None:
         (place.state / name).touch()
     assert place.call("status", "--json").object()["requests"] == {"waiting": 1, "rejected": 2}
     shown = place.call("status").out
-    assert "  ! 2 requests were refused, and lie in `rejected` of the state directory\n" in shown
+    assert "  ! 2 requests were refused and are in `rejected` of the state directory\n" in shown
     assert "  ! 1 request waits for a daemon\n    -> start `runward daemon`\n" in shown
 
 
@@ -186,7 +186,7 @@ def test_a_daemon_that_is_stopped_counts_as_stalled(place: Place) -> None:
     assert isinstance(stalled, float)
     assert stalled >= 3600
     assert " is stalled since " in shown.out
-    assert "the daemon gave no sign of life for 1h 00m: it is stopped, or stuck" in shown.out
+    assert "the daemon has given no sign of life for 1h 00m: it is stopped, or stuck" in shown.out
 
 
 def test_each_root_that_is_ill_needs_somebody(place: Place) -> None:
@@ -200,4 +200,4 @@ def test_each_root_that_is_ill_needs_somebody(place: Place) -> None:
 
         shown = wait_for(ill, "the daemon's word on the root")
     assert shown.count("root away") == 1
-    assert "    -> see whether it is there and may be read; the daemon notices by itself" in shown
+    assert "    -> check that it exists and is readable; the daemon notices by itself" in shown

@@ -40,7 +40,7 @@ def test_a_narrow_and_low_terminal_gets_what_it_can_show(recorded: Place) -> Non
     ("arguments", "said"),
     [
         (("--watch",), "--watch needs a terminal"),
-        (("--watch", "2", "--json"), "--watch is for people"),
+        (("--watch", "2", "--json"), "--watch can't be combined with --json"),
         (("--watch", "0"), "0.1 or more seconds"),
         (("--watch", "often"), "or a number of seconds"),
     ],

@@ -35,7 +35,7 @@ def test_people_read_the_evidence_below_what_rests_on_it(recorded: Place) -> Non
     lines = [line.strip() for line in shown.splitlines()]
     assert lines[0] == (
         "session native:runs/silent: failed: run.failed.missing_artifact, "
-        "required artifacts are not delivered: review (review.md): empty"
+        "required artifacts were not delivered: review (review.md): empty"
     )
     assert lines[1] == f"delivered in {recorded.runs}/silent/artifacts: report (report.md)"
     assert not any(" stand at " in line for line in lines)

@@ -32,7 +32,7 @@ def test_the_road_is_walked_and_nothing_is_left_of_it(tmp_path: Path, temporary:
     # What the command's own environment says of the real installation must not reach the canary.
     found = walked(tmp_path, RUNWARD_STATE_DIR=str(tmp_path / "state"), RUNWARD_FAULT="outbox.before:1")
     assert found.result == "ok", found
-    assert found.found.startswith("3 runs were launched, judged rightly and verified with their receipts")
+    assert found.found.startswith("3 runs were launched, judged correctly and verified with their receipts")
     assert list(temporary.iterdir()) == []
     assert not (tmp_path / "state").exists()
 
@@ -64,7 +64,7 @@ def test_a_receipt_that_holds_over_changed_bytes_breaks_the_road(
 def test_a_run_that_cannot_be_started_breaks_the_road(tmp_path: Path, temporary: Path) -> None:
     found = walked(tmp_path, PATH=str(tmp_path))
     assert found.result == "failed"
-    assert found.found.startswith("the run that lacks should end with 1, and ended with 127")
+    assert found.found.startswith("the run that lacks should exit with 1, but exited with 127")
     assert list(temporary.iterdir()) == []
 
 

@@ -130,7 +130,7 @@ def test_a_lock_without_a_report_is_a_daemon_that_begins(state: Path) -> None:
         (found,) = findings(daemons.examine, installation(state))
     finally:
         held.release()
-    assert (found.result, "has not told of itself yet" in found.found) == ("warning", True)
+    assert (found.result, "has not reported yet" in found.found) == ("warning", True)
 
 
 def test_roots_that_are_not_there_or_no_directories_are_found(tmp_path: Path, state: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_unit_that_runs_is_found_well_and_one_that_is_stopped_is_told_of(tmp_p
     assert units[0][1].endswith("is active")
     assert [result for name, result, _ in found if name == "daemon"] == ["ok"], found
     assert ("containment", "ok") in [(name, result) for name, result, _ in found]
-    assert any("runs are held together by scope" in said for _, _, said in found), found
+    assert any("runs are contained by scope" in said for _, _, said in found), found
     stopped = [each["found"] for each in _checks(home / "stopped")]
     assert any("isn't enabled" in each for each in stopped), stopped
     assert any("is inactive" in each for each in stopped), stopped

@@ -116,7 +116,7 @@ def test_what_was_added_beside_ours_stays() -> None:
     [
         ("", ":1:1: is not JSON"),
         ('{\n  "a": 1,\n}', ":3:1: is not JSON"),
-        ("[]", ":1:1: holds no object"),
+        ("[]", ":1:1: does not contain an object"),
         ('{"a": NaN}', ": is not JSON: NaN"),
         ('{\n "hooks": []}', ":2:11: hooks is not an object"),
         ('{"hooks": {\n"Stop": {}}}', ":2:9: hooks.Stop is not a list"),

@@ -201,7 +201,7 @@ def test_a_log_ends_where_its_disk_is_low_and_the_command_goes_on(
     said = b"less than 256 MB is free on its disk (low_disk)"
     assert str(output.stream.log_problem).encode() == said
     log = output.log.read_bytes()
-    last = b"\nrunward: this log ends here: %s; the command continues\n" % said
+    last = b"\nrunward: the log ends here: %s; the command continues\n" % said
     assert (len(log.removesuffix(last)), log.endswith(last)) == ((16 << 20) - (1 << 16), True)
     assert output.looks == 2
 
@@ -233,7 +233,7 @@ def test_on_a_real_disk_a_command_that_never_stops_writing_leaves_room(launcher:
     said = "less than 4 MB is free on its disk (low_disk)"
     assert result.stdout.decode().splitlines() == [
         "3",
-        f"runward: this log ends here: {said}; the command continues",
+        f"runward: the log ends here: {said}; the command continues",
     ]
     assert result.stderr.decode().count(said) == 1
 

@@ -142,7 +142,7 @@ def test_of_a_run_whose_directory_is_gone_nothing_is_said(tmp_path: Path) -> Non
 def test_nothing_is_said_while_the_root_is_away_or_empty(tmp_path: Path) -> None:
     away = compare(str(tmp_path / "away" / "run"), "events.jsonl", ROWS)
     assert isinstance(away, Unreadable)
-    assert "root is away" in away.why
+    assert "root is missing" in away.why
     (tmp_path / "empty").mkdir()
     empty = compare(str(tmp_path / "empty" / "run"), "events.jsonl", ROWS)
     assert empty == Unreadable("its root is empty"), "so a missing mount looks"

@@ -192,7 +192,7 @@ def test_a_lock_that_another_writer_holds_is_waited_for_elsewhere(tmp_path: Path
     path = put(tmp_path, THEIRS)
     with path.open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        assert append(tmp_path, FIRST) == NotAppended("another writer holds its lock")
+        assert append(tmp_path, FIRST) == NotAppended("another writer has its lock")
         assert path.read_bytes() == THEIRS
     assert append(tmp_path, FIRST) == Appended(len(THEIRS))
 
@@ -362,7 +362,7 @@ def test_a_journal_whose_root_is_away_is_not_synced_and_one_whose_run_is_gone_ne
     tmp_path: Path,
 ) -> None:
     away = (str(tmp_path / "root" / "run"), "events.jsonl")
-    assert journals.sync([away], refuse_to_sync) == {away: "its root is gone"}
+    assert journals.sync([away], refuse_to_sync) == {away: "its root is missing"}
     (tmp_path / "root").mkdir()
     assert journals.sync([away], refuse_to_sync) == {}
 

@@ -86,7 +86,7 @@ def test_a_writer_that_holds_its_transaction_keeps_nobody_from_reading(state: Pa
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_store_that_may_not_be_read_says_so(state: Path) -> None:
     (state / "runward.db").chmod(0)
-    with pytest.raises(StoreUnreadable, match="check its rights"), reading.reading(str(state)):
+    with pytest.raises(StoreUnreadable, match="check its permissions"), reading.reading(str(state)):
         pass
 
 

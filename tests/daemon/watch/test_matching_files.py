@@ -70,7 +70,7 @@ def test_no_link_is_followed_and_nothing_but_regular_files_counts(place: Path) -
 
 @pytest.mark.parametrize(
     ("bound", "said"),
-    [("MOST_FILES", "matches more than 2 files, such as "), ("MOST_DIRECTORIES", "leads into more than 2")],
+    [("MOST_FILES", "matches more than 2 files, such as "), ("MOST_DIRECTORIES", "covers more than 2")],
 )
 def test_a_glob_that_matches_too_much_is_not_watched_at_all(
     place: Path, monkeypatch: pytest.MonkeyPatch, bound: str, said: str

@@ -372,7 +372,7 @@ def test_every_way_out_over_every_contract_state_gives_the_seeds_verdict(
         named = ", ".join(
             f"{each} ({paths[each]}){f': {why}' if why else ''}" for each in held.missing.required
         )
-        what = "required artifacts are not delivered" if why else "missing required artifacts"
+        what = "required artifacts were not delivered" if why else "missing required artifacts"
         assert reason["summary"] == (f"{what}: {named}" if named else "the artifacts' directory is missing")
     else:
         assert (shown["status"], reason["code"], reason["summary"]) == (out.status, out.code, out.summary)
@@ -433,11 +433,11 @@ def _both_signals(out: WayOut, held: State) -> str | None:
     if out.status == "completed":
         return "it completed, but optional artifacts are missing" if held.verification == "warning" else None
     if held.verification in ("passed", "warning"):
-        return f"it {out.says}, though everything that is required of it is there"
+        return f"it {out.says}, although all required artifacts are there"
     if held.verification == "failed":
         paths = {str(each["id"]): str(each["path"]) for each in held.expected or ()}
         named = ", ".join(f"{each} ({paths[each]})" for each in held.missing.required)
-        return f"it {out.says} for a cause of its own; it also left out {named or 'its artifacts'}"
+        return f"it {out.says} for another reason; it also did not deliver {named or 'its artifacts'}"
     return None
 
 

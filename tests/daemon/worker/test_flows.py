@@ -233,7 +233,7 @@ async def test_a_second_plan_is_an_event_of_its_own_and_refused(tmp_path: Path) 
         write(directory, "flow.json", {"legs": [{"id": "three", "agent": "reviewer"}]})
         await running.settle()
         assert await contract(running) == FOLDED
-        why = "it is another plan than the one whose legs are in the contract, and there is only one"
+        why = "it is not the plan whose legs are in the contract, and only one plan counts"
         assert await refusals(running) == [why]
         assert await one(running, "contract_problem") == (f"flow.json: {why}",)
         assert only_the_refusal_came(directory, before) == f"flow.json: {why}"
@@ -338,9 +338,9 @@ async def test_a_plan_that_comes_after_the_end_is_refused(tmp_path: Path) -> Non
         write(directory, "flow.json", PLAN)
         await running.settle()
         assert await contract(running) == [SUMMARY]
-        assert await refusals(running) == ["it came when the session was over (completed)"]
+        assert await refusals(running) == ["it came after the session was over (completed)"]
         assert only_the_refusal_came(directory, before).endswith(
-            "it came when the session was over (completed)"
+            "it came after the session was over (completed)"
         )
         assert await one(running, "status, folded") == ("completed", 0)
 

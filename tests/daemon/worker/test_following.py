@@ -547,7 +547,7 @@ async def test_a_mistake_of_ours_in_one_sessions_look_is_shown_and_harms_no_othe
         await home.rest(running)
         assert [row[:2] for row in await sessions(running)] == [(KEY, "completed")]
         ((message,),) = await running.rows("select message from problems")
-        assert "by a mistake in Runward itself: ZeroDivisionError('ours')" in str(message)
+        assert "because of a bug in Runward: ZeroDivisionError('ours')" in str(message)
     monkeypatch.setattr(RealFiles, "look_at_session", real)
     async with home.open() as running:
         await home.rest(running)

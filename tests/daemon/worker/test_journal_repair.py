@@ -197,7 +197,7 @@ async def test_journals_of_a_root_that_is_away_wait_and_so_do_their_further_line
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
         await running.work()
         assert len(running.supervisor.assembly.comparison.degraded()) == 1
-        assert "can't be compared: its root is away" in running.supervisor.report().degraded[0]
+        assert "can't be compared: its root is missing" in running.supervisor.report().degraded[0]
         (tmp_path / "away").rename(tmp_path / "runs")
         finish(directory)
         await running.settle()

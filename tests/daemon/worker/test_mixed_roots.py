@@ -177,7 +177,7 @@ async def test_runs_of_our_own_are_none_of_another_tools(tmp_path: Path) -> None
         await tree.scan(running)
         assert await told(running) == {}
         problem = running.supervisor.assembly.roots["agents"].problem
-        assert problem == "1 native runs, such as 'own', are not followed here: they want a root of their own"
+        assert problem == "1 native runs, such as 'own', are not followed here: give them a root of their own"
 
 
 @pytest.mark.parametrize("layout", ["auto", "claude-code"])

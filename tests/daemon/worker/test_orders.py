@@ -271,7 +271,7 @@ async def test_a_run_that_names_no_process_is_refused(tmp_path: Path) -> None:
             clock.move(5)
             running.supervisor.assembly.worker.queue.may_be_due = True
             await running.work()
-        assert (await refusal(running)).endswith("its files name no process that could be told")
+        assert (await refusal(running)).endswith("its files name no process that could be asked to end")
 
 
 async def test_the_same_request_met_twice_is_one_order(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ async def test_a_refused_request_starts_nothing_and_says_why(tmp_path: Path) -> 
 
 
 async def test_what_the_machine_refuses_is_tried_again_with_backoff_and_shown(tmp_path: Path) -> None:
-    processes, clock = ToldProcesses(refuse={"one": NotBegun("its root is gone")}), StillClock()
+    processes, clock = ToldProcesses(refuse={"one": NotBegun("its root is missing")}), StillClock()
     async with running(tmp_path, processes, clock) as served:
         ask(tmp_path, "one", target="all")
         await served.settle()
@@ -108,7 +108,7 @@ async def test_what_the_machine_refuses_is_tried_again_with_backoff_and_shown(tm
             await served.work()
         assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
         assert len(processes.started) == 9
-        assert served.supervisor.report().degraded == ["start one: its root is away"]
+        assert served.supervisor.report().degraded == ["start one: its root is missing"]
         processes.refuse.clear()
         clock.move(30.0)
         await served.work()
@@ -118,7 +118,7 @@ async def test_what_the_machine_refuses_is_tried_again_with_backoff_and_shown(tm
 
 
 async def test_one_that_can_not_begin_yet_holds_nobody_else_up(tmp_path: Path) -> None:
-    processes = ToldProcesses(refuse={"one": NotBegun("its root is gone")})
+    processes = ToldProcesses(refuse={"one": NotBegun("its root is missing")})
     async with running(tmp_path, processes) as served:
         for request in ("one", "two", "three", "four", "five", "six"):
             ask(tmp_path, request, target="all")

@@ -405,7 +405,7 @@ def test_a_root_that_is_away_is_worth_another_try(starter: Starter) -> None:
     told = starter.start("one", "touch", "ran")
     starter.root.with_name("away").rename(starter.root)
     assert isinstance(told, NotBegun)
-    assert "its root is gone" in told.why
+    assert "its root is missing" in told.why
     assert not told.for_good
     assert starter.start("one", "touch", "ran") == Begun()
 

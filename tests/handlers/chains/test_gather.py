@@ -113,7 +113,7 @@ def test_only_so_many_events_are_held_and_the_oldest_one_goes_with_a_reason() ->
     effects = gathered(a, held=many)
     assert of(ReleaseEvents, effects) == [ReleaseEvents("pr", ("r0",))]
     assert [each.key for each in of(HoldEvent, effects)] == ["new"]
-    assert any("r0 does not count any more" in each.summary for each in of(Explain, effects))
+    assert any("r0 no longer counts" in each.summary for each in of(Explain, effects))
 
 
 def test_the_depth_of_a_run_is_that_of_the_deepest_run_behind_its_events() -> None:

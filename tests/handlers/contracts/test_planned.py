@@ -110,18 +110,18 @@ def test_no_contract_has_no_basis() -> None:
 @pytest.mark.parametrize(
     ("known", "event", "why"),
     [
-        (session(status="failed"), planned(), "it came when the session was over (failed)"),
+        (session(status="failed"), planned(), "it came after the session was over (failed)"),
         (session(attempt=2), planned(), "an earlier attempt was held to the contract already"),
         (session(), planned(attempt=2), "an earlier attempt was held to the contract already"),
         (
             session(folded=True),
             planned(),
-            "it is another plan than the one whose legs are in the contract, and there is only one",
+            "it is not the plan whose legs are in the contract, and only one plan counts",
         ),
         (
             session(folded=True, status="completed"),
             planned(),
-            "it is another plan than the one whose legs are in the contract, and there is only one",
+            "it is not the plan whose legs are in the contract, and only one plan counts",
         ),
         (session(origin="history"), planned(), "what ended before its root was first seen has no contract"),
         (
@@ -146,7 +146,7 @@ def test_a_plan_that_was_refused_keeps_no_other_from_being_folded() -> None:
 
 def test_a_plan_of_a_session_that_never_started_is_refused() -> None:
     decision = decided(None)
-    assert decision == (Explain(KEY, "refused", "a flow was planned of a session that never started"),)
+    assert decision == (Explain(KEY, "refused", "a flow was planned for a session that never started"),)
 
 
 def test_a_leg_that_worked_before_is_named() -> None:

@@ -99,13 +99,13 @@ def test_the_summary_after_a_run_names_each_missing_artifact_who_declared_it_and
 def test_a_file_that_is_there_and_does_not_count_is_not_called_missing() -> None:
     found = judged((REVIEW, REPORT), "empty", "absent")
     assert failure_summary(found, "/a", "alpha").splitlines()[:4] == [
-        "Run failed: required artifacts are not delivered.",
+        "Run failed: required artifacts were not delivered.",
         "  review (review.md): empty — playbook",
         "  report (sub/report.md) — agent_profile",
         "Searched /a.",
     ]
     assert missing_summary(found) == (
-        "required artifacts are not delivered: review (review.md): empty, report (sub/report.md)"
+        "required artifacts were not delivered: review (review.md): empty, report (sub/report.md)"
     )
 
 

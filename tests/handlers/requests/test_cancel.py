@@ -66,9 +66,9 @@ def test_a_reason_need_not_be_given() -> None:
         (
             session(layout="codex"),
             NAMED,
-            "another tool runs it, and has to end it: only native runs are ended",
+            "another tool runs it and has to end it: only native runs can be cancelled",
         ),
-        (session(), RunProcesses(None, None, "here"), "its files name no process that could be told"),
+        (session(), RunProcesses(None, None, "here"), "its files name no process that could be asked to end"),
     ],
 )
 def test_what_cannot_be_cancelled_is_refused_and_why(
