@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "replay": ("bundle.replay", "Show, check and convert replays of sessions."),
     "training": ("session.training", "Export the calls of sessions as training data."),
     "invocation": ("chain.invocation", "Show what chains and people ordered."),
-    "show": ("session.show", "List shows, their plays and gate verdicts."),
+    "show": ("show.commands", "List shows, their plays and gate verdicts."),
     "artifact": ("session.artifact", "List and add outcomes of sessions."),
     "outcome": ("session.outcome", "Check whether a file is a valid outcome."),
     "exchange": ("exchange.commands", "Share artifacts between agents, and run their code."),

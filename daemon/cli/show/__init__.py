@@ -1,0 +1,1 @@
+"""`runward show`: shows, their plays and gate verdicts."""
