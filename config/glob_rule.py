@@ -83,7 +83,7 @@ def _with_none_for_any_depth(standing: set[int], wanted: list[str]) -> set[int]:
 
 
 def _end_of_set(pattern: str, start: int) -> int:
-    """Where the set that begins at `start` is closed. A `]` that comes first in it is one of its characters."""
+    """Where the set that starts at `start` is closed. A `]` that comes first in it is one of its characters."""
     first = start + 1 + pattern.startswith("!", start + 1)
     end = pattern.find("]", first + 1)
     if end == -1:

@@ -29,7 +29,7 @@ def toml_positions(text: str) -> dict[Location, Mark]:
 
 
 def toml_texts(text: str, start: int) -> tuple[list[tuple[int, int]], int]:
-    """The offsets of the items in an array of texts that begins at the offset `start`, and where the array ends."""
+    """The offsets of the items in an array of texts at the offset `start`, and where the array ends."""
     scanner = _Scanner(text)
     return scanner.texts(start)
 

@@ -167,7 +167,7 @@ class JobStateOf(Question["JobState | None"]):
 
 @dataclass(frozen=True, slots=True)
 class LaneWaits(Question[bool]):
-    """Question: whether something in this lane is neither decided nor held. Answer: whether it is so."""
+    """Question: whether something in this lane is neither decided nor held. Answer: true or false."""
 
     lane: str
 
@@ -197,14 +197,14 @@ class RunProcesses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CancellationOf(Question["Cancellation | None"]):
-    """Question: did a person order that this attempt ends? Answer: `Cancellation`, None if no one was told to."""
+    """Question: did a person order that this attempt ends? Answer: `Cancellation`, or None."""
 
     key: str
     attempt: int
 
 
 class Cancellation(NamedTuple):
-    """A person's order to end an attempt. Its process was told, or is still to be told if `is_owed`.
+    """A person's order to end an attempt. Its process was asked to end, or still has to be if `is_owed`.
 
     `reason` may be empty. With a `timeout` (seconds) it is not a person's: the daemon ended the run after its time.
     """

@@ -1,4 +1,4 @@
-"""Backups: a consistent, examined copy of the store in one file, taken while a daemon goes on writing."""
+"""Backups: a consistent, examined copy of the store in one file, taken while a daemon keeps writing."""
 
 import os
 from contextlib import closing

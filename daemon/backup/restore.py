@@ -53,7 +53,7 @@ class Current(NamedTuple):
 class Plan(NamedTuple):
     """What a restore of `backup` would do, worked out without doing it.
 
-    `epoch` is the one that it begins. `kept` is where the current store will be (None: there is none). `starts` are the
+    `epoch` is the new one. `kept` is where the current store will be (None: there is none). `starts` are the
     run names, and `jobs` the numbers, of what the backup still had to start and may have begun since.
     """
 

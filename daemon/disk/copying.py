@@ -1,4 +1,4 @@
-"""Copying a database in its state at one moment into one file, while others go on writing to it.
+"""Copying a database in its state at one moment into one file, while others keep writing to it.
 
 This is SQLite's own way of copying, in slices, under one read transaction. It sees the database as it was when the copy
 began. It never restarts because of a commit, and delays nobody, for in WAL mode a reader keeps no writer waiting.
@@ -16,7 +16,7 @@ SLICE: Final = 256
 """Pages that are copied at a time: 1 MiB."""
 
 SYNCED: Final = 16 * SLICE
-"""Pages after which what was copied is synced: one sync of all of it at the end would keep commits beside it waiting."""
+"""Pages after which what was copied is synced: one sync of all of it at the end would keep concurrent commits waiting."""
 
 Tell = Callable[[int, int], None]
 """Told how many pages are copied, and of how many."""

@@ -28,7 +28,7 @@ def write_durably(directory: str | os.PathLike[str] | int, name: str, content: b
 class ReservedFile:
     """A file whose disk space is reserved beforehand, for what must be written even when the disk is full.
 
-    Until `write` it lies in `directory` (an open descriptor) under a temporary name that begins with a dot.
+    Until `write` it is in `directory` (an open descriptor) under a temporary name that starts with a dot.
     """
 
     def __init__(self, directory: int, name: str, size: int) -> None:

@@ -17,7 +17,7 @@ NARROW: Final = 0.8
 """The share of what may be taken from which on it is said that it runs short."""
 
 INSTANCES_NEEDED: Final = 2
-"""A daemon has one, and two for a moment while its watch is set up anew."""
+"""A daemon has one, and two for a moment while its watch is set up again."""
 
 _NOTICED_WITHIN: Final = 10.0
 

@@ -58,7 +58,7 @@ class OnTheWay(Protocol):
 class Rebuilt:
     """The result. `not_compared` counts fields that lines of earlier versions do not contain.
 
-    `without_journal` counts sessions of which nothing could be compared, by the reason.
+    `without_journal` counts sessions that could not be compared, by the reason.
     """
 
     sessions: int = 0

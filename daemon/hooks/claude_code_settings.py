@@ -21,7 +21,7 @@ EVENTS: Final = tuple(KNOWN_SINCE)
 """The hooks that tell something which the daemon can use."""
 
 TIMEOUT: Final = 10
-"""Seconds after which Claude Code goes on without us."""
+"""Seconds after which Claude Code continues without us."""
 
 _WAS_EMPTY: Final = " "
 _BOM: Final = "\ufeff"

@@ -5,7 +5,7 @@ the standard library and as little of that as possible. Claude Code gives the pa
 word; it is passed on as it is, and read by the daemon. After `--` comes the program that Codex's `notify` named
 before: it is called with the same payload.
 
-It prints nothing and ends with 0, whatever happens. A hook only hastens what the daemon finds by itself.
+It prints nothing and exits with 0, whatever happens. A hook only speeds up what the daemon finds by itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main(words: list[str]) -> None:
         payload = os.fsencode(words[-1]) if own[0] == "codex" else read_stdin()
         if own[0] in ("claude-code", "codex") and payload[:1] == b"{" and len(payload) <= MAXIMUM_PAYLOAD:
             put(state_directory(own), note(own[0], payload))
-    except BaseException:  # noqa: BLE001, S110  # whatever it is, it is none of the agent's business
+    except BaseException:  # noqa: BLE001, S110  # no error of ours may disturb the agent
         pass
     try:
         if len(program) > 1:

@@ -19,7 +19,7 @@ PERIOD: Final = 1.0
 """Seconds between two looks at the room that there is."""
 
 _MORE: Final = 9 / 8
-"""So many times the limit must be free before anything is taken in again: else it goes on and off all the time."""
+"""This many times the limit must be free before runs are looked at again: otherwise it would switch on and off all the time."""
 
 
 @dataclass(slots=True)

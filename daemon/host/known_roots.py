@@ -74,7 +74,7 @@ def _remember_open(root: WatchedRoot, place: str, text: str) -> None:
         remembered = read_remembered(text)
         root.open[place] = () if remembered is None else written_by(remembered)
         if remembered is None:
-            root.seen.pop(place, None)  # it is read anew
+            root.seen.pop(place, None)  # it is read again
         return
     watched = read_watched(text)
     root.open[place] = () if watched is None else recorded(watched)

@@ -1,7 +1,7 @@
 """Whether the directory at a root's path is the root, or another one in its place.
 
 A root is known by device and inode. If its file system is not mounted, its mount point is there instead, and knows
-nothing of the root's runs. But a root may be made anew or restored, and device numbers may change at a boot. So another
+nothing of the root's runs. But a root may be recreated or restored, and device numbers may change at a boot. So another
 directory is accepted as the root if that can do no harm, or if it contains the known runs.
 """
 
@@ -54,7 +54,7 @@ class RootIdentities:
         open_here = [each for each in await cursors.open_cursors(self.store) if each.root == root.name]
         is_settled = not open_here and not await cursors.owes_of_root(self.store, root.name)
         if is_settled and _device(found) == _device(recorded):
-            return True  # a person made it anew; on another file system it is more likely a mount point
+            return True  # a person recreated it; on another file system it is more likely a mount point
         return await in_thread(self._shows, root, open_here, known)
 
     def _shows(self, root: WatchedRoot, open_here: Sequence[OpenCursor], known: Sequence[OpenCursor]) -> bool:

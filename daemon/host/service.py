@@ -253,7 +253,7 @@ class Obedience:
         self._supervisor.stop()
 
     def reload(self) -> None:
-        """Settings are to be read again."""
+        """The settings must be read again."""
         self._wanted.set()
 
     async def run(self) -> None:

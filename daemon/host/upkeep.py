@@ -13,7 +13,7 @@ from runward.daemon.store.checkpoint import Checkpointer
 from runward.daemon.store.store import Store
 
 PERIOD: Final = 1.0
-"""Seconds between looks at what there is to be done."""
+"""Seconds between checks for work."""
 
 MANY_COMMITS: Final = 50
 """Commits after which memory is given back, once none came for a period."""
@@ -21,7 +21,7 @@ MANY_COMMITS: Final = 50
 COMMITS_BETWEEN: Final = 2
 """Commits after which a further checkpoint may begin.
 
-SQLite before 3.51.3 may damage a database where a checkpoint that finds nothing to move runs beside a commit (its
+SQLite before 3.51.3 may damage a database if a checkpoint that finds nothing to move runs alongside a commit (its
 WAL-reset bug). Of two commits that were counted since the last checkpoint ended, one at least began after it, as there
 is but one at a time; so there is something to move.
 """

@@ -55,4 +55,4 @@ class World:
     http: Callable[[], HttpReport | None] = lambda: None
     """Where it listens, for `status`."""
     directories: WatchedDirectories = field(default_factory=WatchedDirectories)
-    """What the notifications watch beside the roots."""
+    """What the notifications watch in addition to the roots."""

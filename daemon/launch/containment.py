@@ -126,7 +126,7 @@ class InScope(InCgroup):
         return make_scope(f"runward-{os.urandom(6).hex()}.scope", held, os.environ)
 
     def close(self) -> None:
-        """See `Containment`: systemd takes an empty scope away by itself."""
+        """See `Containment`: systemd removes an empty scope by itself."""
 
 
 _MAKERS: Mapping[str, Callable[[Held], Containment]] = {

@@ -12,7 +12,7 @@ class ContainmentUnavailable(Exception):
 
 
 class Held(Value):
-    """What is to be held: the waiting command, its processes (it and its `init`), and its run's name and longest
+    """What must be contained: the waiting command, its processes (it and its `init`), and its run's name and longest
     time (seconds; None: no end)."""
 
     pid: int

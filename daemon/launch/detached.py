@@ -4,7 +4,7 @@ Without a NAME it waits on a socket for orders, and forks a launcher for each, w
 Nothing is decided before the fork, so such a launcher takes the same path as any other.
 
 It is the same launcher as `runward run`, except for its beginning. The order comes as JSON on stdin. The result goes to
-stdout, one line, before the command is released: whoever ordered it waits no longer. The launcher is nobody's child and
+stdout, one line, before the command is released, so that the caller stops waiting. The launcher is nobody's child and
 has its own session. Its later complaints go to stderr, a file. However often it is started for one order, the command
 runs once: see `ticket.py`.
 """

@@ -1,6 +1,6 @@
 """One log of a run: the output's beginning and, if it exceeds its limit, its end.
 
-The first half of the limit is the file itself. What comes after it goes into pieces next to it, the oldest of which are
+The first half of the limit is the file itself. What comes after it goes into pieces next to it; the oldest of them are
 deleted. There is never more than the limit, whatever happens to the launcher. At the end the pieces are joined to the
 file, with a line that says how much is left out between them.
 """

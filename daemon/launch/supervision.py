@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _SETTLE_S = 0.2
-"""How long what a command left behind may take to end by itself: the last of a pipeline mostly does."""
+"""How long processes that a command left behind may take to end by themselves: the last of a pipeline usually does."""
 _SAME_PRESS_S = 0.1
 """Signals so close together are one request: a key that bounces, a sender that signals process and group."""
 

@@ -32,7 +32,7 @@ class TicketHeld(Exception):
 
 
 class EpochOver(Exception):
-    """The daemon that ordered this was taken over; its successor orders it anew."""
+    """The daemon that ordered this was replaced; its successor orders it again."""
 
 
 class Ticket:

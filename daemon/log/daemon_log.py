@@ -21,7 +21,7 @@ from runward.daemon.log.line import for_people, render, render_known
 
 LOG: Final = "log/runward.jsonl"
 MAXIMUM_BYTES: Final = 16 << 20
-"""From this size on the file is set aside as `runward.jsonl.1`, and begun anew."""
+"""From this size on, the file is renamed to `runward.jsonl.1`, and a new one is started."""
 SET_ASIDE: Final = 4
 """The files that are kept besides, `.1` the newest."""
 IN_JOURNAL: Final = "log/in-journal"

@@ -41,7 +41,7 @@ NOT_KNOWN: Final[Signature] = (0, 0, 0)
 class LogRead(NamedTuple):
     """How far one log was read, and its signature when it was read to its end.
 
-    `failed` is the problem that reading ended with, or that the log itself ends with: the end of a sentence that begins with the log's name.
+    `failed` is the problem that reading ended with, or that the log itself ends with: the end of a sentence that starts with the log's name.
     `may_pass`: the operating system refused, so it is tried again even if the file stays as it is.
     """
 

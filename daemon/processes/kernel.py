@@ -52,7 +52,7 @@ def unshare(namespaces: int) -> None:
 
 
 def mount_own_proc() -> None:
-    """Mounts /proc anew, for the PID namespace that we are in, and for this mount namespace alone."""
+    """Mounts /proc again, for the PID namespace that we are in, and only for this mount namespace."""
     _checked(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC | _MS_PRIVATE), None), "mount /")
     flags = ctypes.c_ulong(_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     _checked(_libc.mount(b"proc", b"/proc", b"proc", flags, None), "mount /proc")

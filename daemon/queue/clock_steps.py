@@ -20,7 +20,7 @@ SHORTEST: Final = 0.25
 """Seconds by which the clocks must drift apart to count as a step. What a clock is slewed by adds up to steps, too."""
 
 AGAIN: Final = 60.0
-"""Seconds after which it is noted anew what the wall clock says: all that is known of it after a reboot."""
+"""Seconds between notes of what the wall clock says: all that is known of it after a reboot."""
 
 _BRACKET: Final = 0.01
 """Seconds within which both clocks must be read, or they are read again: the reader may have been kept from running."""

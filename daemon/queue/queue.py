@@ -56,7 +56,7 @@ class StoreTrouble(Exception):
 
 
 class Observation(NamedTuple):
-    """Events that belong together, with what is to be remembered with them."""
+    """Events that belong together, with what must be remembered with them."""
 
     subject: str
     events: Sequence[Event]
@@ -147,7 +147,7 @@ class Queue:
         return due.jobs
 
     async def due_in_background(self, limit: int, most_bytes: float) -> list[Job]:
-        """Jobs that may run now in the background, none of which reads more than this many bytes."""
+        """Jobs that may run now in the background; none reads more than this many bytes."""
         now = await self._now_in_order()
         due = await jobs.due_in_background(self._store, now, limit, most_bytes)
         await self._hold(due.broken, now)

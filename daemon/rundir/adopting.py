@@ -1,4 +1,4 @@
-"""After a restore: finding lines in a journal that already say what is to be written, under another hash.
+"""After a restore: finding lines in a journal that already say what must be written, under another hash.
 
 A restored store forgot what was judged after its backup. It judges those runs again. The lines for their journals are
 already there: the same facts, with the hashes of events that are gone. Such a line is adopted where it is, so that no

@@ -177,7 +177,7 @@ def _through_links(root: int, parts: list[str]) -> FileFact:
 def resolve(root: int, parts: list[str]) -> Resolved | FileFact:
     """Where `parts` lead, resolved by hand, following links only while they stay below `root`; else why not.
 
-    However deep it goes, only one descriptor is held, so a parent is walked to anew. Raises `OSError` for what isn't
+    However deep it goes, only one descriptor is open, so the way to a parent is walked again. Raises `OSError` for what isn't
     there, or can't be read.
     """
     way: list[str] = []

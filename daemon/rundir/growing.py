@@ -26,7 +26,7 @@ MOST_BYTES: Final = 4 << 20
 """Bytes of a log that are read at a time, unless a line is longer."""
 
 _CHUNK: Final = 1 << 17
-"""Bytes that are asked for at once, unless a longer line goes on: few enough to be taken from memory that is mapped."""
+"""Bytes that are asked for at once, unless a line is longer: few enough to be taken from memory that is mapped."""
 
 _BEFORE: Final = 64
 """Bytes before the cursor by which a file is known again."""

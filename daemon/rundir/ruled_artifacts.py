@@ -52,7 +52,7 @@ _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass
 class _Check:
-    """A document that is to be checked against a schema, and the fact that waits for it."""
+    """A document to check against a schema, and the fact that waits for it."""
 
     schema: str
     path: str

@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 
 class Hindrance(NamedTuple):
-    """Why a path could not be searched; `message` is the end of a sentence that begins with the path."""
+    """Why a path could not be searched; `message` is the end of a sentence that starts with the path."""
 
     path: str
     message: str

@@ -32,7 +32,7 @@ def home_directory(rollout: str) -> str | None:
 
 
 def writer_of(home: str, thread: str) -> Writer:
-    """Who holds the lock of this thread's writer; `unknown` if there is none, or nobody may know."""
+    """Who has the lock of this thread's writer; `unknown` if no one has it, or if that can't be read."""
     lock = lock_of(thread)
     if lock is None:
         return _NOBODY_KNOWS

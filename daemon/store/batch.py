@@ -31,7 +31,7 @@ class Batch:
     released: bool = False
     """Whether a held job was let go."""
     rung: bool = False
-    """Whether a timer is to be looked at now."""
+    """Whether timers must be looked at now."""
     _rows: dict[Write, list[Row]] = field(default_factory=dict)
 
     def statements(self) -> list[Statement]:

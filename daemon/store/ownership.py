@@ -71,7 +71,7 @@ def _take(descriptor: int) -> None:
 
 
 def holder(state: Path) -> int | None:
-    """The pid of the daemon that holds the state directory now, None if there is none."""
+    """The pid of the daemon that uses the state directory now, None if there is none."""
     try:
         descriptor = os.open(state / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

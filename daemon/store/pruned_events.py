@@ -15,7 +15,7 @@ _INSERT: Final = "insert into absent_events (last, first, hash) values (?, ?, ?)
 
 
 class Stretch(NamedTuple):
-    """An unbroken stretch of events that are gone, with its last one's hash."""
+    """An unbroken run of events that are gone, with the hash of the last one."""
 
     last: int
     first: int

@@ -13,7 +13,7 @@ from runward.daemon.users import name_of
 SYSTEM_UNITS: Final = "/etc/systemd/system"
 SYSTEM_USERS: Final = "/etc/sysusers.d"
 LINGER: Final = "/var/lib/systemd/linger"
-"""Where logind(8) keeps a file for each user whose services go on after logging out."""
+"""Where logind(8) keeps a file for each user whose services continue after logging out."""
 
 HIDDEN: Final = ("/home", "/root", "/run/user")
 """What the system units see empty, or can't look into."""

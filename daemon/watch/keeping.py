@@ -1,4 +1,4 @@
-"""Keeping a watch over the roots; it is set up anew when roots appear, vanish or change."""
+"""Keeping a watch over the roots; it is set up again when roots appear, vanish or change."""
 
 from dataclasses import dataclass, field
 from typing import Final

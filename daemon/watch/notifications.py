@@ -99,7 +99,7 @@ class Inotify:
         self._limit_share = limit_share
         self._plan_period = plan_period
         self.directories = WatchedDirectories()
-        """What is watched beside the roots."""
+        """What is watched in addition to the roots."""
         self._limiter = anyio.CapacityLimiter(2)
         self.pulse: Pulse | None = None
         self._refused_until = 0.0
@@ -219,7 +219,7 @@ class _Watch:
     def _watch(
         self, directories: Directories, watching: Watching, next_plan: float, there: Sequence[WatchedRoot]
     ) -> str | None:
-        """Wait for changes until the watch must be set up anew; returns why it was lost, if it was."""
+        """Wait for changes until the watch must be set up again; returns why it was lost, if it was."""
         while not self.stop.is_set():
             try:
                 self._wait(directories)
@@ -368,7 +368,7 @@ def plan_watches(
 ) -> Plan:
     """Plan the watches within `allowed`.
 
-    `beat` is called for every directory that is looked into. `flat` names roots that are to be watched flat, and why.
+    `beat` is called for every directory that is looked into. `flat` names roots that must be watched flat, and why.
     """
     deep: list[WatchedRoot] = []
     why = {root.name: flat[root.name] for root in roots if root.name in flat}

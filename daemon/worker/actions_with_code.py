@@ -2,7 +2,7 @@
 
 An action asks as often as it likes; the first time its code begins. If others changed meanwhile what it read, it is worked
 out again; after three times in vain, the others wait for it. What ended is kept until the action is recorded. A daemon that
-dies forgets it, and its successor works it out anew.
+dies forgets it, and its successor works it out again.
 """
 
 import threading
@@ -26,7 +26,7 @@ from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.effects import RecordAction
 
 TIMES_BESIDE_OTHERS: Final = 3
-"""How often an action is worked out while others go on."""
+"""How often an action is worked out while others continue."""
 
 LONGEST_TURN_S: Final = 5.0
 """How long the others wait for an action that was worked out to be recorded: it may be held."""

@@ -30,7 +30,7 @@ GATHER: Final = 1.0
 """Seconds in which the work that verdicts leave is gathered, so that few commits stand in the way of others."""
 
 PATIENCE: Final = 30.0
-"""Seconds of verdicts without a pause after which a batch is begun beside them."""
+"""Seconds of verdicts without a pause after which a batch is started alongside them."""
 
 BATCH: Final = 64
 FEW: Final = 8

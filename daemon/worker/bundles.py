@@ -92,7 +92,7 @@ class Bundles(Part):
     """Our key of this kind, which is made on first use. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
     actions: ToldActions
     low_disk: Callable[[], str | None] = lambda: None
-    """Why nothing is to be written now; None where there is room."""
+    """Why nothing can be written now; None if there is enough space."""
     trouble: str | None = None
     """What keeps bundles from being put in place."""
     _bodies: dict[tuple[str, int], dict[str, JsonValue]] = field(default_factory=dict)

@@ -19,7 +19,7 @@ CLOCK: Final = "clock"
 """The file in the state directory."""
 
 LONGEST: Final = 7 * 86_400.0
-"""Seconds of the longest leap that is believed, and for which a clock must go on before it is believed."""
+"""Seconds of the longest leap that is believed, and the seconds that a clock must run on before it is believed."""
 
 
 class Noted(NamedTuple):

@@ -39,7 +39,7 @@ RETRY: Final = 30.0
 """Seconds after which journals are tried again that couldn't be read."""
 
 TROUBLE: Final = 1.0
-"""Seconds after which it goes on when the store refused."""
+"""Seconds after which it continues when the store refused."""
 
 Standing: TypeAlias = Mapping[Journal, Sequence[StandingLines]]
 Answers: TypeAlias = dict[Journal, Compared | Gone | Unreadable]

@@ -13,7 +13,7 @@ SHORTEST: Final = 1.0
 
 _PATIENT: Final = 100
 _LOOK: Final = 0.005
-"""How often, and every how many seconds, it is looked whether verdicts have passed, before all goes on anyway."""
+"""How often, and at which interval in seconds, to check for pending verdicts before continuing anyway."""
 
 
 class Delayed(NamedTuple):

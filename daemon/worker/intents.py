@@ -75,7 +75,7 @@ class Intents(Part):
     trouble: str | None = None
     _reading: dict[str, _Reading] = field(default_factory=dict)
     _unknown: dict[str, str] = field(default_factory=dict)
-    """The directories of runs that were looked at, and of which it isn't known whether they write intents."""
+    """The directories of runs that were looked at, and may or may not write intents."""
     _ended: dict[str, str] = field(default_factory=dict)
     """The directories of runs with intents whose end was just seen."""
 

@@ -71,14 +71,14 @@ class Looked(NamedTuple):
     is_forgotten: bool = False
 
     def observation(self) -> Observation | None:
-        """What is to be recorded, if anything."""
+        """What must be recorded, if anything."""
         if not self.events and not self.rows:
             return None
         return Observation(f"{self.root.name}/{self.place}", self.events, self.rows)
 
 
 AtEnd: TypeAlias = Callable[[WatchedRoot, str, int], tuple[Rows, ...]]
-"""What is to be remembered when the last attempt of the run in a root's directory is over."""
+"""What must be remembered when the last attempt of the run in a root's directory is over."""
 
 AT_ONCE: Final = 32
 """Directories whose files are in memory at the same time."""

@@ -47,7 +47,7 @@ class CancelOrders(Part):
     clock: Clock
     log: structlog.typing.FilteringBoundLogger
     answers: dict[int, Told | NotTold] = field(default_factory=dict)
-    """What came of orders that could not be marked as carried out, by their events."""
+    """The results of orders that could not be marked as carried out, by their events."""
     inherited: frozenset[int] = frozenset()
     """The orders that a daemon before this one owed, by their events: it may have given them."""
     trouble: str | None = None

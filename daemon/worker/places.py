@@ -55,7 +55,7 @@ class Hinted(NamedTuple):
 async def known_places(
     store: Store, files: Files, targets: Sequence[Target], roots: Mapping[str, WatchedRoot]
 ) -> dict[Target, Known]:
-    """What is known of these places. Those where no session was seen are examined anew."""
+    """What is known of these places. Those without a known session are examined again."""
     asked = {f"{name}/{place}": (name, place) for name, place in targets}
     known: dict[Target, Known] = {}
     for key, found in (await places.known(store, asked)).items():

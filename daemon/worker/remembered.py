@@ -43,7 +43,7 @@ def dump_remembered(remembered: Remembered) -> str:
 
 
 def read_remembered(text: str) -> Remembered | None:
-    """What was stored; None if it can't be read any more, and the session is read anew."""
+    """What was stored; None if it can no longer be read; the session is then read again."""
     try:
         return load_remembered(text)
     except ValueError:

@@ -67,7 +67,7 @@ class Signings(Part):
     """What keeps receipts from being signed."""
     _seen: int = 0
     _waits: bool = False
-    """Whether a receipt that is to be signed is still being made."""
+    """Whether a receipt to sign is still being made."""
 
     def degraded(self) -> list[str]:
         """What keeps receipts from being signed, for `status`."""

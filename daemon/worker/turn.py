@@ -87,7 +87,7 @@ class Worker:
     stopping: anyio.Event = field(default_factory=anyio.Event)
     """Set when the daemon is to end: trouble is not waited out any more."""
     findings: list[Observation] = field(default_factory=list)
-    """What is to be recorded though no directory or inbox says it."""
+    """What must be recorded although no directory and no inbox file says it."""
     _pause: float = FIRST_PAUSE
     _turning: bool = False
     _native_at: float = -math.inf

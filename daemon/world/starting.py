@@ -29,7 +29,7 @@ LOG: Final = "launcher.log"
 """Beside the daemon's own log: what launchers complain of when nobody waits for them any more."""
 
 PATIENCE: Final = 10.0
-"""Seconds that a launcher may take to begin. One that takes longer goes on; the next try finds its ticket held."""
+"""Seconds that a launcher may take to begin. One that takes longer continues; the next try finds its ticket locked."""
 
 OF_THE_DAEMON: Final = frozenset(
     {

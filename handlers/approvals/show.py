@@ -24,7 +24,7 @@ def approval_id(key: str) -> str:
 
 
 def decide(event: ApprovalWanted, given: Given) -> Deciding:
-    """Ask for it. If it can't be shown, because it could not be started either, the chain run decides anew."""
+    """Ask for it. If it can't be shown, because it could not be started either, the chain run decides again."""
     run = yield from ask(ChainRunOf(event.run))
     standing = None if run is None else run.steps.get(event.step)
     if (

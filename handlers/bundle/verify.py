@@ -176,7 +176,7 @@ def _file(receipt: ReadReceipt, part: str, found: FileFacts) -> Iterator[BundleP
 
 
 def record_problems(receipt: ReadReceipt, recorded: Recorded) -> Iterator[BundleProblem]:
-    """Whether a receipt is the one that the store recorded: one that was made anew is right only by itself."""
+    """Whether a receipt is the one that the store recorded: one that was made again is right only in itself."""
     if receipt.fields is None:
         return  # it was reported that it cannot be read
     stated = receipt.fields.get("receipt_hash")

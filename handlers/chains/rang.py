@@ -53,7 +53,7 @@ def decide(event: TimerRang, given: Given) -> Deciding:
 def _waited(
     run: ChainRunStanding, standing: StepStanding, word: str, given: Given
 ) -> Asking[tuple[Effect, ...]]:
-    """End a step that still waits for a slot or its run's turn. It is not tried again: it would only wait anew."""
+    """End a step that still waits for a slot or its run's turn. It is not tried again: it would only wait again."""
     if standing.reason != WAITS_FOR_SLOT and run.reason_code != WAITS:
         return ()
     position = position_of(run, given.event_hash)

@@ -89,7 +89,7 @@ class _Lines:
 
 
 def read_diff(content: bytes | bytearray) -> Iterator[FileDiff | DiffFault]:
-    """What the patch does to each file, and what is wrong with it. After a fault, reading goes on at the next file."""
+    """What the patch does to each file, and what is wrong with it. After a fault, reading continues at the next file."""
     lines = _Lines(content)
     while lines.line is not None and not lines.line.strip():
         lines.advance()

@@ -335,4 +335,4 @@ class _Folding:
 
 
 _OF_THE_END: Final = frozenset({"evidence_refs", "artifact_verification_json"})
-"""Fields of the session that its next attempt sets anew."""
+"""Fields of the session that its next attempt sets again."""

@@ -141,7 +141,7 @@ class Tokens:
     def count_total(self, payload: dict[str, JsonValue]) -> bool:
         """Count a reply by the running total, which is also reported without a change. Whether a reply was reported.
 
-        A null total says that the process has none: a resumed one may begin anew.
+        A null total says that the process has none: a resumed one may start from zero.
         """
         before = self.total
         self.note_total(payload)

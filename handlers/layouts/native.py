@@ -69,7 +69,7 @@ def session_key(root: str, directory: str) -> str:
 def is_untelling(path: str) -> bool:
     """Whether a change of this path alone, relative to a run that is already known, can't start or end it.
 
-    This is false for the places of outcomes: they are read while the run goes on.
+    This is false for the places of outcomes: they are read while the run continues.
     """
     name, _, below = path.partition("/")
     if name == ARTIFACTS and below.partition("/")[0] in OUTCOME_NAMES:
@@ -266,7 +266,7 @@ def _digest(document: Document) -> str:
 
 
 def dated_digest(content: bytes, modified_ns: int) -> str:
-    """A digest that survives a move or a faithful copy, and changes when the file is written anew."""
+    """A digest that survives a move or a faithful copy, and changes when the file is rewritten."""
     return hashlib.sha256(b"%d:%s" % (modified_ns, content)).hexdigest()[:16]
 
 

@@ -82,7 +82,7 @@ class Unreadable:
     def add(
         self, file: str, line: int, message: str, fix: str = "passed over: the lines around it count"
     ) -> None:
-        """Count a line; `message` says what is wrong with it, without quoting it, `fix` what becomes of it."""
+        """Count a line; `message` says what is wrong with it, without quoting it, `fix` what happens to it."""
         self.count += 1
         if len(self.complaints) < MOST_COMPLAINTS:
             self.complaints.append(Complaint(file, line, message, fix))

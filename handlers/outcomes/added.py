@@ -33,7 +33,7 @@ def decide(event: ArtifactAddRequested, given: Given) -> Deciding:
 
 
 def record(event: ArtifactAddRequested, at: float) -> RecordArtifact | str:
-    """What is to be kept, or what is wrong with it."""
+    """What to keep, or what is wrong with it."""
     from runward.config.outcome import CheckedOutcome, check_outcome, kinds
 
     if not event.kind or not event.name:

@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple, TypeAlias
 
 LOST: Final = ""
-"""The timer of a schedule that must be set anew: a restore may have brought an old one back."""
+"""The timer of a schedule that must be set again: a restore may have brought an old one back."""
 
 
 class SetSchedule(NamedTuple):

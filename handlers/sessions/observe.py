@@ -135,7 +135,7 @@ def see(
         match item:
             case Started() if watched.phase == "over" and _still_ended(watched, signatures, items):
                 if item.digest != watched.start_digest:
-                    # About to be used again, or only touched: read it anew until the old end is gone.
+                    # About to be used again, or only touched: read it again until the old end is gone.
                     signatures = tuple(each for each in signatures if each[0] != item.file)
             case Started():
                 after = _started(after, key, rule, item, end, events, complaints, launch)
@@ -419,7 +419,7 @@ def load_watched(text: str) -> Watched:
 
 
 def read_watched(text: str) -> Watched | None:
-    """What was stored. None if that can't be read any more: its directory is looked at anew."""
+    """What was stored. None if that can no longer be read: its directory is then looked at again."""
     try:
         return load_watched(text)
     except ValueError:

@@ -19,7 +19,7 @@ from runward.daemon.store.ownership import holder
 
 _Told = TypeVar("_Told")
 _PERIOD: Final = 0.05
-"""Seconds between two questions what came of it."""
+"""Seconds between two checks for the result."""
 
 
 @click.command()

@@ -92,7 +92,7 @@ class RunOutput:
         try:
             directory = os.open(os.path.join(self._directory, self._name + SUFFIX), _LISTED)
         except OSError:
-            return []  # there are none, or something else stands there
+            return []  # there are none, or something else is there
         try:
             found = (_PIECE.fullmatch(name) for name in os.listdir(directory))
             return sorted((int(each[1]), int(each[2])) for each in found if each is not None)

@@ -46,7 +46,7 @@ def unjudged(
 
 
 def unjudged_called(connection: sqlite3.Connection, settings: Settings, text: str) -> list[SessionRow]:
-    """The runs of which no daemon knows whose id, key or directory is `text`; if there are none, begins with it."""
+    """The runs unknown to any daemon whose id, key or directory is `text`; if there are none, starts with it."""
     if "/" not in text and text not in ("", ".", ".."):
         unknown = [
             root for root in _native(settings) if not reading_unjudged.is_known(connection, root.name, text)

@@ -10,7 +10,7 @@ from runward.daemon.cli.terminal.output import fail
 from runward.daemon.store.ownership import holder
 
 _PERIOD: Final = 0.1
-"""Seconds between two looks at what came of it."""
+"""Seconds between two checks for the result."""
 
 PATIENCE_S: Final = 30.0
 """Seconds that a daemon may take to take something up that is durable in any case."""

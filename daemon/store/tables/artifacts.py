@@ -31,7 +31,7 @@ RECORD_FILE: Final = Write(
     " where id = ?1 and file_path = ?2 and names_file",
     exact=False,
 )
-"""Where the artifact was recorded anew with another file, that one is hashed on its own."""
+"""If the artifact was recorded again with another file, that file is hashed separately."""
 
 
 def _record(batch: "Batch", job: Job, effect: RecordArtifact) -> None:

@@ -174,7 +174,7 @@ async def due_jobs(store: Store, now: float, limit: int, horizon: float = math.i
 
 
 async def due_in_background(store: Store, now: float, limit: int, most_bytes: float) -> Due:
-    """What may run now in the background, if no more than this many bytes are to be read for it."""
+    """What may run now in the background, if it needs no more than this many bytes to be read."""
     return _due(await store.read(_DUE_IN_BACKGROUND, (now, _BACKGROUND, limit, most_bytes)))
 
 

@@ -32,7 +32,7 @@ DELAY: Final = "update notices set next_at = ?, tries = ?, error = ? where id = 
 
 
 class PendingNotice(NamedTuple):
-    """A notice that is to be delivered. Times are Unix seconds; `since` is when it was first due."""
+    """A notice that must be delivered. Times are Unix seconds; `since` is when it was first due."""
 
     id: str
     kind: str
@@ -50,7 +50,7 @@ _COLUMNS: Final = ", ".join(PendingNotice._fields)
 
 
 async def pending(store: Store, most: int) -> list[PendingNotice]:
-    """The notices that are to be delivered, earliest due first."""
+    """The notices to deliver, earliest due first."""
     rows = await store.read(
         f"select {_COLUMNS} from notices where state = 'pending' order by next_at, id limit ?",  # noqa: S608 # our own words
         (most,),

@@ -48,7 +48,7 @@ async def head(store: Store) -> str | None:
 
 
 async def unplaced(store: Store, after: int, most: int) -> list[UnplacedBundle]:
-    """The bundles after this number that are to be put in place, oldest first, at most this many."""
+    """The bundles after this number to put in place, oldest first, at most this many."""
     rows = await store.read(
         "select seq, session_key, attempt, directory, parts, prev, facts from receipts where placed_at is null"
         " and seq > ? order by seq limit ?",

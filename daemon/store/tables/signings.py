@@ -19,7 +19,7 @@ SETTLED: Final = "update signings set settled_at = ?, signature = ?, part = ?, p
 
 
 class OwedSigning(NamedTuple):
-    """A receipt that is to be signed. `directory` is its location; without a `receipt_hash` there is no receipt.
+    """A receipt to sign. `directory` is its location; without a `receipt_hash` there is no receipt.
 
     `is_coming` says that it is still being made, or has no name yet.
     """

@@ -1,4 +1,4 @@
-"""Worktrees of steps that are to be removed: open until they are, then with git's answer."""
+"""Worktrees of steps that must be removed: open until they are, then with git's answer."""
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,7 +16,7 @@ INSERT: Final = Write(
     " and not exists (select 1 from worktrees w where w.session_key = ?1)",
     exact=False,
 )
-"""The order of the run says whether it has a worktree, and of which repository."""
+"""The order of the run says whether it has a worktree, and its repository."""
 
 REMOVED: Final = "update worktrees set removed_at = ?, note = ? where session_key = ? and removed_at is null"
 
