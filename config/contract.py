@@ -149,7 +149,7 @@ def declared_artifacts(
     """What an `artifacts` or `artifact_defaults` block at `loc` declares. None if it declares nothing.
 
     As in ADR-0029, an empty block declares nothing. Any other block declares its `expected`, even if that is only `[]`.
-    Complaints are added to the given list; the result holds where none of them is an error.
+    Complaints are added to the given list; the result is valid if none of them is an error.
     """
     if value is None or value == {}:
         return None

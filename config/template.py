@@ -1,7 +1,7 @@
 """Templates: texts in which `{{ with.NAME }}` stands for a value that is given at the start.
 
 They only have look-ups, also into tables (`{{ with.pull.number }}`): no expressions, no defaults, no shell.
-A value stays inside the text that it was put into, whatever it holds.
+A value stays inside the text that it was put into, whatever it contains.
 """
 
 import json

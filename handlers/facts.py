@@ -112,7 +112,7 @@ class ArtifactsUnder(Question["RootFacts | Unreadable"]):
 class LegsBefore(Question["EarlyLegs | Unreadable"]):
     """Question: which of a flow's legs worked before the plan? Answer: `EarlyLegs` or `Unreadable`.
 
-    `paths` are the legs' directories below `root`, which lies in `within` unless that is "". `modified_ns` and
+    `paths` are the legs' directories below `root`, which is in `within` unless that is "". `modified_ns` and
     `changed_ns` are the times of the plan's file.
     """
 

@@ -2,7 +2,7 @@
 
 The run directories still have everything that the restored store forgot. So runs are judged again, and their journals
 already have the lines that are written then: `daemon/rundir/adopting.py`. What can't be found again is whether a run
-began that the backup still had to start. If nobody can tell any more, it is not started, and a person is told.
+began that the backup still had to start. If nobody can tell any longer, it is not started, and a person is notified.
 """
 
 import os
@@ -211,7 +211,7 @@ def _name_for(state: Path, now: float) -> Path:
 def _keep(current: Current, kept: Path) -> None:
     """Keep the current store, whole, under the name `kept`; it also stays under its own name.
 
-    Its log must not lie next to the restored store, which would read it as its own.
+    Its log must not be next to the restored store, which would read it as its own.
     """
     store = current.path
     if current.epoch is not None:  # else all its files are kept as they are: opening it might change them

@@ -25,11 +25,11 @@ def agent_home(agent: str, environment: Mapping[str, str], home: str, cwd: str) 
 
 
 def sessions_in(agent: str, directory: str) -> str:
-    """Where the agent's sessions lie in its home: all of Codex's, for an archived thread stays in it."""
+    """Where the agent's sessions are in its home: all of Codex's, for an archived thread stays in it."""
     return os.path.join(directory, PROJECTS) if agent == "claude-code" else directory
 
 
 def homes_there(environment: Mapping[str, str], home: str, cwd: str) -> dict[str, str]:
-    """Where sessions lie, by the agent's layout, for those agents whose home exists."""
+    """Where sessions are, by the agent's layout, for those agents whose home exists."""
     homes = {agent: os.path.normpath(agent_home(agent, environment, home, cwd)) for agent in _HOMES}
     return {agent: sessions_in(agent, path) for agent, path in homes.items() if os.path.isdir(path)}

@@ -22,5 +22,5 @@ def innermost_root(settings: Settings, layout: str, path: str) -> Root | None:
 
 
 def _holds(root: str, path: str) -> bool:
-    """Whether a path lies under a root, as written or after resolving links."""
+    """Whether a path is under a root, as written or after resolving links."""
     return any(path.startswith(each.rstrip("/") + "/") for each in (root, os.path.realpath(root)))

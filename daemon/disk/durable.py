@@ -11,7 +11,7 @@ def write_durably(directory: str | os.PathLike[str] | int, name: str, content: b
     """Puts `content` under `name` into `directory` (a path or an open descriptor), replacing what was there.
 
     When it returns, the file is on the disk with mode 0600. A reader sees the old one or the new one, never a part. The
-    temporary name begins with a dot and lies in the same directory. Raises OSError, and then leaves neither the
+    temporary name begins with a dot and is in the same directory. Raises OSError, and then leaves neither the
     temporary file nor a changed `name`.
     """
     with _Opened(directory) as descriptor:

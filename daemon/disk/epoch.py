@@ -17,7 +17,7 @@ NAME: Final = "epoch"
 
 
 def read_epoch(state: Path) -> int:
-    """The epoch of the daemon that holds the state directory now. Raises `OSError`."""
+    """The epoch of the daemon that uses the state directory now. Raises `OSError`."""
     descriptor = os.open(state / NAME, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return int(os.read(descriptor, 32) or b"0")
@@ -58,7 +58,7 @@ class HeldEpoch:
         self._file = epoch_file(state)
 
     def check(self) -> None:
-        """Raises `EpochPassed` if another daemon took the state directory over, or it is not the same any more.
+        """Raises `EpochPassed` if another daemon took the state directory over, or it is not the same any longer.
 
         A read error means nothing: every write finds out by itself.
         """

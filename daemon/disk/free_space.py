@@ -9,7 +9,7 @@ _SHARE: Final = 10
 
 
 class Space(NamedTuple):
-    """Of a file system: bytes that are free for this user, bytes in all, and whether no file can be made any more."""
+    """Of a file system: bytes that are free for this user, bytes in all, and whether no file can be made any longer."""
 
     free: int
     total: int
@@ -17,7 +17,7 @@ class Space(NamedTuple):
 
 
 def space_of(place: Path | int) -> Space:
-    """The space where a directory or an open file lies. Raises `OSError`."""
+    """The space where a directory or an open file is. Raises `OSError`."""
     found = os.statvfs(place)
     # Where files aren't counted, as on btrfs, there are 0 of 0.
     no_files = found.f_files > 0 and found.f_favail == 0

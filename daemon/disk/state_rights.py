@@ -27,7 +27,7 @@ STEERING: Final = (
     "sessions",
     "log",
 )
-"""What lies in the state directory and decides what the daemon does, or is written by it without a further look."""
+"""What is in the state directory and decides what the daemon does, or is written by it without a further look."""
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 

@@ -36,7 +36,7 @@ _IDLE: Final = ("sh", "-c", ":")
 _FIX: Final = "fix what the other checks found; then see what `runward --debug daemon` says in the foreground"
 _TURN_S: Final = 0.02
 _HELD: Final = 75
-"""How a daemon ends whose state directory another one holds."""
+"""How a daemon ends whose state directory another daemon uses."""
 
 
 class _Failed(Exception):

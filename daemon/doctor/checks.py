@@ -1,4 +1,4 @@
-"""Every check, in the order that is useful to a person: what is written, where it lies, what it can do."""
+"""Every check, in the order that is useful to a person: what is written, where it is, what it can do."""
 
 from typing import Final
 

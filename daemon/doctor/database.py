@@ -1,4 +1,4 @@
-"""SQLite: its version, and that its log works where the store lies."""
+"""SQLite: its version, and that its log works where the store is."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Running checks: each in its own thread, within its time limit, whatever happens to it.
 
-A file system that doesn't answer holds a thread forever; such a thread is left behind and ends with the process.
+A file system that doesn't answer blocks a thread forever; such a thread is left behind and ends with the process.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Which file system a path lies on, by /proc/self/mountinfo (proc_pid_mountinfo(5))."""
+"""Which file system a path is on, by /proc/self/mountinfo (proc_pid_mountinfo(5))."""
 
 import os
 import re

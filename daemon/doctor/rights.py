@@ -1,4 +1,4 @@
-"""Rights: of the state directory, what lies in it, and the operator's files."""
+"""Rights: of the state directory, what is in it, and the operator's files."""
 
 import os
 import stat
@@ -22,7 +22,7 @@ PRIVATE: Final = (
     "log",
     "starts",
 )
-"""What lies in the state directory and is nobody else's to read."""
+"""What is in the state directory and is nobody else's to read."""
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH

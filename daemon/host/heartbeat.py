@@ -3,10 +3,10 @@
 from typing import Final
 
 BEAT: Final = 10.0
-"""Seconds after which a daemon tells of itself again though nothing is new."""
+"""Seconds after which a daemon reports again although nothing is new."""
 
 STALLED_AFTER: Final = 45.0
-"""Seconds of a running machine after which a daemon that told nothing is stopped, or stuck."""
+"""Seconds of a running machine after which a daemon that did not report is stopped, or stuck."""
 
 
 def stalled_s(told_at: float | None, now: float) -> float | None:

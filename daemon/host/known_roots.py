@@ -62,7 +62,7 @@ class KnownRoots:
 
 
 def _shape(layout: str) -> Shape:
-    """Where the sessions in a root of other tools lie."""
+    """Where the sessions in a root of other tools are."""
     return mixed_shape(LAYOUTS) if layout == AUTO else shape_of(LAYOUTS.named(layout))
 
 

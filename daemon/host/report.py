@@ -69,7 +69,7 @@ class Report:
 
 
 def percentile(values: list[float], share: float) -> float | None:
-    """The value below which `share` of the sorted `values` lie."""
+    """The value below which `share` of the sorted `values` are."""
     return values[min(len(values) - 1, int(len(values) * share))] if values else None
 
 

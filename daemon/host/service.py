@@ -63,7 +63,7 @@ async def serve(
     once: bool = False,
     waits: bool = True,
 ) -> None:
-    """Run the daemon of `settings.state_dir` until it is told to stop; with `once`, until nothing is due.
+    """Run the daemon of `settings.state_dir` until it is asked to stop; with `once`, until nothing is due.
 
     If it `waits`, `once` also continues until the runs that it started are over.
 
@@ -215,7 +215,7 @@ def _collect_rarely() -> None:
 
 
 def _make_own_roots(settings: Settings) -> None:
-    """Make the roots that lie in the state directory; others are their owners' to make."""
+    """Make the roots that are in the state directory; others are their owners' to make."""
     for root in settings.roots:
         if root.path.startswith(settings.state_dir + "/"):
             Path(root.path).mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ LEFT_BEHIND: Final = 1.0
 """Seconds that threads which read something may still take once the daemon came to its end in order."""
 
 SAYING: Final = 0.5
-"""Seconds in which the log may take a last line: it may lie on the very disk that hangs."""
+"""Seconds in which the log may take a last line: it may be on the very disk that hangs."""
 
 STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 HEARD: Final = (*STOPS, signal.SIGHUP)

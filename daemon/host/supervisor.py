@@ -36,7 +36,7 @@ REPORT_PERIOD: Final = 1.0
 """Seconds between two looks at whether there is something new to tell, and whose time it is."""
 
 TURN_PATIENCE: Final = 4.0
-"""Seconds that the start or the turn that is going on may still take once the daemon is told to stop."""
+"""Seconds that the start or the turn that is going on may still take once the daemon is asked to stop."""
 
 PUTTING_BACK_PATIENCE: Final = 5.0
 """Seconds from then on, until which the background puts back what it claimed."""
@@ -124,7 +124,7 @@ class Supervisor:
         ):
             phase.deadline = now + (0.0 if hurried else patience)
         notify.stopping(self.doing())
-        self.assembly.watch.stands.set()  # nobody waits for it any more
+        self.assembly.watch.stands.set()  # nothing waits for it any longer
         self.assembly.worker.stopping.set()
         self.assembly.background.halt()
         self.assembly.wake()

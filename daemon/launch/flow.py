@@ -38,14 +38,14 @@ def folded_by_the_daemon(state: str, session_key: str) -> Contract | None:
         with closing(reading.open_to_read(os.path.join(state, reading.STORE))) as connection:
             session = reading.session(connection, session_key)
     except (reading.StoreUnreadable, sqlite3.Error):
-        return None  # the plan that lies there now is the first that a daemon will see
+        return None  # the plan that is there now is the first that a daemon will see
     if session is None or not session.folded or session.artifact_contract_json is None:
         return None
     return stored_contract(session.artifact_contract_json)
 
 
 class Place(NamedTuple):
-    """A run on the disk: its directory, where its artifacts lie, and the directory they may not lead out of, or ""."""
+    """A run on the disk: its directory, where its artifacts are, and the directory they may not lead out of, or ""."""
 
     run: str
     artifacts: str

@@ -43,7 +43,7 @@ _LOGS = {1: record.LOGS[0], 2: record.LOGS[1]}
 
 
 class Order(Value):
-    """What to launch. `root` is where run directories lie, `artifacts` absolute or None for the run's own.
+    """What to launch. `root` is where run directories are, `artifacts` absolute or None for the run's own.
 
     `state` is the state directory of the daemon that watches the root, which it calls `root_name`; None if no daemon
     watches it. `cwd` is the command's directory, None for the launcher's own. If there is a `worktree`, `cwd` is made

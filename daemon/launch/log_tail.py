@@ -1,6 +1,6 @@
 """The end of a run's log that exceeds its limit: in pieces next to the log. The oldest pieces are deleted.
 
-They lie in the directory `stdout.log.tail`. A piece is called `HEAD-START`: the bytes of the log that come before all
+They are in the directory `stdout.log.tail`. A piece is called `HEAD-START`: the bytes of the log that come before all
 pieces, and the position in the whole output where this one begins. So a reader knows the order and what is left out,
 even if the launcher was killed.
 """

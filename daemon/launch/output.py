@@ -25,13 +25,13 @@ _LOOK_EVERY = 8 << 20
 
 
 class LowDisk(OSError):
-    """There is so little space where a log lies that no more is written to it."""
+    """There is so little space where a log is that no more is written to it."""
 
 
 class PassedStream:
     """One output stream of a command: `source` is read, `log` is written, `sink` gets what was read.
 
-    `source` must be non-blocking. `low_disk` is the number of bytes that must be free where the log lies, by default
+    `source` must be non-blocking. `low_disk` is the number of bytes that must be free where the log is, by default
     the setting's. `log_problem` and `sink_problem` say why logging or passing on was given up.
     """
 

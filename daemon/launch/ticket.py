@@ -5,7 +5,7 @@ right before its command is released. So of all launchers for one start only one
 command may have run. The epoch is read inside the lock: a launcher of a daemon that was taken over does nothing, so its
 successor may delete tickets of finished starts.
 
-It lies in the state directory, not in the run's, because a run directory may be moved, removed or unmounted. If it says
+It is in the state directory, not in the run's, because a run directory may be moved, removed or unmounted. If it says
 nothing yet, a `run.json` of this very start says that it began.
 """
 

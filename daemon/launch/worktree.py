@@ -29,7 +29,7 @@ class GitFailed(Exception):
 
 
 def place_of(state: str, name: str) -> str:
-    """Where the worktree of the run of this name lies."""
+    """Where the worktree of the run of this name is."""
     return os.path.join(state, WORKTREES, name)
 
 

@@ -73,7 +73,7 @@ class Listing(NamedTuple):
 
 
 class Halted(Exception):
-    """Hashing was told to stop."""
+    """Hashing was asked to stop."""
 
 
 class PartsPlaced(NamedTuple):
@@ -83,7 +83,7 @@ class PartsPlaced(NamedTuple):
 
 
 class PartMissing(NamedTuple):
-    """A part of a bundle lies neither in place nor under its temporary name."""
+    """A part of a bundle is neither in place nor under its temporary name."""
 
     name: str
 

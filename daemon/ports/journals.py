@@ -88,4 +88,4 @@ class Compared(NamedTuple):
 
 
 class EpochPassed(Exception):
-    """Another daemon has taken over the state directory: this one must not do anything any more."""
+    """Another daemon has taken over the state directory: this one must not do anything any longer."""

@@ -35,7 +35,7 @@ VERSION: Final = 2
 """Of what is stored of a session's files. Up to 1 a last line without its newline was left unread."""
 
 NOT_KNOWN: Final[Signature] = (0, 0, 0)
-"""No file's signature: what stands there is looked into again, whatever its own is."""
+"""No file's signature: what is there is looked into again, whatever its own is."""
 
 
 class LogRead(NamedTuple):
@@ -103,7 +103,7 @@ class SessionSight(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Which session lies at a place: its id in its tool, and the file or directory that it is in now."""
+    """Which session is at a place: its id in its tool, and the file or directory that it is in now."""
 
     layout: LogLayout | DirectoryLayout
     session_id: str

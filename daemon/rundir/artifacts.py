@@ -1,4 +1,4 @@
-"""Facts about expected artifacts: what lies at a contract's paths, without leaving their root.
+"""Facts about expected artifacts: what is at a contract's paths, without leaving their root.
 
 A link that stays inside the root counts as its target (ADR-0029 resolves paths); one that leads outside doesn't. Each
 path component is opened by descriptor.
@@ -36,7 +36,7 @@ _NOT_REGULAR: Final = FileFact("not_regular")
 def artifact_facts(root: str, within: str, paths: Sequence[str | RuledPath]) -> RootFacts | Unreadable:
     """A fact for each of `paths`, relative to the directory `root`.
 
-    If `within` is given, `root` lies below it and no component after `within` may be a link.
+    If `within` is given, `root` is below it and no component after `within` may be a link.
     """
     try:
         descriptor = open_artifacts(root, within)
@@ -102,7 +102,7 @@ def _open_root(root: str, within: str, run: int | None) -> int:
 
 
 def fact_at(root: int, path: str) -> FileFact:
-    """What lies at `path`. Raises `OSError` where the machine, not the path, is the trouble."""
+    """What is at `path`. Raises `OSError` where the machine, not the path, is the trouble."""
     parts = names_in(path)
     try:
         if len(parts) == 1:

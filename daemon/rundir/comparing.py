@@ -24,7 +24,7 @@ REPLACED: Final = frozenset({errno.ELOOP, errno.ENXIO})
 """What opening says where something else than a file stands now."""
 
 _LONGEST: Final = 1 << 20
-"""Bytes of a line that stands in place of ours which are read."""
+"""Bytes of a line that is in place of ours which are read."""
 
 _TAIL: Final = 16
 """So many bytes of a line's end at their very place tell that what differs before them was changed in place."""

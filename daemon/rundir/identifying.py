@@ -1,4 +1,4 @@
-"""Which session lies at a place: its layout, and its id in its tool, from the beginning of its files."""
+"""Which session is at a place: its layout, and its id in its tool, from the beginning of its files."""
 
 import math
 import os
@@ -28,7 +28,7 @@ _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 def identify(root: str, place: str, layouts: Layouts) -> Identity | Unreadable | None:
     """Identify the session at a place, if one of these layouts is there by now.
 
-    A packed log that can't be unpacked is taken for what usually lies at such a place, by its name.
+    A packed log that can't be unpacked is taken for what usually is at such a place, by its name.
     """
     *parents, name = place.split("/")
     try:

@@ -8,7 +8,7 @@ _ENTRIES: Final = 10_000
 
 
 def last_change(path: str) -> float | None:
-    """When a log, or anything directly in a run directory, last changed (Unix seconds); None if nobody can tell."""
+    """When a log, or anything directly in a run directory, last changed (Unix seconds); None if unknown."""
     newest: float | None = None
     try:
         with os.scandir(path) as entries:

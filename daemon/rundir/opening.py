@@ -1,4 +1,4 @@
-"""Opening what lies under a root without ever leaving it or blocking.
+"""Opening what is under a root without ever leaving it or blocking.
 
 Every component is opened separately, relative to the one before it, without following links. So what was checked is what
 is used, whatever is renamed meanwhile.

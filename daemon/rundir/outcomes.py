@@ -34,7 +34,7 @@ _NOT_THERE: Final = ABSENT | REFUSED | {LINK, errno.ENAMETOOLONG, errno.EINVAL}
 def outcomes_digest(path: str) -> str | None:
     """Distinguishes this state of a run's outcome files from the next; None if there are none.
 
-    They lie in the run's directory `path` and in its `artifacts`. Their contents are not read.
+    They are in the run's directory `path` and in its `artifacts`. Their contents are not read.
     """
     if not any(_is_there(f"{path}/{each}") for each in _USUAL):
         return None
@@ -86,7 +86,7 @@ def outcomes_in(
 ) -> tuple[OutcomeFile, ...] | Unreadable:
     """The files of the run in the directory `path` that may hold outcomes, the oldest first, then by name.
 
-    Those that are `named` lie below `artifacts_path`.
+    Those that are `named` are below `artifacts_path`.
     """
     found: list[_Found] = []
     left = MOST_BYTES

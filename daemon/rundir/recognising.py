@@ -45,7 +45,7 @@ def recognise_head(descriptor: int, name: str, layouts: Layouts) -> tuple[LogLay
 
 
 def log_by_its_place(path: str, layouts: Layouts) -> LogLayout | None:
-    """The layout whose logs usually lie at such a path: the best guess for one that can't be read."""
+    """The layout whose logs usually are at such a path: the best guess for one that can't be read."""
     plain = unpacked_name(path)
     return next((each for each in layouts.logs if each.usual_place.search(plain)), None)
 

@@ -43,7 +43,7 @@ LARGEST_JSON: Final = 4 << 20
 """Bytes of a file that is held against a JSON Schema."""
 
 PATIENCE_S: Final = 20.0
-"""How long the process may take that holds documents against schemas. Its processor time is limited, too."""
+"""How long the process may take that checks documents against schemas. Its processor time is limited, too."""
 
 _HEAD: Final = 8192
 _CHUNK: Final = 1 << 20

@@ -62,7 +62,7 @@ class AnotherLog(Exception):
 
 
 class SessionFiles:
-    """One look at the files of a session, which lie at or below the open directory `within`.
+    """One look at the files of a session, which are at or below the open directory `within`.
 
     What can't be read is among the `hindrances`; only `AnotherLog` is raised. After about `most_bytes` the look ends,
     with `more`.

@@ -1,4 +1,4 @@
-"""Where foreign sessions lie under a root: all places with their signatures, and a single one's."""
+"""Where foreign sessions are under a root: all places with their signatures, and a single one's."""
 
 import os
 from typing import Final
@@ -136,7 +136,7 @@ class _Listing:
         self.native: list[str] = []
 
     def look(self, within: int, prefix: str, levels: int) -> None:
-        """What lies in an open directory. Raises `OSError` if it can't be listed."""
+        """What is in an open directory. Raises `OSError` if it can't be listed."""
         directories: list[str] = []
         logs: dict[str, os.stat_result] = {}
         may_tell = False

@@ -46,7 +46,7 @@ class CannotList(Exception):
 def sessions_under(path: str, layouts: Layouts) -> Iterator[Place | Hindrance]:
     """The sessions at or under `path`, in the order of their paths.
 
-    A file that is not a log means the directory that it lies in, if that is a session's. Raises `FileNotFoundError`
+    A file that is not a log means the directory that it is in, if that is a session's. Raises `FileNotFoundError`
     and `CannotList`.
     """
     place = os.path.realpath(path)

@@ -89,7 +89,7 @@ def _process(pid: int | None) -> RecordedProcess | None:
 
 
 def _is_free(descriptor: int) -> bool:
-    """Whether nobody holds the lock, by trying to share it for a moment.
+    """Whether the lock is free, by trying to share it for a moment.
 
     This is tried only if the kernel lists no holder. A Codex that wanted this very thread at that moment would have
     found it taken once. One that looks for stale locks would leave this one for its next start.

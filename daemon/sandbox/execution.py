@@ -1,4 +1,4 @@
-"""One execution: what became of it, and how the exchange tells of it."""
+"""One execution: its result, and how the exchange reports it."""
 
 import json
 from typing import Final, NamedTuple

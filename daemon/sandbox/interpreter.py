@@ -1,4 +1,4 @@
-"""The interpreter inside: where its program, its libraries and its standard library lie, and a copy where they are private."""
+"""The interpreter inside: where its program, its libraries and its standard library are, and a copy where they are private."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 INSIDE: Final = "/python"
-"""Where all of it lies in the sandbox."""
+"""Where all of it is in the sandbox."""
 
 _COPIES: Final = Path("/var/cache/runward")
 _SURVEY_S: Final = 30.0
@@ -66,7 +66,7 @@ class Interpreter(NamedTuple):
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The beginning of its command line: the loader, so that no library has to lie in the usual places."""
+        """The beginning of its command line: the loader, so that no library has to be in the usual places."""
         libraries = f"{INSIDE}/so"
         return (f"{libraries}/{self.loader}", "--library-path", libraries, f"{INSIDE}/bin/{_NAME}")
 
@@ -115,7 +115,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def _is_public(path: Path) -> bool:
-    """Whether every user may read it, and pass through all that it lies in."""
+    """Whether every user may read it, and pass through all that it is in."""
     try:
         wanted = stat.S_IROTH | (stat.S_IXOTH if path.is_dir() else 0)
         return all(each.stat().st_mode & stat.S_IXOTH for each in path.parents) and (

@@ -352,7 +352,7 @@ class Worker:
             return 0.0
 
     def _how(self) -> str:
-        """How it died, where bubblewrap's exit code tells of a signal."""
+        """How it died, if bubblewrap's exit code says that it was a signal."""
         code = self._process.returncode
         number = code - 128 if code > 128 else -code
         try:

@@ -28,7 +28,7 @@ MARKED_LATE: Final = (
 """A line was marked whose number had settled before: it is as new as any."""
 
 ADOPTED: Final = "insert or replace into adopted_lines (id, content) values (?, ?)"
-"""What stands in place of a line, which says the same."""
+"""What is in place of a line, which says the same."""
 
 _SETTLE: Final = (
     "update daemon set settled = settling, "

@@ -27,7 +27,7 @@ def have_compared(connection: sqlite3.Connection, state: Path) -> None:
 
 
 def write_packed(connection: sqlite3.Connection, state: Path) -> None:
-    """Write missing journals of packed sessions: no daemon looks at those any more. Raises `OSError`, `ValueError`."""
+    """Write missing journals of packed sessions: no daemon looks at those any longer. Raises `OSError`, `ValueError`."""
     adopted: dict[int, bytes] = dict(connection.execute("select id, content from adopted_lines"))
     for (document,) in connection.execute(_PACKED):
         for (directory, name), content in _journals(document, adopted):
@@ -37,7 +37,7 @@ def write_packed(connection: sqlite3.Connection, state: Path) -> None:
 
 
 def _journals(document: bytes, adopted: Mapping[int, bytes]) -> Iterator[tuple[Journal, bytes]]:
-    """The journals of a packed session that lie in our own state, with our lines in their order there."""
+    """The journals of a packed session that are in our own state, with our lines in their order there."""
     lines: dict[Journal, list[tuple[int, bytes]]] = {}
     for row in unpack(document).rows["journal_lines"]:
         line = dict(zip(COLUMNS["journal_lines"], row, strict=True))

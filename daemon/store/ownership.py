@@ -15,7 +15,7 @@ _ASKERS: Final = 10_000
 
 
 class StateDirectoryHeld(Exception):
-    """Another daemon holds the state directory."""
+    """Another daemon uses the state directory."""
 
     def __init__(self, state: Path, pid: int | None) -> None:
         self.pid = pid

@@ -20,7 +20,7 @@ SETTLED: Final = (
     " where e.key > s.key || '#' and e.key < s.key || '$' and e.lane = s.key"
     " and l.id > (select settled from daemon))"
 )
-"""Of a session `s`: that no crash takes anything back from its journals any more."""
+"""Of a session `s`: that no crash takes anything back from its journals any longer."""
 
 _CANDIDATES: Final = (
     f"select s.key, s.finished_at, s.rowid, s.evidence_refs, s.artifact_verification_json, {NOTHING_OWED} and {SETTLED}"  # noqa: S608 # our own words

@@ -19,7 +19,7 @@ from runward.handlers.layouts.process_host import bare_host
 
 STORE: Final = "runward.db"
 _LAST_CHARACTER: Final = "\U0010ffff"
-"""Behind every other character: what begins with a text lies between it and it with this."""
+"""Behind every other character: what begins with a text is between it and it with this."""
 
 _ACTIVITY: Final = (
     "case when s.status <> 'running' then null when s.layout <> :native then c.activity"
@@ -137,7 +137,7 @@ class NextDue(NamedTuple):
 
 
 class RunningRow(NamedTuple):
-    """A running session: who it is, since when (Unix seconds), and what it does, if anybody can tell."""
+    """A running session: who it is, since when (Unix seconds), and what it does, if known."""
 
     session_id: str
     layout: str

@@ -7,7 +7,7 @@ from runward.daemon.store import reading
 from runward.daemon.store.reading import SessionRow
 
 LATELY: Final = 86_400.0
-"""Seconds after its end for which a failure is told of."""
+"""Seconds after its end for which a failure is shown."""
 
 _UNSEEN: Final = (
     " from sessions s where s.packed = 0 and s.finished_at >= ?1 and s.status in ('failed', 'timed_out', 'aborted')"

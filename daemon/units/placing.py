@@ -20,11 +20,11 @@ HIDDEN: Final = ("/home", "/root", "/run/user")
 
 
 class NoProgram(Exception):
-    """It can't be told which program the unit is to run."""
+    """It is not known which program the unit must run."""
 
 
 def user_units() -> str:
-    """Where a user's own units lie."""
+    """Where a user's own units are."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     home = os.environ.get("HOME") or os.path.expanduser("~")
     return f"{base if base.startswith('/') else home + '/.config'}/systemd/user"
@@ -43,7 +43,7 @@ def program() -> str:
 
 
 def unseen(program: str, also: Sequence[str] = ()) -> str | None:
-    """What of the program (or of the files `also`) lies where no system unit can see it; None: nothing."""
+    """What of the program (or of the files `also`) is where no system unit can see it; None: nothing."""
     parts = [program, sys.executable, sys.prefix, runward.daemon.__file__, *also]
     homes = _homes(program)
     for part in parts:

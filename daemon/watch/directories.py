@@ -26,7 +26,7 @@ _WANTED: Final = (
 _HEAD: Final = struct.Struct("iIII")
 _PIECE: Final = 1 << 16
 _MOST_PIECES: Final = 64
-"""Pieces that are read before what they tell is passed on."""
+"""Pieces that are read before their content is passed on."""
 
 _SLICE_MS: Final = 500
 """How often somebody who waits looks at whether to stop."""

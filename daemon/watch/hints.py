@@ -72,7 +72,7 @@ class Hints:
             self._wake()
 
     def take(self, most: int) -> list[Hint]:
-        """Take up to `most` hints, the oldest first; they are not waiting any more."""
+        """Take up to `most` hints, the oldest first; they are not waiting any longer."""
         waiting = self._waiting
         if len(waiting) <= most:
             taken = list(waiting.items())

@@ -185,7 +185,7 @@ class Inotify:
 
 
 class _Watch:
-    """One watch in its thread, from its setup until it is told to stop."""
+    """One watch in its thread, from its setup until it is asked to stop."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class WatchedRoot:
     doubted: set[str] = field(default_factory=set)
     """Those among them whose processes were seen gone, for the grace to pass."""
     due: dict[str, float] = field(default_factory=dict)
-    """When (monotonic time) to look at a place again though nothing changes: an end in a growing file has to settle."""
+    """When (monotonic time) to look at a place again although nothing changes: an end in a growing file has to settle."""
     unsettled: set[str] = field(default_factory=set)
     """Run directories without an end that changed right before they were looked at: the watch may not stand there yet."""
 
@@ -62,7 +62,7 @@ class WatchedRoot:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another directory is at its path: that one says nothing about what lies in this root."""
+        """Whether another directory is at its path: that one says nothing about what is in this root."""
         return self.stands is not None and self.stands.identity != self.identity
 
     def may_hold(self, layout: str) -> bool:

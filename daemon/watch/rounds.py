@@ -44,13 +44,13 @@ What the watch loses in a new directory, or behind an agent that moves its direc
 """
 
 FLAT_ASKED: Final = 500
-"""The same where a root is watched flat: there nothing else tells of them."""
+"""The same where a root is watched flat: there nothing else reports them."""
 
 FLAT_LOOKED: Final = 20
 """Running sessions of such roots that are looked into in each beat, for not every change shows in their directory."""
 
 WRITERS_ASKED: Final = 250
-"""Running foreign sessions that are looked at in each of these periods, for nothing tells who writes them."""
+"""Running foreign sessions that are looked at in each of these periods, because nothing says who writes them."""
 
 PROCESS_PERIOD: Final = 5.0
 """Seconds between looks at the recorded processes of running sessions."""
@@ -75,7 +75,7 @@ async def nothing_known(root: WatchedRoot, names: Sequence[str]) -> frozenset[st
 
 
 Accept: TypeAlias = Callable[[WatchedRoot], Awaitable[bool]]
-"""Has the directory that stands at a root's path be the root, if it may be."""
+"""Has the directory that is at a root's path be the root, if it may be."""
 
 
 async def always_accept(root: WatchedRoot) -> bool:

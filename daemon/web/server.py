@@ -32,7 +32,7 @@ READ_AT_ONCE: Final = 16 << 10
 """Bytes that are read from a connection before others have their turn."""
 
 GRACE_S: Final = 1
-"""Seconds that requests may still take when the daemon is told to stop."""
+"""Seconds that requests may still take when the daemon is asked to stop."""
 
 
 class _Pieces(h11.Connection):
@@ -92,7 +92,7 @@ class _ToLog(logging.Handler):
 
 
 class WebServer:
-    """Serves an application on open sockets until it is told to stop."""
+    """Serves an application on open sockets until it is asked to stop."""
 
     def __init__(self, opened: Opened, app: ASGIApp, log: structlog.typing.FilteringBoundLogger) -> None:
         self._opened = opened

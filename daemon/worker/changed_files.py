@@ -56,7 +56,7 @@ class ChangedFiles(Part):
     watched: WatchedDirectories
     watch_again: Callable[[], None]
     period: Callable[[], float]
-    """Seconds between two looks though nothing was notified."""
+    """Seconds between two looks although nothing was notified."""
     _known: dict[str, dict[str, str]] | None = None
     _unsettled: dict[str, _Unsettled] = field(default_factory=dict)
     _problems: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class ChangedFiles(Part):
         self._problems = problems
 
     def _define(self, found: dict[str, Matching], known: dict[str, dict[str, str]]) -> None:
-        """Record what exists where a glob is new, and forget globs that nobody asks for any more."""
+        """Record what exists where a glob is new, and forget globs that nobody asks for any longer."""
         for glob in [each for each in known if each not in found]:
             del known[glob]
             self.tell(

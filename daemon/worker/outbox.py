@@ -85,7 +85,7 @@ class Outbox:
     _delayed: dict[Journal, Delayed] = field(default_factory=dict)
     _written: list[Written] = field(default_factory=list)
     _adopted: dict[int, bytes] = field(default_factory=dict)
-    """What stands in place of owed lines that are not synced yet, by their rows: the same facts under other hashes."""
+    """What is in place of owed lines that are not synced yet, by their rows: the same facts under other hashes."""
     _given_up: list[tuple[OwedLine, str]] = field(default_factory=list)
     _not_synced: dict[Journal, str] = field(default_factory=dict)
     _count: int = 0

@@ -47,7 +47,7 @@ class Hinted(NamedTuple):
 
     @property
     def layout(self) -> LogLayout | DirectoryLayout:
-        """The layout of the session that is known to lie here."""
+        """The layout of the session that is known to be here."""
         assert self.known.session_key is not None, "only sessions have one"
         return LAYOUTS.named(self.known.session_key.partition(":")[0])
 
@@ -80,7 +80,7 @@ async def known_places(
 def _identify(
     files: Files, targets: Sequence[Target], roots: Mapping[str, WatchedRoot]
 ) -> dict[Target, Known]:
-    """Which sessions lie at these places. Runs in a thread."""
+    """Which sessions are at these places. Runs in a thread."""
     return {(name, place): _identity(files, roots[name], place) for name, place in targets}
 
 

@@ -78,14 +78,14 @@ class Worker:
     opened: Callable[[Target, tuple[RecordedProcess, ...]], None] = lambda target, processes: None
     """Called with a session that runs, and its processes."""
     closed: Callable[[Target], None] = lambda target: None
-    """Called with a session that ran, and doesn't any more."""
+    """Called with a session that ran, and doesn't any longer."""
     inbox_waits: bool = True
     low_disk: str | None = None
     """Why no run is looked at: there is too little room for what would have to be recorded. Requests still are."""
     trouble: str | None = None
     """What keeps the worker from working."""
     stopping: anyio.Event = field(default_factory=anyio.Event)
-    """Set when the daemon is to end: trouble is not waited out any more."""
+    """Set when the daemon is to end: trouble is not waited out any longer."""
     findings: list[Observation] = field(default_factory=list)
     """What must be recorded although no directory and no inbox file says it."""
     _pause: float = FIRST_PAUSE

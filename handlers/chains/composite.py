@@ -1,7 +1,7 @@
 """Composite triggers: which events that a chain has seen are held, and which of them fire it together.
 
 An event counts once for each item that it is meant for. The oldest events are used first. All events that a composite
-uses lie within its `within` of the event that completes it, and within that of the composites around it. A firing uses
+uses are within its `within` of the event that completes it, and within that of the composites around it. A firing uses
 up its events for the whole trigger.
 """
 
@@ -225,7 +225,7 @@ class _Sequence:
 
 
 def _is_near(used: _Used, seen: Seen, within: float) -> bool:
-    """Whether all these events lie within so many seconds of this one."""
+    """Whether all these events are within so many seconds of this one."""
     return all(abs(seen.at - each.at) <= within for each in used)
 
 

@@ -133,7 +133,7 @@ class TriggerMatched(AfterTime):
     """Something happened that the composite trigger of a chain waits for: an event, or the time of a schedule.
 
     `items` are the numbers of the events and schedules in the trigger that it is meant for. The other fields are those
-    of `ChainFired`. It begins a new line of causes: a chain run lies between, and chain runs count their own depth.
+    of `ChainFired`. It begins a new line of causes: a chain run is between, and chain runs count their own depth.
     """
 
     type: ClassVar[str] = "TriggerMatched"
@@ -207,7 +207,7 @@ class ChainRunTurn:
 class SlotOffered(AfterTime):
     """There is a slot for a try of a step that waits for one; `by` tells one offer from the next.
 
-    If the step does not wait any more, the slot is offered to the next. So each offer begins a new line of causes.
+    If the step does not wait any longer, the slot is offered to the next. So each offer begins a new line of causes.
     """
 
     type: ClassVar[str] = "SlotOffered"

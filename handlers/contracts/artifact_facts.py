@@ -15,7 +15,7 @@ FileState: TypeAlias = Literal[
 
 
 class RuleFact(NamedTuple):
-    """Whether one rule of an entry holds, named by the entry's key, and for which file.
+    """Whether one rule of an entry is fulfilled, named by the entry's key, and for which file.
 
     `reason` says what was found, `line` where in the file, counted from 1.
     """

@@ -27,7 +27,7 @@ ArtifactState: TypeAlias = Literal[
     "unfit",
 ]
 """`new` was missing and is there now, `missing` was missing and still is. The words after `gone` say why it doesn't
-count any more, or why nothing can be said about its content."""
+count any longer, or why nothing can be said about its content."""
 
 Difference: TypeAlias = Literal["size", "modified", "sha256"]
 
@@ -107,7 +107,7 @@ def _compare(entry: ContractEntry, then: Look | None, fact: FileFact, taken: Fil
 
 
 def _gone(fact: FileFact) -> ArtifactState:
-    """Why what was delivered doesn't count any more."""
+    """Why what was delivered doesn't count any longer."""
     if fact.state == "absent" or fact.state == "excused" or fact.state == "file":
         return "gone"
     return fact.state

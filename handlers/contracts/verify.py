@@ -100,7 +100,7 @@ def id_of(entry: ContractEntry, match: Match) -> str:
 
 
 def boundary(artifacts_path: str, run_directory: str) -> str:
-    """The directory that the artifacts' root may not leave: the run's own if the root lies in it, else "" for none."""
+    """The directory that the artifacts' root may not leave: the run's own if the root is in it, else "" for none."""
     return run_directory if artifacts_path.startswith(run_directory + "/") else ""
 
 

@@ -10,7 +10,7 @@ the service's, whose records have `type` and `ts` for `event` and `t` in the ear
 - `Failed`, `failure`: `failed`, `run.failed.exception`; `run.failed.limit_reached` where no step failed otherwise than
   by running out of iterations (`MaxIterationsReached`).
 - `Timeout`, `timed_out`: `timed_out`, `run.timed_out.deadline`: the deadline was Adjutant's, but means the same.
-- `Cancelled`: `cancelled`, `run.cancelled.user`: it was told to stop; who did so is not recorded.
+- `Cancelled`: `cancelled`, `run.cancelled.user`: it was asked to stop; who did so is not recorded.
 - any other word: an open turn, and a complaint.
 
 Only `SessionEnd` ends a session. A receipt doesn't say how it ended: a step may have failed with every check good.

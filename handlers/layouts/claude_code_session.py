@@ -191,7 +191,7 @@ class Session(Tally):
         elif record.type == "agent-setting":
             self.agent = _clipped(record.agent_setting, LONGEST_ID) or self.agent
         elif record.type == "last-prompt" and self.stays:
-            # It is written when the program ends: nothing is waited for any more.
+            # It is written when the program ends: nothing is waited for any longer.
             self.tasks, self.queue = (), 0
             self._stays_no_longer()
 

@@ -23,7 +23,7 @@ class OutcomeFile(NamedTuple):
 class OutcomesIn(Question["tuple[OutcomeFile, ...] | Unreadable"]):
     """Question: which files of a run hold outcomes. Answer: the files in the order of their times, or `Unreadable`.
 
-    `path` is the run's directory, `artifacts_path` that of its artifacts, below which `named` lie: files that a
+    `path` is the run's directory, `artifacts_path` that of its artifacts, below which `named` are: files that a
     contract expects to hold outcomes.
     """
 

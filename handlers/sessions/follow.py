@@ -28,7 +28,7 @@ class Followed(NamedTuple):
     `due_at` is when an attempt began that is not yet reported, because it may turn out to be history. `before` counts
     the turns that came before the open attempt. `turns`, `turn`, `close` and `events` are what the files said at the
     last look at the open attempt, or at its end; `ended_at` is that end. `process` writes the session, `former` is one
-    that did, and is not asked for any more. `gone_since` and `lost_since` (Unix seconds) are when the process, or the
+    that did, and is not asked for any longer. `gone_since` and `lost_since` (Unix seconds) are when the process, or the
     session's place, was first missed. `is_known`: what was there at first sight has been reported. `is_successor`:
     `process` was first seen after the last attempt's end, so it writes the next one.
     """

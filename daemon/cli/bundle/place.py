@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class BundlePlace(NamedTuple):
-    """Where a bundle lies; `session_id` is None for a named directory. `recorded` is what the store has of it."""
+    """Where a bundle is; `session_id` is None for a named directory. `recorded` is what the store has of it."""
 
     directory: str
     attempt: int

@@ -1,4 +1,4 @@
-"""`runward replay`: what a session did, event by event; and whether a replay holds together."""
+"""`runward replay`: what a session did, event by event; and whether a replay is consistent."""
 
 import sys
 from typing import Final

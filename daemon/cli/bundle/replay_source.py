@@ -26,7 +26,7 @@ from runward.handlers.bundle.parts import REPLAY, part_name
 
 
 class ReplaySource(NamedTuple):
-    """A replay and its path; `is_own` says whether it lies where a session's parts lie.
+    """A replay and its path; `is_own` says whether it is where a session's parts are.
 
     With an `order` it is not on disk, and is made: whole if the attempt `is_over`. The path then says whose it is, and
     the store of the `settings` has its actions in the exchange.

@@ -26,7 +26,7 @@ from runward.handlers.chains.advancing import run_id
 from runward.handlers.chains.events import ChainFireRequested
 
 _PERIOD: Final = 0.1
-"""Seconds between two looks at how the run stands."""
+"""Seconds between two checks of the run's status."""
 
 
 class Standing(NamedTuple):

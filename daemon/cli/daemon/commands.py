@@ -137,7 +137,7 @@ def _fault() -> str | None:
 
 
 def _ask_for_scan(state_dir: str) -> bool:
-    """Ask the daemon that holds the state directory for a scan."""
+    """Ask the daemon that uses the state directory for a scan."""
     import time
     import uuid
     from pathlib import Path

@@ -13,7 +13,7 @@ _MAXIMUM_REPORT: Final = 16 << 20
 
 
 def report_of(state: str, pid: int | None) -> Mapping[str, JsonValue]:
-    """The report of the daemon that holds the state directory; empty if none does.
+    """The report of the daemon that uses the state directory; empty if none does.
 
     A report of an earlier daemon counts for nothing. `pid` is 0 if the holder's is not known.
     """

@@ -87,7 +87,7 @@ def reload(context: click.Context, timeout: float) -> None:
 
 
 def _daemon_of(state: str) -> int:
-    """The daemon that holds the state directory; ends the program if none does."""
+    """The daemon that uses the state directory; ends the program if none does."""
     pid = holder(Path(state))
     if pid is None:
         fail(f"no daemon is running in {state}", NOT_FOUND)

@@ -105,7 +105,7 @@ def _check_seen(program: str, config: str | None) -> None:
 
 
 def _named_settings(config: str | None) -> str | None:
-    """The settings file that the unit must name, for it lies where a service doesn't look."""
+    """The settings file that the unit must name, for it is where a service doesn't look."""
     file = settings_file(config, os.environ, working_directory())
     usual = (f"{home_of(os.environ)}/.config/runward/runward.toml", SYSTEM_FILE)
     return None if file is None or file in usual else file

@@ -50,7 +50,7 @@ def inspect_transcript(
 
 
 def each_once(found: Iterable[Found]) -> list[InspectedSession]:
-    """The sessions, in the order of their paths. If one lies in two places, the one written last counts."""
+    """The sessions, in the order of their paths. If one is in two places, the one written last counts."""
     kept: dict[str, Found] = {}
     for each in found:
         before = kept.get(each.identity)

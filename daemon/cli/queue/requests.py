@@ -92,7 +92,7 @@ def _wait(
 
 
 def _settled(state: str, requests: Mapping[int, str]) -> dict[int, JobRow]:
-    """The jobs whose requests were decided and that are not in progress any more."""
+    """The jobs whose requests were decided and that are not in progress any longer."""
     found: dict[int, JobRow] = {}
     with reading.reading(state) as connection:
         for number, request in requests.items():

@@ -23,7 +23,7 @@ MOST_HASHED: Final = 256 << 20
 
 
 class SessionBundle(NamedTuple):
-    """The state of an attempt's bundle. `row` is what the store recorded, `directory` where the parts lie."""
+    """The state of an attempt's bundle. `row` is what the store recorded, `directory` where the parts are."""
 
     state: BundleState
     attempt: int
@@ -98,7 +98,7 @@ def bundle_text(bundle: SessionBundle) -> str:
 
 
 def is_valid(bundle: SessionBundle) -> bool | None:
-    """Whether the parts now have the recorded sizes and hashes; None if nobody can tell."""
+    """Whether the parts now have the recorded sizes and hashes; None if unknown."""
     row = bundle.row
     if bundle.state != "written" or row is None or sum(each.size for each in row.parts) > MOST_HASHED:
         return None

@@ -1,4 +1,4 @@
-"""Where a session's journal lies on the disk, for the commands that show and check it."""
+"""Where a session's journal is on the disk, for the commands that show and check it."""
 
 import os
 

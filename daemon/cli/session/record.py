@@ -1,4 +1,4 @@
-"""Whether the record of a session still holds, for `session verify`: its journals and its events in the chain."""
+"""Whether the record of a session is still intact, for `session verify`: its journals and its events in the chain."""
 
 import os
 import sqlite3
@@ -76,7 +76,7 @@ class Record(NamedTuple):
 def check_record(connection: sqlite3.Connection, state: str, session: str) -> Record:
     """Compare a session's journals, in the order of their names, and its events with what they were written from.
 
-    `state` is the state directory, in which some of them lie. Journals that have no lines yet are left out.
+    `state` is the state directory, in which some of them are. Journals that have no lines yet are left out.
     """
     strangers = Counter(name for _, name in lines_off_the_chain(connection, session))
     standing = sorted(read_standing_lines(connection, session).items())

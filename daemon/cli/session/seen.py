@@ -61,7 +61,7 @@ def mark_seen(settings: Settings, rows: Sequence[SessionRow], patience: float | 
 
 
 def failures_among(rows: Sequence[SessionRow], failures: Sequence[str]) -> list[SessionRow]:
-    """The sessions among these that `status` tells of; the others are named."""
+    """The sessions among these that `status` shows; the others are named."""
     for row in rows:
         if row.key not in failures:
             note(f"{safe(row.session_id)} is {row.status}: it is not a failure that `runward status` shows")

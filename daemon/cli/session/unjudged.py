@@ -82,7 +82,7 @@ def _unknown(connection: sqlite3.Connection, root: Root) -> list[tuple[Root, str
             return []
         names = os.listdir(root.path)
     except OSError:
-        return []  # `status` tells of a root that can't be read
+        return []  # `status` shows a root that can't be read
     known = reading_unjudged.known_directories(connection, root.name)
     unknown = sorted((name for name in names if name not in known and _may_be_run(root, name)), reverse=True)
     return [(root, name) for name in unknown[:MOST]]

@@ -197,7 +197,7 @@ def _chains(settings: Settings, connection: sqlite3.Connection) -> JsonValue:
 
 
 def _files(state: str, name: str) -> int:
-    """How many requests lie in this directory of the state."""
+    """How many requests are in this directory of the state."""
     try:
         return sum(each.endswith(SUFFIX) for each in os.listdir(os.path.join(state, name)))
     except OSError:

@@ -46,7 +46,7 @@ class OwedStarts(NamedTuple):
 
 
 class Hopeless(NamedTuple):
-    """A start that a restore gave up, or whose order can't be read any more."""
+    """A start that a restore gave up, or whose order can't be read any longer."""
 
     key: str
     session: str
