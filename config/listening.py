@@ -76,7 +76,9 @@ class _Listen(NamedTuple):
             return None
         if isinstance(value, list) and not 0 < len(value) <= _MOST:
             complain(
-                Complaint(loc, f"must have 1 to {_MOST} addresses", "leave [http] out to listen nowhere")
+                Complaint(
+                    loc, f"must have 1 to {_MOST} addresses", "leave [http] out if the daemon must not listen"
+                )
             )
             return None
         items = (
@@ -119,7 +121,7 @@ class _Url(NamedTuple):
 
 
 HTTP: Final = Table(
-    "Where the daemon listens. Without this table it listens nowhere.",
+    "Where the daemon listens. Without this table it does not listen.",
     {
         "listen": _Listen(
             f"An IP address and a port, or unix:PATH; or a list of these. Port 0: any free one. Default: {DEFAULT_LISTEN}."
@@ -133,7 +135,7 @@ HTTP: Final = Table(
 """The shape of `[http]`."""
 
 WEBHOOKS: Final = Table(
-    "Services that tell the daemon of events.",
+    "Services that send events to the daemon.",
     {
         "github": Table(
             "Deliveries of GitHub, to POST /webhooks/github.",

@@ -81,18 +81,22 @@ def _check_globs(on: JsonValue, loc: Location, complain: Complain) -> None:
     for index, glob in enumerate(on if isinstance(on, list) else ()):
         if isinstance(glob, str) and not any(text_matches(kind, glob) for kind in KINDS):
             fix = f"one of: {', '.join(KINDS)}, or a glob of them"
-            complain(Complaint((*loc, index), f"{quoted(glob)} names nothing that notices are about", fix))
+            complain(Complaint((*loc, index), f"{quoted(glob)} matches no kind of notice", fix))
 
 
 _ADDRESS: Final = "The address. Default: the first line of the file that this key with _file names."
 _FILE: Final = "A file with the address in its first line, which only its owner may read."
 
 NOTIFY: Final = ListOf(
-    "Who is told of what happened.",
+    "Who is notified, and of what.",
     Table(
-        "One who is told, by exactly one means.",
+        "A recipient, with exactly one way to reach them.",
         {
-            "on": ListOf("What it is told of: globs.", Glob("As in chain.failed or chain.*.", 255), _MOST),
+            "on": ListOf(
+                "The kinds of notices that it gets: globs.",
+                Glob("As in chain.failed or chain.*.", 255),
+                _MOST,
+            ),
             "command": CommandWords(
                 "A program and its arguments. '{{ with.title }}', '{{ with.text }}', '{{ with.kind }}', "
                 "'{{ with.subject }}', '{{ with.id }}' and '{{ with.url }}' stand for the notice."

@@ -50,9 +50,7 @@ def _fault(loc: Location, value: object) -> Complaint | None:
             )
         case float():
             finite = abs(value) < float("inf")
-            return (
-                None if finite else Complaint(loc, "is not a finite number", "write a number that has an end")
-            )
+            return None if finite else Complaint(loc, "is not a finite number", "write a finite number")
         case list() | dict() if len(loc) >= MAX_DEPTH:
             return Complaint(loc[:1], f"is nested more than {MAX_DEPTH} deep", "nest less")
         case dict():

@@ -96,7 +96,7 @@ class PlaybookFile(BaseModel):
     )
     timeout: Duration | None = Field(
         None,
-        description="How long the command may run, as in 30m; after that its whole process tree is killed.",
+        description="The longest time that the command may run, as in 30m; then its whole process tree is killed.",
     )
     grace: Duration | None = Field(
         None, description="The time between SIGTERM and SIGKILL at the timeout, as in 5s. Default: 5s."
@@ -105,7 +105,7 @@ class PlaybookFile(BaseModel):
         None, description="The agent profile whose artifact_defaults the contract starts from."
     )
     artifacts: Annotated[JsonValue, WithJsonSchema(dict(DECLARATION_SCHEMA))] = Field(
-        None, description="What a run must leave behind. Without it nothing is verified."
+        None, description="What a run must leave behind. Without this, nothing is verified."
     )
 
 
@@ -187,7 +187,7 @@ def _unused(name: str, known: tuple[str, ...]) -> Complaint:
     guess = nearest(name, known)
     takes = f"it takes {', '.join(known)}" if known else "it takes none"
     fix = f"did you mean {guess!r}?" if guess else takes
-    return Complaint(("command",), f"uses no value that is called {quoted(name)}", fix)
+    return Complaint(("command",), f"uses no value named {quoted(name)}", fix)
 
 
 def _name(declared: str | None, file: str, complaints: list[Complaint]) -> str:

@@ -26,11 +26,11 @@ def misplaced_roots(roots: Mapping[str, Placed], state_dir: Placed | None) -> It
 def _beside_state(name: str, root: Placed, state_dir: Placed) -> Iterator[Problem]:
     path, state = _path(root), str(state_dir.value)
     if _is_inside(state, path):
-        message = f"{quoted(state)} lies in the root {quoted(name)}, {quoted(path)}"
+        message = f"{quoted(state)} is inside the root {quoted(name)}, {quoted(path)}"
         blamed, key = (root, "roots") if state_dir.file == DEFAULT else (state_dir, "state_dir")
         yield blamed.problem((key,), message, "keep Runward's own state out of the roots")
     elif _is_inside(path, state) and not is_own_root(path, state):
-        message = f"{quoted(path)} lies among Runward's own state, {quoted(state)}"
+        message = f"{quoted(path)} is inside Runward's own state, {quoted(state)}"
         yield root.problem(("roots",), message, f"use {state}/{OWN_ROOTS}, or a directory elsewhere")
 
 

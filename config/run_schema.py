@@ -36,8 +36,8 @@ RUN_SCHEMA: Final[dict[str, JsonValue]] = {
             "default": "agent",
             "description": "What runs; a flow's legs are planned in flow.json.",
         },
-        "playbook": _text("The playbook that the run is held to, where it brings no contract of its own."),
-        "agent": _text("The agent profile whose artifact_defaults the run is held to."),
+        "playbook": _text("The playbook whose contract applies, if the run has no contract of its own."),
+        "agent": _text("The agent profile whose artifact_defaults apply."),
         "contract": {
             **DECLARATION_SCHEMA,
             "description": "What the run must leave behind, fixed; null: nothing. "
@@ -45,11 +45,11 @@ RUN_SCHEMA: Final[dict[str, JsonValue]] = {
         },
         "invocation_id": _text("Groups the sessions of one use of a skill."),
         "started_at": _time("When the run began. Default: when this file was written."),
-        "host": _text("The machine that the processes are of."),
+        "host": _text("The machine on which the processes run."),
         "launcher": {
             "type": ["object", "null"],
             "required": ["pid", "start_ticks", "boot_id"],
-            "description": "The process that launched the run and will write its end. Leave it out by hand.",
+            "description": "The process that launched the run and will write its end. Leave it out if you write the file by hand.",
             "properties": {
                 "pid": {"type": "integer", "minimum": 1, "description": "Its number."},
                 "start_ticks": {
@@ -73,7 +73,7 @@ RUN_SCHEMA: Final[dict[str, JsonValue]] = {
         },
         "cwd": _text("The directory that the command was started in."),
         "artifacts_path": _text(
-            "Where the artifacts lie, relative to the run directory; only a launcher may name another place. "
+            "Where the artifacts are, relative to the run directory; only a launcher may name another place. "
             "Default: artifacts."
         ),
         "timeout": {
@@ -93,7 +93,7 @@ EXIT_SCHEMA: Final[dict[str, JsonValue]] = {
             "type": ["integer", "null"],
             "minimum": 0,
             "maximum": 0xFFFFFFFF,
-            "description": "What the command exited with; null where a signal ended it.",
+            "description": "The exit code of the command; null if a signal ended it.",
         },
         "signal": {
             "type": ["integer", "null"],
@@ -103,7 +103,7 @@ EXIT_SCHEMA: Final[dict[str, JsonValue]] = {
         },
         "cause": {
             "enum": ["exited", "signalled", "timed_out", "cancelled", "not_started"],
-            "description": "Why it is over. Default: signalled where there is a signal, else exited.",
+            "description": "Why it is over. Default: signalled if there is a signal, else exited.",
         },
         "error": {"type": ["string", "null"], "description": "What went wrong, in words."},
         "finished_at": _time("When it was over. Default: when this file was written."),
@@ -115,7 +115,7 @@ EXIT_SCHEMA: Final[dict[str, JsonValue]] = {
         "survivors_killed": {
             "type": "integer",
             "minimum": 0,
-            "description": "Processes that the command had left behind and that were ended.",
+            "description": "Processes that the command left behind and that were killed.",
         },
     },
 }

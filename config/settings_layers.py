@@ -186,7 +186,7 @@ def _roots(
             continue
         if name in roots:
             where = "name" if "name" in item else "path"
-            message = f"{quoted(name)} is the name of another root already"
+            message = f"{quoted(name)} is already the name of another root"
             complaints.append(Complaint((*loc, where), message, "give each root a name of its own"))
         else:
             roots[name] = _placed(document, {**item, "name": name, "path": path}, loc)
@@ -286,7 +286,7 @@ def _check_layout(pattern: str, loc: Location, complaints: list[Complaint]) -> N
         complaints.append(Complaint(loc, f"{quoted(pattern)} matches nothing: {message}", fix))
     else:
         fix = f"one of: {', '.join(FOREIGN_LAYOUTS)}, or a glob of them"
-        complaints.append(Complaint(loc, f"{quoted(pattern)} is not a layout that is known", fix))
+        complaints.append(Complaint(loc, f"{quoted(pattern)} is not a known layout", fix))
 
 
 def _name_of(path: JsonValue, loc: Location, complaints: list[Complaint]) -> JsonValue:

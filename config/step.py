@@ -130,7 +130,7 @@ def steps_of(
         complain(Complaint(loc if value is not None else (), said, fix))
         return ()
     if len(value) > MOST_STEPS:
-        complain(Complaint(loc, f"has {len(value)} steps, at most {MOST_STEPS} are possible", "split it"))
+        complain(Complaint(loc, f"has {len(value)} steps; the maximum is {MOST_STEPS}", "split it"))
         return ()
     found: list[Step] = []
     for index, each in enumerate(value):

@@ -74,7 +74,9 @@ def _text(look_up: LookUp, given: Mapping[str, JsonValue]) -> str:
     value: JsonValue = dict(given)
     for depth, name in enumerate(look_up):
         if not isinstance(value, dict):
-            raise TemplateError(f"{_called(look_up[:depth])} is {kind(value)}, no table", "look no further")
+            raise TemplateError(
+                f"{_called(look_up[:depth])} is {kind(value)}, not a table", "look no further"
+            )
         if name not in value:
             raise _not_given(look_up[: depth + 1], value)
         value = value[name]

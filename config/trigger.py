@@ -101,7 +101,7 @@ def read_trigger(value: JsonValue, surroundings: Surroundings, complain: Complai
     trigger = _read(value, loc, 0, surroundings, complain)
     count = 0 if trigger is None else len(trigger.leaves)
     if count > MOST_ITEMS:
-        said = f"waits for {count} events and schedules, at most {MOST_ITEMS} are possible"
+        said = f"waits for {count} events and schedules; the maximum is {MOST_ITEMS}"
         complain(Complaint(loc, said, "split the chain"))
     return trigger
 
@@ -190,7 +190,7 @@ def _composite(
 ) -> Trigger | None:
     place: Location = (*loc, composite)
     if level >= MOST_LEVELS:
-        said = f"composites can be {MOST_LEVELS} deep, and this is one more"
+        said = f"composites can be at most {MOST_LEVELS} deep"
         complain(Complaint(place, said, "take its items out, or split the chain", at_key=True))
         return None
     within = duration(value.get("within"), (*loc, "within"), complain)

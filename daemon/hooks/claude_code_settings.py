@@ -59,7 +59,7 @@ def install(text: str | None, name: str, command: str, events: Sequence[str] = E
         text = following
     if not _ours(before, name) and uninstall(text, name).text != before:
         raise Refused(
-            Problem(name, None, None, "can't be edited so that it could be undone", "do it by hand")
+            Problem(name, None, None, "can't be edited in a way that can be undone", "do it by hand")
         )
     return Edited(text)
 

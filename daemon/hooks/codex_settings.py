@@ -49,7 +49,7 @@ def install(text: str | None, name: str, words: Sequence[str]) -> Edited:
     new = found is None or not found.own
     if _others(parsed) != _others(before) or (new and uninstall(after, name).text != text):
         raise Refused(
-            Problem(name, None, None, "can't be edited so that it could be undone", "do it by hand")
+            Problem(name, None, None, "can't be edited in a way that can be undone", "do it by hand")
         )
     return Edited(after)
 

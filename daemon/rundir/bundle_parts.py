@@ -194,7 +194,7 @@ def _keep_aside(directory: int, name: str) -> str | None:
         if not _exists(directory, aside):
             os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
             return aside
-    raise OSError(errno.EEXIST, f"{_MOST_ASIDE} files are kept aside already")
+    raise OSError(errno.EEXIST, f"{_MOST_ASIDE} files are already kept aside")
 
 
 def _exists(directory: int, name: str) -> bool:

@@ -127,7 +127,7 @@ class Growing:
         if not rest:
             return ""
         what = "NUL bytes" if is_empty(rest) else "bytes that are not a complete JSON object"
-        return f"ends in {len(rest)} {what}, without a newline: they are passed over"
+        return f"ends in {len(rest)} {what}, without a newline: they are ignored"
 
     def _find(self, cursor: Cursor) -> tuple[_Source, Cursor, Happened]:
         """The position in the file at which reading continues."""

@@ -18,7 +18,7 @@ _CHUNK: Final = 1 << 18
 _BEFORE: Final = 64
 """Bytes before the cursor that must be what they were."""
 
-_REWRITTEN: Final = "was rewritten or truncated: it is read no further, only appended lines count"
+_REWRITTEN: Final = "was rewritten or truncated: it is not read further, only appended lines count"
 
 
 def has_intents(directory: str) -> bool:

@@ -171,7 +171,7 @@ class RuledLook:
         rules = ruled.rules
         found: list[RuleFact | _Check] = []
         if rules.min_size:
-            said = f"{counted(file.size, 'byte', 'bytes')}, {rules.min_size} are asked for"
+            said = f"{counted(file.size, 'byte', 'bytes')}, {rules.min_size} are required"
             found.append(RuleFact("min_size", file.path, file.size >= rules.min_size, said))
         if rules.fresh:
             fresh = file.modified_ns >= ruled.since_ns
@@ -273,10 +273,10 @@ def _open(root: int, path: str) -> int | None:
 def _count(rules: ArtifactRules, glob: str, found: Sequence[Match]) -> RuleFact:
     there = "more than 1000 files" if len(found) > MOST_MATCHES else counted(len(found), "file", "files")
     if len(found) < rules.min_count:
-        return RuleFact("min_count", glob, False, f"{there}, at least {rules.min_count} asked for")
+        return RuleFact("min_count", glob, False, f"{there}, at least {rules.min_count} required")
     most = MOST_MATCHES if rules.max_count is None else rules.max_count
     if len(found) > most:
-        return RuleFact("max_count", glob, False, f"{there}, at most {most} asked for")
+        return RuleFact("max_count", glob, False, f"{there}, at most {most} allowed")
     return RuleFact("min_count", glob, True, there)
 
 
@@ -294,7 +294,7 @@ def _hold(checks: Sequence[_Check]) -> None:
     lines = answered.split(b"\n")[:-1]
     for at, check in enumerate(checks):
         check.said = _said(check, json.loads(lines[at])) if at < len(lines) else RuleFact(
-            "schema", check.path, False, "could not be held against its schema within 10 s and 1 GB"
+            "schema", check.path, False, "could not be checked against its schema within 10 s and 1 GB"
         )  # fmt: skip
 
 

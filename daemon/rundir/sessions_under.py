@@ -90,7 +90,7 @@ class _Walk:
         self._entries -= len(listed.names)
         if self._entries < 0:
             self._is_over = True
-            yield Hindrance(directory, "is one directory too many: name one further down")
+            yield Hindrance(directory, "is too large: name a directory further down")
             return
         owned = {unpacked_name(name).removesuffix(LOG) for name in listed.logs}
         for name in sorted((*listed.logs, *listed.directories)):

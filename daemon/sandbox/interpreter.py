@@ -143,7 +143,7 @@ def _copied(found: Interpreter) -> Interpreter:
             why, f"make {_COPIES} writable, or run the daemon as another user than root"
         ) from error
     if not stat.S_ISDIR(ours.st_mode) or ours.st_uid != os.geteuid() or ours.st_mode & 0o022:
-        raise NoInterpreter(f"others could change {copy}", "remove it; it is made again")
+        raise NoInterpreter(f"others could change {copy}", "remove it; it is created again")
     places = tuple((str(copy / inside), inside) for _, inside in found.places)
     return Interpreter(places, (), found.loader)
 

@@ -175,7 +175,7 @@ def _install(program: bytes) -> None:
         (_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(described), 0, 0),
     ):
         if libc.prctl(*words) != 0:
-            raise OSError(ctypes.get_errno(), "the kernel takes no filter of system calls")
+            raise OSError(ctypes.get_errno(), "the kernel accepts no system call filter")
 
 
 def _restrict(ruleset: int) -> None:
@@ -214,7 +214,7 @@ def _line_of(error: BaseException) -> str:
 
 def _refused(error: BaseException) -> NoReturn:
     if isinstance(error, MemoryError):
-        _answer({"code": "killed", "error": "the code needed more memory than it may have"})
+        _answer({"code": "killed", "error": "the code needed more memory than its limit"})
     text = f"{type(error).__name__}: {_text(error)[:_LONGEST_TEXT]}"
     _answer({"code": "runtime_error", "error": text + _line_of(error)})
 

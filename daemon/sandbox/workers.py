@@ -185,7 +185,7 @@ class Worker:
             case "cpu":
                 most = bounds.cpu.most or 0.0
                 return Execution(
-                    "rate_limited", error=f"the code used up the {most:.3g} s of CPU time that were left"
+                    "rate_limited", error=f"the code used up the remaining {most:.3g} s of CPU time"
                 )
             case "death":
                 return Execution("killed", error=f"the worker died without an answer{self._how()}")

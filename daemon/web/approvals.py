@@ -24,7 +24,7 @@ PATIENCE_S: Final = 20.0
 _PERIOD: Final = 0.05
 _MOST: Final = 64 << 10
 _ANSWERS: Final[dict[str, Answer]] = {"approve": "approved", "deny": "denied"}
-_VOID: Final = "This link does not hold"
+_VOID: Final = "This link is not valid"
 
 
 class _Form(NamedTuple):
@@ -67,7 +67,7 @@ class ApprovalPages:
             )
         except OSError as error:
             self._log.error("approval.not_kept", approval=found.id, why=error.strerror)
-            return said_page(503, "Nothing was decided", "The answer can't be kept now: try again later.")
+            return said_page(503, "Nothing was decided", "The answer can't be stored now: try again later.")
         self._log.info("approval.answered", approval=found.id, answer=form.answer)
         return _came_of(form.answer, await self._decision(found.id, asked))
 
@@ -111,19 +111,19 @@ def _form(body: bytes) -> _Form | None:
 def _why_over(row: ApprovalRow, now: float) -> str | None:
     """Why nothing can be decided any longer."""
     if row.status == "changed":
-        return "What was shown has changed since. The step was asked for again: a newer notice has its link."
+        return "What was shown has changed since. A new approval was asked for: a newer notice has its link."
     if row.status in _ANSWERS.values():
-        return f"The step was {row.status} already, by {row.decided_by}."
+        return f"The step was already {row.status}, by {row.decided_by}."
     if row.status == "expired" or (row.expires_at is not None and row.expires_at <= now):
         return "The time to decide is over."
     if row.run_status != "waiting_approval":
-        return "The chain run does not wait for it any more."
+        return "The chain run no longer waits for it."
     return None
 
 
 def _came_of(answer: Answer, found: Decided | None) -> Response:
     if found is None:
-        return said_page(202, "Your answer is kept", "It is not decided yet. Look again later.")
+        return said_page(202, "Your answer is stored", "It is not decided yet. Check again later.")
     if found.refused is not None:
         return said_page(409, "Your answer does not count", found.refused)
     if found.status != answer:

@@ -127,7 +127,7 @@ class GithubWebhook:
         except FieldsTooLong:
             return _Answer(400, "the fields are too long for an event (1 MiB)")
         except OSError as error:
-            self._trouble = f"a delivery can't be kept: {error.strerror}"
+            self._trouble = f"a delivery can't be stored: {error.strerror}"
             self._log.error("webhook.not_kept", delivery=delivery, why=error.strerror)
-            return _Answer(503, "it can't be kept now: deliver it again later")
+            return _Answer(503, "it can't be stored now: deliver it again later")
         return _Answer(202, f"accepted: {occurrence.name}")

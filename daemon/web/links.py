@@ -78,7 +78,9 @@ def _key(state: Path) -> bytes:
         status = os.fstat(descriptor)
         key = file.read(_BYTES + 1)
     if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid != os.geteuid():
-        raise CannotListen(f"others may read or change {path}: remove it, and links of old notices are void")
+        raise CannotListen(
+            f"others may read or change {path}: remove it; links of old notices then no longer work"
+        )
     if len(key) != _BYTES:
-        raise CannotListen(f"{path} is not a key: remove it, and links of old notices are void")
+        raise CannotListen(f"{path} is not a key: remove it; links of old notices then no longer work")
     return key

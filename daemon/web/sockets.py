@@ -97,7 +97,7 @@ def _make_way(path: str) -> None:
     """Remove a socket on which nobody listens. Raises `OSError` if something else is there."""
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise FileExistsError(errno.EEXIST, "something else than a socket is there")
+            raise FileExistsError(errno.EEXIST, "something other than a socket is there")
     except FileNotFoundError:
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:

@@ -39,7 +39,7 @@ def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]
     if why is not None:
         raise Refused("invalid_argument", f"{name!r} can't be a principal: it {why}")
     if (yield from accounts.principal(name)) is not None:
-        raise Refused("invalid_argument", f"there is a principal {name} already")
+        raise Refused("invalid_argument", f"the principal {name} already exists")
     owner = event.owner or name
     if owner != name and (yield from accounts.principal(owner)) is None:
         raise Refused("not_found", f"there is no principal {owner} that could own it")

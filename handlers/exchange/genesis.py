@@ -98,7 +98,7 @@ def create_principal(accounts: Accounts, name: str, owner: str) -> Asking[None]:
         raise Refused("invalid_argument", f"{name!r} can't be a principal: it {why}")
     artifact = yield from accounts.artifact(name)
     if (yield from accounts.principal(name)) is not None or artifact is not None:
-        raise Refused("invalid_argument", f"there is a {name} already")
+        raise Refused("invalid_argument", f"{name} already exists")
     yield from accounts.create_default(name, owner)
 
 

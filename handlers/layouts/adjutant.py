@@ -176,5 +176,5 @@ def _receipt(content: dict[str, JsonValue]) -> Receipt:
 def _strange_end(replay: Replay) -> tuple[Complaint, ...]:
     if replay.strange_end is None:
         return ()
-    message = f"SessionEnd has the status {replay.strange_end!r}, which says nothing that is known here"
+    message = f"SessionEnd has the status {replay.strange_end!r}, which is not a known status"
     return (Complaint(REPLAY, None, message, "known are Success, Failed, Cancelled and Timeout"),)

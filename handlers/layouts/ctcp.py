@@ -202,7 +202,7 @@ def _run(content: dict[str, JsonValue], modified_at: float) -> Run:
 def _strange_word(run: Run) -> tuple[Complaint, ...]:
     if not run.status or run.status in _OPEN_WORDS or run.status in ("pass", "fail"):
         return ()
-    message = f"status is {run.status!r}, which says nothing that is known here"
+    message = f"status is {run.status!r}, which is not a known status"
     return (Complaint(RUN, None, message, "known are running, blocked, pass and fail"),)
 
 

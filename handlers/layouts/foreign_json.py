@@ -45,11 +45,11 @@ def read_json(content: bytes) -> JsonValue | NotJson:
     except RecursionError:
         return NotJson("nested too deeply")
     except ValueError:
-        return NotJson("holds a number that is too long")
+        return NotJson("contains a number that is too long")
     if text.count("[") + text.count("{") > MAXIMUM_DEPTH and _depth(value) > MAXIMUM_DEPTH:
         return NotJson(f"nested more than {MAXIMUM_DEPTH} levels deep")
     if "\\u" in text and not _encodable(value):
-        return NotJson("holds a lone surrogate, which is not a character")
+        return NotJson("contains a lone surrogate, which is not a character")
     return value
 
 
@@ -71,7 +71,7 @@ def _constant(name: str) -> JsonValue:
 def _float(text: str) -> float:
     number = float(text)
     if math.isinf(number):
-        raise _Refused(f"{text[:80]} is not a number that can be held")
+        raise _Refused(f"{text[:80]} is not a number that can be stored")
     return number
 
 

@@ -67,4 +67,6 @@ def document_object(document: Document) -> dict[str, JsonValue] | Complaint:
         return Complaint(document.name, line, why_not(error), "it counts as soon as it is whole")
     if isinstance(value, dict):
         return value
-    return Complaint(document.name, 1, "does not contain a JSON object", "it counts as soon as it holds one")
+    return Complaint(
+        document.name, 1, "does not contain a JSON object", "it counts as soon as it contains one"
+    )

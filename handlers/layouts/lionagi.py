@@ -244,7 +244,7 @@ def _seen_run(state: State, run: Run) -> State:
         attempt += 1
     complaints = state.in_documents
     if run.status not in ("", "running", *_ENDS):
-        message = f"status is {run.status!r}, which says nothing that is known here"
+        message = f"status is {run.status!r}, which is not a known status"
         complaints += (Complaint(RUN, None, message, f"known are running, {', '.join(_ENDS)}"),)
     return replace(state, run=run, attempt=attempt, in_documents=complaints)
 

@@ -80,7 +80,7 @@ class Unreadable:
         self.complaints = list(complaints)
 
     def add(
-        self, file: str, line: int, message: str, fix: str = "passed over: the lines around it count"
+        self, file: str, line: int, message: str, fix: str = "ignored: the lines around it count"
     ) -> None:
         """Count a line; `message` says what is wrong with it, without quoting it, `fix` what happens to it."""
         self.count += 1

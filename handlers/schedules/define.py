@@ -18,7 +18,7 @@ def decide(event: ScheduleChanged, given: Given) -> Deciding:
         if standing is None or standing.words is None:
             return ()
         gone = SetSchedule(event.chain, given.at, None, given.at, None, None)
-        return gone, Explain(subject, "decided", "it has no schedule any more")
+        return gone, Explain(subject, "decided", "it no longer has a schedule")
     is_known = standing is not None and standing.words == found.words
     since = standing.since if standing is not None and is_known else given.at
     runs = standing.runs if standing is not None and is_known else 0
@@ -26,6 +26,6 @@ def decide(event: ScheduleChanged, given: Given) -> Deciding:
     due = found.schedule.times.next_after(given.at, since)
     if found.schedule.max_runs is not None and runs >= found.schedule.max_runs:
         due = None
-    said = "nothing is due any more" if due is None else f"it is due next at {in_utc(due)}"
+    said = "nothing is due any longer" if due is None else f"it is due next at {in_utc(due)}"
     waited = until(event.chain, found, given, due, since, runs, last)
     return (*waited, Explain(subject, "decided", f"its schedule is {found.schedule.times.text!r}: {said}"))

@@ -44,7 +44,7 @@ def decide(event: TimerRang, given: Given) -> Deciding:
     found = yield from ask(ScheduleIn(chain))
     if found is None:
         gone = SetSchedule(chain, given.at, None, given.at, None, None)
-        return gone, Explain(_about(chain), "refused", "it is due, and its file has no right schedule")
+        return gone, Explain(_about(chain), "refused", "it is due, but its file has no valid schedule")
     came = times_until(found, standing.due, standing.since, given.at)
     fired, missed = _dealt(found, chain, came, standing.since, given.at)
     limit = found.schedule.max_runs
@@ -131,7 +131,7 @@ def _miss(chain: str, found: Scheduled, missed: list[float], came: Came, given: 
         return ()
     count = f"{len(missed)}" if came.are_all else f"more than {len(missed)}"
     many = f" and {count} in all since {in_utc(missed[0])}" if len(missed) > 1 or not came.are_all else ""
-    why = f"it was due at {in_utc(missed[-1])}{many}, and found more than {PATIENCE:g} s late"
+    why = f"it was due at {in_utc(missed[-1])}{many}, but noticed more than {PATIENCE:g} s late"
     if missed[-1] != came.times[-1]:
         why = f"it was due at {in_utc(missed[-1])}{many}, and a later time has come"
     name, item = chain_and_item(chain)

@@ -70,7 +70,7 @@ MOST_AGENTS: Final = 20
 """Agents in one command whose last messages are read."""
 
 _NOT_AS_LAUNCHED: Final = (
-    "the run's files said another contract than its launcher recorded; the launcher's holds"
+    "the run's files have another contract than its launcher recorded; the launcher's applies"
 )
 
 
@@ -92,7 +92,7 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         order = yield from ask(CancellationOf(event.session_key, event.attempt))
         if order is not None:
             if order.is_owed:
-                raise TryLater("a person ordered its end, and what came of that is not known yet")
+                raise TryLater("a person ordered its end, and the result is not known yet")
             event = (
                 _as_ordered(event, order) if order.timeout is None else _after_its_time(event, order.timeout)
             )

@@ -108,7 +108,7 @@ STEP = "  - {id: one, skill: review}\n"
         ("name: a\ntrigger: {all_of: [{event: a, filter: 1}]}\nsteps:\n" + STEP, "trigger.all_of[0].filter: is a number, not a table of keys"),
         ("name: a\ntrigger: {all_of: [{schedule: '@daily', overlap: allow}]}\nsteps:\n" + STEP, "all_of[0].overlap: belongs to a schedule that fires its chain by itself"),
         ("name: a\ntrigger: {all_of: [{any_of: [{all_of: [{any_of: [{event: a}]}]}]}]}\nsteps:\n" + STEP, "all_of[0].any_of: composites can be 3 deep"),
-        ("name: a\ntrigger: {any_of: [" + "{event: a}, " * 33 + "]}\nsteps:\n" + STEP, "waits for 33 events and schedules, at most 32 are possible"),
+        ("name: a\ntrigger: {any_of: [" + "{event: a}, " * 33 + "]}\nsteps:\n" + STEP, "waits for 33 events and schedules; the maximum is 32"),
         ("name: a\ntrigger: {schedule: 1}\nsteps:\n" + STEP, "trigger.schedule: is a number, not a text"),
         ("name: a\ntrigger: {schedule: '0 5-1 * * *'}\nsteps:\n" + STEP, "'5-1' is a reversed range in the hour"),
         ("name: a\ntrigger: {schedule: '0 0 30 2 *'}\nsteps:\n" + STEP, "is never due: there is no such day"),
@@ -140,7 +140,7 @@ STEP = "  - {id: one, skill: review}\n"
         (ONE + "  - {id: one, skill: review, condition: '{{ steps.two.outcome }}'}\n", "steps['two'] is not a step before this one"),
         (ONE + "  - {id: one, skill: review, condition: '{{ steps[0].outcome }}'}\n", "steps[0] is not a step before this one"),
         (ONE + STEP + "  - {id: two, skill: review, condition: '{{ steps[-2].outcome }}'}\n", "steps[-2] is not a step before this one"),
-        (ONE + "".join(f"  - {{id: s{n}, skill: review}}\n" for n in range(101)), "has 101 steps, at most 100 are possible"),
+        (ONE + "".join(f"  - {{id: s{n}, skill: review}}\n" for n in range(101)), "has 101 steps; the maximum is 100"),
     ],
 )  # fmt: skip
 def test_a_wrong_chain_has_one_message_with_its_place(text: str, problem: str) -> None:

@@ -64,7 +64,7 @@ def test_globs_say_what_it_is_told_of(kind: str, told: bool) -> None:
         ('on = ["*"]\ndesktop = false', "must be true"),
         ('on = ["*"]\ndesktop = true\nsecret_file = "a"', "belongs to a webhook"),
         ('on = ["*"]\nslack = "hooks.slack.com/x"', "is not an address"),
-        ('on = ["chain.lost"]\ndesktop = true', "names nothing that notices are about"),
+        ('on = ["chain.lost"]\ndesktop = true', "matches no kind of notice"),
         ("desktop = true", "has no 'on'"),
         ('on = ["*"]\ncommand = "notify"', "must be a list of words"),
         ('on = ["*"]\ncommand = ["{{ title }}"]', "{{"),

@@ -297,8 +297,8 @@ def test_what_is_missing_and_what_is_too_much_are_all_said_with_their_places() -
     argv, problems = filled(COMMAND, pull={"numer": 12}, extra="x", scrip="y")
     assert argv is None
     assert problems == [
-        f"{FILE}:2:3: command: uses no value that is called 'extra' (it takes script, pull)",
-        f"{FILE}:2:3: command: uses no value that is called 'scrip' (did you mean 'script'?)",
+        f"{FILE}:2:3: command: uses no value named 'extra' (it takes script, pull)",
+        f"{FILE}:2:3: command: uses no value named 'scrip' (did you mean 'script'?)",
         f"{FILE}:3:5: command[1]: with.script is not given (give it as script=VALUE; did you mean 'script' by 'scrip'?)",
         f"{FILE}:4:5: command[2]: with.pull.number is not given (did you mean 'numer'?)",
     ]
@@ -319,7 +319,7 @@ def test_a_value_may_not_leave_the_program_without_a_name() -> None:
 
 def test_a_command_that_takes_nothing_says_so_of_a_value() -> None:
     assert filled("command: [make]", target="all")[1] == [
-        f"{FILE}:1:10: command: uses no value that is called 'target' (it takes none)"
+        f"{FILE}:1:10: command: uses no value named 'target' (it takes none)"
     ]
 
 

@@ -233,7 +233,7 @@ def test_an_own_state_directory_brings_its_runs_along() -> None:
         ('[[roots]]\nname = "a\\n"\npath = "a"', "2:8: roots[0].name: 'a\\n' has a control character in it (remove it)"),
         ('[[roots]]\npath = "a:b"', "2:8: roots[0].path: the last part of '/etc/runward/a:b' can't be a name (give the root a name)"),
         ('[[roots]]\npath = "/"', "2:8: roots[0].path: the last part of '/' can't be a name (give the root a name)"),
-        ('[[roots]]\npath = "a/x"\n[[roots]]\npath = "b/x"', "4:8: roots[1].path: 'x' is the name of another root already (give each root a name of its own)"),
+        ('[[roots]]\npath = "a/x"\n[[roots]]\npath = "b/x"', "4:8: roots[1].path: 'x' is already the name of another root (give each root a name of its own)"),
         ('[[roots]]\npath = "a"\nlayout = "nativ"', "3:10: roots[0].layout: 'nativ' is not known (one of: native, auto, ctcp, adjutant, lionagi, show, claude-code, codex)"),
         ('[[roots]]\npath = "a"\nsettle = "2s"', "3:10: roots[0].settle: 'settle' has no effect here: native runs say themselves when they end (leave it out, or name the root's layout)"),
         ('[[roots]]\npath = "a"\nstale_after = "1d"', "3:15: roots[0].stale_after: 'stale_after' has no effect here: native runs say themselves when they end (leave it out, or name the root's layout)"),
@@ -321,8 +321,8 @@ def test_everything_wrong_in_every_source_is_said_at_once() -> None:
         ("/s", ["/", "/a"], "5:1: roots: '/a' overlaps the root 'r0', '/'"),
         ("/s", ["/s"], "1:1: state_dir: '/s' lies in the root 'r0', '/s'"),
         ("/a/s", ["/a"], "1:1: state_dir: '/a/s' lies in the root 'r0', '/a'"),
-        ("/s", ["/s/inbox"], "2:1: roots: '/s/inbox' lies among Runward's own state, '/s'"),
-        ("/s", ["/s/runsome"], "2:1: roots: '/s/runsome' lies among Runward's own state, '/s'"),
+        ("/s", ["/s/inbox"], "2:1: roots: '/s/inbox' is inside Runward's own state, '/s'"),
+        ("/s", ["/s/runsome"], "2:1: roots: '/s/runsome' is inside Runward's own state, '/s'"),
     ],
 )
 def test_roots_keep_out_of_each_other_and_of_the_state(

@@ -99,7 +99,7 @@ def test_a_link_shows_what_will_run_and_only_a_post_decides_once(linking: Place)
         wait_for(lambda: over(linking, 1), "the end of the chain run")
         for method, form in (("GET", {}), ("POST", {"decision": "approve"}), ("POST", {"decision": "deny"})):
             used = browse(url, method, **form)
-            assert (used.status, "was approved already, by link" in used.text) == (410, True)
+            assert (used.status, "was already approved, by link" in used.text) == (410, True)
     assert runs_of(linking)[0]["status"] == "completed"
     assert out(linking).read_text().splitlines() == [f"7-fast-{linking.directory}"]
     assert "is approved by link: looks <right>" in linking.call("why", fired).out

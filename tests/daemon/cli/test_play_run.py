@@ -99,7 +99,7 @@ def test_a_value_that_is_none_is_refused_and_nothing_is_asked(
     ("words", "code", "complaint"),
     [
         (["shell", "script=x"], 2, "shell.playbook.yaml:1:46: command[4]: with.word is not given"),
-        (["delivers", "x=1"], 2, "delivers.playbook.yaml:1:10: command: uses no value that is called 'x'"),
+        (["delivers", "x=1"], 2, "delivers.playbook.yaml:1:10: command: uses no value named 'x'"),
         (["plain"], 2, "plain.playbook.yaml:1:1: has no 'command'"),
         (["wrong"], 2, "wrong.playbook.yaml:3:26: "),
         (["bad"], 2, "bad.playbook.yaml:1:11: command[0]: 'pr' between braces is not a look-up"),

@@ -123,7 +123,7 @@ def test_the_launcher_holds_its_run_to_the_rules_as_the_daemon_does(place: Place
     process = place.start("run", "--playbook", "ruled", "--name", "short", "--", "sh", "-c", script)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "r (r.txt): min_size: 6 bytes, 1024 are asked for" in err
+    assert "r (r.txt): min_size: 6 bytes, 1024 are required" in err
     place.daemon_once()
     shown = place.call("session", "show", "short", "--json").object()
     assert (shown["status"], shown["delivery"]) == ("failed", "invalid")

@@ -88,11 +88,11 @@ def test_a_last_line_that_only_lacks_its_newline_counts(tmp_path: Path, is_packe
         (b'{"c":3}\r', ""),
         (
             b'{"c":',
-            "ends in 5 bytes that are not a complete JSON object, without a newline: they are passed over",
+            "ends in 5 bytes that are not a complete JSON object, without a newline: they are ignored",
         ),
         (b"17", "ends in 2 bytes that are not a complete JSON object"),
         (b'{"c":3}{"d"', "ends in 11 bytes that are not a complete JSON object"),
-        (b"\0" * 3, "ends in 3 NUL bytes, without a newline: they are passed over"),
+        (b"\0" * 3, "ends in 3 NUL bytes, without a newline: they are ignored"),
         (b'{"c":3}\0\0', "ends in 2 NUL bytes"),
     ],
 )

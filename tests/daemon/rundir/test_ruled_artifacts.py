@@ -41,7 +41,7 @@ def broken(found: FileFact) -> list[tuple[str, str, int | None]]:
     ("content", "rules", "said"),
     [
         (b"x" * 5, ArtifactRules(min_size=5), []),
-        (b"x" * 4, ArtifactRules(min_size=5), [("min_size", "4 bytes, 5 are asked for", None)]),
+        (b"x" * 4, ArtifactRules(min_size=5), [("min_size", "4 bytes, 5 are required", None)]),
         (PNG, ArtifactRules(mime_type="image/png"), []),
         (PNG, ArtifactRules(mime_type="image/*"), []),
         (PNG, ArtifactRules(mime_type="application/pdf"), [("mime_type", "its content is image/png", None)]),
@@ -175,7 +175,9 @@ def test_a_schema_that_takes_for_ever_is_given_up(tmp_path: Path, monkeypatch: p
     )
     first, second = look(tmp_path, *asked)
     assert first.state == "file"
-    assert broken(second) == [("schema", "could not be held against its schema within 10 s and 1 GB", None)]
+    assert broken(second) == [
+        ("schema", "could not be checked against its schema within 10 s and 1 GB", None)
+    ]
 
 
 def test_a_glob_goes_through_no_more_names_than_it_may(
@@ -211,7 +213,7 @@ def test_the_facts_of_rules_are_told_in_the_order_of_the_keys(tmp_path: Path) ->
     (tmp_path / "a").write_text("text")
     found = fact(tmp_path, ArtifactRules(min_size=2, mime_type="text/plain", fresh=True))
     assert found.rules == (
-        RuleFact("min_size", "a", True, "4 bytes, 2 are asked for"),
+        RuleFact("min_size", "a", True, "4 bytes, 2 are required"),
         RuleFact("fresh", "a", True, "written since the start"),
         RuleFact("mime_type", "a", True, "its content can be text/plain"),
     )

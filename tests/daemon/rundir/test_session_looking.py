@@ -100,7 +100,7 @@ def test_a_torn_last_line_is_a_problem_once_it_is_old_and_until_it_is_whole(
         Complaint(
             "a.jsonl",
             None,
-            "ends in 4 bytes that are not a complete JSON object, without a newline: they are passed over",
+            "ends in 4 bytes that are not a complete JSON object, without a newline: they are ignored",
             None,
         ),
     )

@@ -66,7 +66,7 @@ def test_code_gives_what_json_can_hold_or_its_text(
         ("def run(): input()", "runtime_error", "RuntimeError: input(): lost sys.stdin (line 1)"),
         ("import os\ndef run(): os._exit(0)", "killed", "the worker died without an answer (exit 0)"),
         ("import ctypes\ndef run(): ctypes.string_at(0)", "killed", "the worker died without an answer (SIGSEGV)"),
-        ("def run(): return bytearray(1 << 32)", "killed", "the code needed more memory than it may have"),
+        ("def run(): return bytearray(1 << 32)", "killed", "the code needed more memory than its limit"),
         ("def run(): return 'x' * 70000", "output_limit", "the output or the result is larger than 65536 bytes"),
     ],
 )  # fmt: skip

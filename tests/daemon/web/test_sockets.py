@@ -54,7 +54,7 @@ def test_what_is_no_socket_is_left_alone(tmp_path: Path, kind: str) -> None:
     path, target = tmp_path / "s", tmp_path / "precious"
     target.write_text("precious")
     path.symlink_to(target) if kind == "link" else path.write_text("precious")
-    with pytest.raises(CannotListen, match="something else than a socket is there"):
+    with pytest.raises(CannotListen, match="something other than a socket is there"):
         open_sockets([f"unix:{path}"])
     assert path.read_text() == "precious"
 

@@ -145,8 +145,8 @@ def test_a_playbook_without_a_command_starts_nothing() -> None:
 def test_every_value_that_is_missing_or_too_much_is_said_with_its_place() -> None:
     why = refusal(asked({"rp": 1, "x": 2}), playable())
     assert "review.playbook.yaml:1:31: command[2]: with.pr is not given" in why
-    assert "uses no value that is called 'rp'" in why
-    assert "uses no value that is called 'x'" in why
+    assert "uses no value named 'rp'" in why
+    assert "uses no value named 'x'" in why
 
 
 @pytest.mark.parametrize("cwd", ["", "app", "/home/\0"])
