@@ -319,8 +319,8 @@ def test_everything_wrong_in_every_source_is_said_at_once() -> None:
         ("/s", ["/a", "/a/b/../c"], "5:1: roots: '/a/c' overlaps the root 'r0', '/a'"),
         ("/s", ["/a/b", "/a"], "5:1: roots: '/a' overlaps the root 'r0', '/a/b'"),
         ("/s", ["/", "/a"], "5:1: roots: '/a' overlaps the root 'r0', '/'"),
-        ("/s", ["/s"], "1:1: state_dir: '/s' lies in the root 'r0', '/s'"),
-        ("/a/s", ["/a"], "1:1: state_dir: '/a/s' lies in the root 'r0', '/a'"),
+        ("/s", ["/s"], "1:1: state_dir: '/s' is inside the root 'r0', '/s'"),
+        ("/a/s", ["/a"], "1:1: state_dir: '/a/s' is inside the root 'r0', '/a'"),
         ("/s", ["/s/inbox"], "2:1: roots: '/s/inbox' is inside Runward's own state, '/s'"),
         ("/s", ["/s/runsome"], "2:1: roots: '/s/runsome' is inside Runward's own state, '/s'"),
     ],
@@ -344,7 +344,7 @@ def test_a_root_with_a_name_may_have_any_path() -> None:
 def test_a_root_around_the_default_state_directory_is_the_one_to_fix() -> None:
     (complaint,) = complaints('[[roots]]\npath = "~"')
     assert complaint.startswith(
-        "runward.toml:1:1: roots: '/home/me/.local/state/runward' lies in the root 'me'"
+        "runward.toml:1:1: roots: '/home/me/.local/state/runward' is inside the root 'me'"
     )
 
 
