@@ -189,7 +189,7 @@ def test_a_path_is_kept_as_it_was_written_and_its_plain_form_is_advised() -> Non
         ),
         (
             {"expected": [{"id": "a", "path": "a"}, {"id": "a", "path": "b"}]},
-            "contract.expected[1].id: 'a' is the id of entry 0 already",
+            "contract.expected[1].id: 'a' is already the id of entry 0",
         ),
     ],
 )

@@ -133,7 +133,7 @@ def test_what_is_left_out_has_its_default(text: str, playbook: Playbook) -> None
         (
             "artifacts:\n  expected:\n    - {id: a, path: a}\n    - {id: a, path: b}\n",
             [
-                "4:12: artifacts.expected[1].id: 'a' is the id of entry 0 already (give each artifact its own id)"
+                "4:12: artifacts.expected[1].id: 'a' is already the id of entry 0 (give each artifact its own id)"
             ],
         ),
         (

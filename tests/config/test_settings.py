@@ -334,7 +334,7 @@ def test_roots_keep_out_of_each_other_and_of_the_state(
         assert found == []
     else:
         assert found[0].startswith(f"runward.toml:{complaint}")
-        assert all(" overlaps " in each or " lies " in each for each in found)
+        assert all(" overlaps " in each or " is inside " in each for each in found)
 
 
 def test_a_root_with_a_name_may_have_any_path() -> None:

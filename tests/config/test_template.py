@@ -70,7 +70,7 @@ def test_anything_else_between_braces_is_refused(text: str, message: str) -> Non
         ("{{ with.pr }}", {"prs": 1}, "with.pr is not given", "did you mean 'pr' by 'prs'?"),
         ("{{ with.a.b }}", {"a": {"c": 1}}, "with.a.b is not given", "look up one of c"),
         ("{{ with.a.name }}", {"a": {"names": 1}}, "with.a.name is not given", "did you mean 'names'?"),
-        ("{{ with.a.b }}", {"a": "text"}, "with.a is a text, no table", "look no further"),
+        ("{{ with.a.b }}", {"a": "text"}, "with.a is a text, not a table", "look no further"),
         (
             "{{ with.a }}",
             {"a": {"b": 1}},

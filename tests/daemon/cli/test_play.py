@@ -55,7 +55,7 @@ WRONG_ENTRIES = [
     ("{id: a b, path: a.md}", "id: 'a b' is not an id"),
     ("{id: --_, path: a.md}", "id: '--_' is not an id"),
     ("{id: é, path: a.md}", "id: 'é' is not an id"),
-    ("{id: other, path: a.md}", "id: 'other' is the id of entry 0 already"),
+    ("{id: other, path: a.md}", "id: 'other' is already the id of entry 0"),
     ("{id: a, path: /a.md}", "path: '/a.md' is an absolute path"),
     ("{id: a, path: x/../a.md}", "path: 'x/../a.md' has a '..' in it"),
     ("{id: a, path: .}", "path: '.' is the directory itself"),

@@ -382,7 +382,7 @@ async def test_ids_that_collide_are_refused_and_named(tmp_path: Path) -> None:
         await running.settle()
         assert await contract(running) == [("one__review", "own.md", True, "", "playbook")]
         (why,) = await refusals(running)
-        assert "'one__review' is the id of entry 0 already" in why
+        assert "'one__review' is already the id of entry 0" in why
 
 
 async def test_a_plan_that_is_no_plan_is_a_problem_and_counts_once_it_is_fixed(tmp_path: Path) -> None:

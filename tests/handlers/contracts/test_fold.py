@@ -66,9 +66,9 @@ def test_a_profile_that_is_wrong_is_named_with_its_leg() -> None:
         (
             Contract((ContractEntry("one__review", "x", True, "", "playbook"),)),
             (ONE,),
-            "'one__review' is the id of entry 0 already",
+            "'one__review' is already the id of entry 0",
         ),
-        (None, (Leg("a", "bc", "a"), Leg("a__b", "c", "b")), "'a__b__c' is the id of entry 0 already"),
+        (None, (Leg("a", "bc", "a"), Leg("a__b", "c", "b")), "'a__b__c' is already the id of entry 0"),
         (None, (Leg("x" * 200, "reviewer", "x"),), "is longer than 200 characters"),
         (None, (Leg("x", "reviewer", "/".join(["y" * 200] * 5 + ["z" * 18])),), "is longer than 1024 bytes"),
         (None, tuple(Leg(f"l{n}", "many", f"l{n}") for n in range(4)), "has more than 1000 entries"),
