@@ -129,7 +129,7 @@ NEEDED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 def _action(name: str) -> JsonValue:
     return {
         "properties": {
-            "action_type": {"const": name, "description": "What is to be done."},
+            "action_type": {"const": name, "description": "What to do."},
             **ACTION_FIELDS[name],
         },
         "required": ["action_type", *NEEDED_FIELDS[name]],
@@ -140,7 +140,7 @@ INTENT_SCHEMA: Final[Mapping[str, JsonValue]] = {
     "title": "Runward intent: one line of intents.jsonl",
     "type": "object",
     "properties": {
-        "reasoning": {"type": "string", "description": "Why. The log shows if there is none."},
+        "reasoning": {"type": "string", "description": "The reason. The log shows if it is missing."},
         "id": {**_OPTIONAL_ID, "description": "The result repeats it."},
         "principal_id": {**_OPTIONAL_ID, "description": "In a run, it must be the run's agent."},
     },
@@ -148,12 +148,12 @@ INTENT_SCHEMA: Final[Mapping[str, JsonValue]] = {
 }
 
 ACTION_RESULT_SCHEMA: Final[Mapping[str, JsonValue]] = {
-    "title": "Runward ActionResult: what became of an intent",
+    "title": "Runward ActionResult: the result of an intent",
     "type": "object",
     "properties": {
         "success": {"description": "Whether it was done.", "type": "boolean"},
         "message": {"description": "What was done, or why not, in a sentence.", "type": "string"},
-        "data": {"type": ["object", "null"], "description": "Null where it failed."},
+        "data": {"type": ["object", "null"], "description": "Null if it failed."},
         "resources_consumed": {
             "description": "What it used: disk_bytes, cpu_seconds.",
             "type": "object",
@@ -162,7 +162,7 @@ ACTION_RESULT_SCHEMA: Final[Mapping[str, JsonValue]] = {
         "charged_to": {"description": "Who paid for that.", "type": "string"},
         "error_code": {"description": "Why it failed.", "type": "string"},
         "error_category": {
-            "description": "What kind of failure it is.",
+            "description": "The kind of failure.",
             "enum": ["resource", "permission", "validation", "execution", "system"],
         },
         "retriable": {"description": "Whether the same may succeed later.", "type": "boolean"},

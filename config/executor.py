@@ -78,10 +78,12 @@ EXCHANGE: Final = Table(
         ),
         "disk_quota": SizeText("How much a new principal may keep. Default: 100MB."),
         "cpu_seconds": DurationText(
-            "How much CPU time a new principal may use in each window. Default: 5s.", 0.001
+            "The CPU time that a new principal may use in each window. Default: 5s.", 0.001
         ),
         "cpu_window": DurationText("How long such a window is. Default: 1min.", 1.0),
-        "waiting_intents": WholeNumber("How many intents of one run may wait. Default: 1000.", 1, 100_000),
+        "waiting_intents": WholeNumber(
+            "The number of intents of one run that may wait. Default: 1000.", 1, 100_000
+        ),
         "executor": Table(
             "How code of the exchange is run.",
             {
@@ -97,7 +99,7 @@ EXCHANGE: Final = Table(
                 ),
                 "tmp": SizeText("How much it may write to its /tmp. Default: 16MB."),
                 "workers": WholeNumber(
-                    "How many pieces of code run at the same time; 0 lets none run. Default: 2.", 0, 64
+                    "How many pieces of code run at the same time; 0: no code runs. Default: 2.", 0, 64
                 ),
                 "output": SizeText("How large its output may be, and its result. Default: 64KB."),
                 "preloaded_imports": ListOf(

@@ -63,7 +63,7 @@ class PrivateDirectory:
         return None
 
     def remove(self) -> None:
-        """Remove it with all that lies in it, once nothing changes it any more."""
+        """Remove it with all that is in it, once nothing changes it any longer."""
         _empty(self._descriptor)
         os.close(self._descriptor)
         os.rmdir(self.path)
@@ -90,7 +90,7 @@ def _sizes(directory: int, levels: int) -> Iterator[int]:
 
 
 def _empty(top: int) -> None:
-    """Remove everything in a directory. What lies deeper is first moved up, so nothing is too deep."""
+    """Remove everything in a directory. What is deeper is first moved up, so nothing is too deep."""
     while found := _entries(top):
         for name, is_directory in found:
             if not is_directory:

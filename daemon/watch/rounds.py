@@ -32,7 +32,7 @@ BEAT: Final = 1.0
 """Seconds between heartbeats."""
 
 SHORTEST_BEAT: Final = 0.1
-"""Seconds after which the next beat may come, where something is to be looked at again."""
+"""Seconds after which the next beat may come, if something must be looked at again."""
 
 LONGEST_BEAT: Final = 2.0
 """A heartbeat that is later than this counts as an overflow."""
@@ -104,7 +104,7 @@ class Rounds:
     flat: dict[str, str] = field(default_factory=dict)
     """The roots that aren't watched to the bottom, and why."""
     unwatched: frozenset[str] = frozenset()
-    """Those of them of which not even the root itself is watched."""
+    """Those of them whose root itself is not watched."""
     is_inbox_watched: bool = True
     _asked: int = 0
     _looked: int = 0
@@ -169,7 +169,7 @@ class Rounds:
             self.clock_stepped()
 
     async def scan(self) -> int:
-        """Scan every root; returns how many run directories are to be looked at."""
+        """Scan every root; returns how many run directories must be looked at."""
         self.look_in_inbox()  # like any other, its notifications may have been lost
         everything, self._everything = self._everything, False
         self._scan_at = math.inf  # what is requested from here on may concern what was already listed
@@ -295,7 +295,7 @@ class Rounds:
         return self.files.place_signature(root.path, place, root.shape)
 
     def check_due(self) -> None:
-        """Hint at what is to be looked at again by now."""
+        """Hint at what must be looked at again by now."""
         now = self.clock.monotonic()
         for root in self._judged():
             if root.due:
@@ -303,7 +303,7 @@ class Rounds:
                 self.hints.add(due, Why.AGAIN | Why.PROCESS)
 
     def next_due(self) -> float | None:
-        """The seconds until something is to be looked at again though nothing changes; None if nothing is."""
+        """The seconds until something must be looked at again although nothing changes; None if nothing must."""
         now = self.clock.monotonic()
         return min((at - now for root in self._judged() for at in root.due.values()), default=None)
 

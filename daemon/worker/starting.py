@@ -134,7 +134,7 @@ class Starts(Part):
         return self._trouble is None
 
     async def look_for_unseen(self) -> None:
-        """Report the runs that were gone before anybody saw them, and those that were seen before they were ordered.
+        """Report the runs that were gone before anyone saw them, and those that were seen before they were ordered.
 
         No session will ever say how the first ended. The sessions of the others don't know what they were ordered for.
         """

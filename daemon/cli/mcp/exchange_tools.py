@@ -44,7 +44,7 @@ def action_tools(road: Road) -> list[Tool]:
         Tool(
             name,
             about,
-            {**ACTION_FIELDS[name], _REASONING: text("Why, for the log.")},
+            {**ACTION_FIELDS[name], _REASONING: text("The reason, for the log.")},
             (*NEEDED_FIELDS[name], _REASONING),
             partial(_act, road, name),
         )
@@ -77,9 +77,9 @@ def reading_tools(settings: Settings, who_acts: Callable[[], str | None] | None)
             "list_artifacts",
             "List the artifacts of the exchange, without their content.",
             {
-                "owner": text("Only those of this principal."),
-                "type": text("Only those of this type."),
-                "deleted": flag("Deleted ones, too."),
+                "owner": text("Show only those of this principal."),
+                "type": text("Show only those of this type."),
+                "deleted": flag("Also show deleted ones."),
                 "limit": {"type": "integer", "minimum": 1, "maximum": _MOST_LISTED, "default": _LISTED},
             },
             (),
