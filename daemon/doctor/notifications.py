@@ -67,7 +67,7 @@ def _have_come(installation: Installation) -> Iterator[Finding]:
         return
     lost, found = report.coverage.overflows, report.coverage.found_by_scan
     if lost or found:
-        said = f"since the daemon began notifications were lost {lost} times, and {found} changes only found by scans"
+        said = f"since the daemon started, notifications were lost {lost} times, and {found} changes only found by scans"
         fix = "nothing is lost; `runward log` says why (watch.gap): a machine that slept, a root without notifications"
         yield Finding("warning", said, fix)
     else:

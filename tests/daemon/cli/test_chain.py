@@ -291,7 +291,7 @@ def test_the_events_fields_come_from_a_file_and_the_command_line(chains: Place) 
     assert result.items("steps")[0]["argv"] == ["look", "--pr", "7"]
     (chains.directory / "event.json").write_text("[1]")
     refused = chains.call("chain", "fire", "c.yaml", "--dry-run", "--event", "event.json")
-    assert (refused.code, "holds a list, not an object" in refused.err) == (2, True)
+    assert (refused.code, "contains a list, not an object" in refused.err) == (2, True)
 
 
 def test_a_chain_that_is_not_there(chains: Place) -> None:

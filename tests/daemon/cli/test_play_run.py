@@ -162,7 +162,7 @@ def test_nobody_waits_for_a_daemon_that_is_not_there(furnished: Place) -> None:
     for option in ("--wait", "--follow"):
         refused = furnished.call("play", "run", "delivers", option)
         assert refused.code == 75
-        assert "nothing was asked" in refused.err
+        assert "nothing was requested" in refused.err
     assert inbox(furnished) == []
 
 
@@ -321,7 +321,7 @@ def test_a_run_that_never_can_begin_ends_the_waiting(furnished: Place) -> None:
         daemon.send_signal(signal.SIGCONT)
         _, err = waiting.communicate(timeout=PATIENCE_S)
         assert waiting.returncode == 1
-        assert "there is 'notes.md' in it" in err
+        assert "it already contains 'notes.md'" in err
     told = furnished.call("why", name, "--json").object()
     assert told["status"] == "failed"
     assert (furnished.runs / name / "notes.md").read_text() == "mine"

@@ -108,7 +108,7 @@ def test_stop_gives_up_where_the_daemon_does_not_answer(place: Place) -> None:
         told: Result = place.call("daemon", "stop", "--timeout", "1s")
         os.kill(daemon.pid, signal.SIGCONT)
         assert told.code == 124
-        assert f"daemon {daemon.pid} has not ended yet" in told.err
+        assert f"daemon {daemon.pid} has been asked to end, but has not ended yet" in told.err
 
 
 def test_status_counts_the_watches_that_the_daemon_holds(place: Place) -> None:

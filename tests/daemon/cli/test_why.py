@@ -38,8 +38,8 @@ def test_people_read_the_evidence_below_what_rests_on_it(recorded: Place) -> Non
         "required artifacts were not delivered: review (review.md): empty"
     )
     assert lines[1] == f"delivered in {recorded.runs}/silent/artifacts: report (report.md)"
-    assert not any(" stand at " in line for line in lines)
-    assert " stand at " in recorded.call("why", "silent", "--verbose").out
+    assert not any(" bytes are at " in line for line in lines)
+    assert " bytes are at " in recorded.call("why", "silent", "--verbose").out
     decided = next(number for number, line in enumerate(lines) if "sessions/ended decided" in line)
     assert lines[decided + 1 : decided + 3] == ["review.md: empty", "notes.md: absent"]
     assert "evidence: expected_artifact review (review.md)" in lines
