@@ -23,6 +23,8 @@ from runward.handlers.unreadable import Unreadable
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LISTING: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _CHUNK: Final = 1 << 20
+_WRITTEN: Final = 1 << 18
+"""Bytes that are hashed and written together."""
 _ASIDE: Final = ".before"
 _MOST_ASIDE: Final = 100
 _LISTED: Final = 10_000
@@ -176,13 +178,27 @@ def _refused(error: OSError) -> Unreadable | NoDraft:
 
 def _write(descriptor: int, chunks: Iterable[bytes]) -> tuple[int, str]:
     size, digest = 0, hashlib.sha256()
-    for chunk in chunks:
+    for chunk in _gathered(chunks):
         digest.update(chunk)
         size += len(chunk)
         rest = memoryview(chunk)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
     return size, digest.hexdigest()
+
+
+def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The chunks joined into larger ones, so that there are few writes."""
+    waiting: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        waiting.append(chunk)
+        size += len(chunk)
+        if size >= _WRITTEN:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
 
 
 def _keep_aside(directory: int, name: str) -> str | None:

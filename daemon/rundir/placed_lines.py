@@ -14,7 +14,8 @@ from runward.daemon.rundir.unpacking import Unpacked
 from runward.handlers.layouts.call_reader import LONGEST_LINE, PlacedLine
 from runward.handlers.layouts.transcript_lines import is_object
 
-_CHUNK: Final = 1 << 20
+_CHUNK: Final = 1 << 16
+"""Bytes that are read at once: larger pieces take longer, because the kernel gives new memory for each."""
 _BEFORE: Final = 64
 """Bytes before the place by which a file is known again."""
 

@@ -52,9 +52,6 @@ BATCH: Final = 64
 PERIOD: Final = 5.0
 """Seconds between tries of what the world refused."""
 
-_CHUNK: Final = 1 << 18
-"""Bytes of a replay that are written together."""
-
 GONE: Final = "its directory is gone"
 
 
@@ -131,7 +128,7 @@ class Bundles(Part):
         if cleared is not None:
             return cleared
         replay = Replay(order)
-        lines = _gathered(self._lines(replay))
+        lines = self._lines(replay)
         written = self.files.write_part(order.directory, part_name(REPLAY, order.attempt), lines)
         if not isinstance(written, BundlePart):
             return written
@@ -308,17 +305,3 @@ def _drafted(result: JobResult) -> RecordReceipt | None:
     """The bundle that a job drafted."""
     found = [each for each in result.effects if isinstance(each, RecordReceipt) and each.draft is not None]
     return found[0] if found else None
-
-
-def _gathered(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines joined into chunks, so that there are few writes."""
-    waiting: list[bytes] = []
-    size = 0
-    for line in lines:
-        waiting.append(line)
-        size += len(line)
-        if size >= _CHUNK:
-            yield b"".join(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield b"".join(waiting)

@@ -37,7 +37,7 @@ LONGEST_SEARCHED: Final = 4 << 20
 _SHORT_NUMBER: Final = 24
 _NUMBERS_KEPT: Final = 4096
 _Number = TypeVar("_Number")
-_SIMPLE: Final = frozenset({str, bool, type(None)})
+_SIMPLE: Final = frozenset({str, bool, type(None), msgspec.Raw})
 
 
 class NotCanonical(ValueError):
@@ -201,14 +201,15 @@ def _seed(value: JsonValue) -> bytes:
 
 def has_plain_numbers(value: JsonValue) -> bool:
     """Whether all numbers are finite, and whole ones within 64 bits."""
-    waiting: list[JsonValue] = [[value]]
+    waiting: list[list[JsonValue] | dict[str, JsonValue]] = [[value]]
     while waiting:
         container = waiting.pop()
         items = container.values() if isinstance(container, dict) else container
-        assert not isinstance(items, str | int | float | None)
         if _SIMPLE.issuperset(map(type, items)):
             continue
         for item in items:
+            if type(item) in _SIMPLE:
+                continue
             if isinstance(item, dict | list):
                 waiting.append(item)
             elif isinstance(item, float):

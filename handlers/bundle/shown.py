@@ -44,11 +44,8 @@ class Showing:
     def fields(self, fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
         """The fields of a line with what is shown of those in `FREE`, and the keys that name what isn't."""
         missing = Missing()
-        line = {
-            key: self._value(each, pointer("", key), missing) if key in FREE else each
-            for key, each in fields.items()
-        }
-        return line | missing.named()
+        shown = {key: self._value(fields[key], f"/{key}", missing) for key in fields if key in FREE}
+        return {**fields, **shown, **missing.named()}
 
     def _value(self, value: JsonValue, at: str, missing: Missing) -> JsonValue:
         if isinstance(value, str):
@@ -84,13 +81,13 @@ class Showing:
                 name = free_key(kept)
                 kept[name] = REDACTED
                 missing.redacted.append(pointer(at, name))
+            elif not isinstance(each, str | dict | list):
+                kept[key] = each
             elif self._redaction.key(key, each):
                 kept[key] = REDACTED
                 missing.redacted.append(pointer(at, key))
-            elif isinstance(each, str | dict | list):
-                kept[key] = self._value(each, pointer(at, key), missing)
             else:
-                kept[key] = each
+                kept[key] = self._value(each, pointer(at, key), missing)
         return kept
 
 

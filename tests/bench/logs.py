@@ -29,14 +29,20 @@ class Log(NamedTuple):
 
 
 class Writing:
-    """A transcript that goes on in a turn which doesn't end until `finish`."""
+    """A transcript that goes on in a turn which doesn't end until `finish`.
 
-    def __init__(self, file: Path, session: str, seed: int, began: float) -> None:
+    `results` are the shares (percent) of short, middling and long results of tools.
+    """
+
+    def __init__(
+        self, file: Path, session: str, seed: int, began: float, results: tuple[int, int, int] = (70, 26, 4)
+    ) -> None:
         self._file = file
         self._random = random.Random(seed)
         self._made = Transcript(session=session, now=began)
         self._made.prompt(f"do task {seed}")
         self._call: str | None = None
+        self._results = results
         self.size = 0
 
     def write(self, size: int) -> None:
@@ -49,6 +55,15 @@ class Writing:
                     or self.size + sum(map(len, self._made.lines)) >= size
                 ):
                     self.size += file.write(self._taken())
+
+    def write_calls(self, calls: int) -> None:
+        """Append this many calls with their results."""
+        with self._file.open("ab") as file:
+            for _ in range(calls):
+                self._go_on()
+                if len(self._made.lines) >= _KEPT_LINES:
+                    self.size += file.write(self._taken())
+            self.size += file.write(self._taken())
 
     def line(self) -> bytes:
         """A further line, for somebody to append: a call, or its result."""
@@ -74,7 +89,7 @@ class Writing:
 
     def _give_back(self, call: str) -> None:
         """A result stands in its line twice: as the model gets it, and as the program had it."""
-        longest = self._random.choices((1_000, 8_000, 60_000), (70, 26, 4))[0]
+        longest = self._random.choices((1_000, 8_000, 60_000), self._results)[0]
         text = self._text(0, longest)
         self._made.result(call, text, toolUseResult={"stdout": text, "stderr": "", "interrupted": False})
 
@@ -90,13 +105,19 @@ class Writing:
         return content
 
 
-def begin(root: Path, seed: int, project: int = 0, began: float | None = None) -> tuple[Writing, str]:
+def begin(
+    root: Path,
+    seed: int,
+    project: int = 0,
+    began: float | None = None,
+    results: tuple[int, int, int] = (70, 26, 4),
+) -> tuple[Writing, str]:
     """Begin a transcript below a root, by default five days ago; what writes it, and its place."""
     session = str(uuid.UUID(int=random.Random(seed).getrandbits(128), version=4))
     place = f"-home-dev-project-{project}/{session}.jsonl"
     (root / place).parent.mkdir(parents=True, exist_ok=True)
     moment = time.time() - 5 * _DAYS_S if began is None else began
-    return Writing(root / place, session, seed, moment), place
+    return Writing(root / place, session, seed, moment, results), place
 
 
 def make_finished(root: Path, seed: int, size: int, project: int = 0) -> Log:

@@ -103,6 +103,10 @@ class Daemon:
         """Until it has read and recorded `size` bytes of the transcript at this place of its root."""
         self._wait_for(size, lambda: self.record.read_to(place), poll_s)
 
+    def wait_placed(self, count: int) -> None:
+        """Until so many bundles are in their places."""
+        self._wait_for(count, lambda: len(self.record.placed()))
+
     def wait_scanned(self) -> Scan:
         """Until its first scan is done and nothing is left of it to look at; what it says of that."""
         scans: list[Scan] = []
@@ -154,13 +158,19 @@ def further_root(path: Path, history: str) -> str:
 
 
 @contextmanager
-def daemon(scratch: Scratch, further: str = "", command: Sequence[str] = ()) -> Iterator[Daemon]:
+def daemon(
+    scratch: Scratch, further: str = "", command: Sequence[str] = (), bundles: bool = True
+) -> Iterator[Daemon]:
     """Start a daemon over `scratch.runs`, with the state of the one before it, and stop it at the end.
 
-    `further` are settings beside that root; `command` is what is run in place of the installed program.
+    `further` are settings beside that root; `command` is what is run in place of the installed program. Its runs get
+    `bundles` or none.
     """
     installed = str(Path(sys.executable).parent / "runward")
-    running = _start(scratch.directory, scratch.runs, further, command or (installed, "daemon"))
+    native = f'[[roots]]\nname = "runs"\npath = "{scratch.runs}"\nlayout = "native"\n'
+    if not bundles:
+        native += "bundle = false\n"
+    running = _start(scratch.directory, native + further, command or (installed, "daemon"))
     try:
         yield running
         running.stop()
@@ -168,9 +178,8 @@ def daemon(scratch: Scratch, further: str = "", command: Sequence[str] = ()) -> 
         running.kill()
 
 
-def _start(directory: Path, runs: Path, further: str, command: Sequence[str]) -> Daemon:
-    native = f'[[roots]]\nname = "runs"\npath = "{runs}"\nlayout = "native"\n'
-    (directory / "runward.toml").write_text(native + further)
+def _start(directory: Path, settings: str, command: Sequence[str]) -> Daemon:
+    (directory / "runward.toml").write_text(settings)
     output = directory / "daemon.out"
     address = directory / "notify"
     address.unlink(missing_ok=True)

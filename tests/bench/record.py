@@ -103,6 +103,15 @@ class Record:
             " + (select count(*) from jobs where state in ('waiting', 'running', 'held'))"
         )
 
+    def placed(self) -> list[float]:
+        """When each bundle was in its place (Unix seconds)."""
+        rows = self._store.execute("select placed_at from receipts where placed_at is not null").fetchall()
+        return [float(at) for (at,) in rows]
+
+    def bundle_directories(self) -> list[Path]:
+        """Where the bundles are."""
+        return [self._state / found for (found,) in self._store.execute("select directory from receipts")]
+
     def read_to(self, place: str) -> int:
         """How many bytes of the transcript at this place of its root are read and recorded."""
         rows = self._store.execute("select state from cursors where directory = ?", (place,)).fetchall()

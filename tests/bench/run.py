@@ -18,6 +18,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tests.bench.agreement import agreement
 from tests.bench.beyond import beyond
+from tests.bench.bundles import bundles
 from tests.bench.bursts import in_one_look, known_before
 from tests.bench.chains import chains
 from tests.bench.commands import commands
@@ -54,6 +55,7 @@ SECTIONS = (
     "commands",
     "hash",
     "transcript",
+    "bundles",
     "home",
     "hook",
     "chains",
@@ -87,6 +89,7 @@ def _sections(
         "schedules": lambda: schedules(disk, 100 if quick else 10_000, 50 if quick else 1_000, repeats),
         "exchange": lambda: exchange(disk, 5 if quick else 50, 400 if quick else 10_000, repeats),
         "transcript": lambda: transcript(disk, 20 if quick else 200, 20 if quick else 200, repeats),
+        "bundles": lambda: bundles(disk, 2 if quick else 10, count, 1_000 if quick else 10_000, repeats),
         "home": lambda: home(disk, 300 if quick else 10_000, repeats),
         "hook": lambda: hook(disk, 5 if quick else 50, repeats),
         "million": lambda: million(memory, sessions, repeats),

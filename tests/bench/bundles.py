@@ -1,0 +1,220 @@
+"""What bundles cost: verdicts beside them, the bundles of a burst, and one of a large transcript.
+
+Daemons with and without bundles are measured in turn, as is a bare program that writes and syncs as many files.
+"""
+
+import hashlib
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.bench.figure import Figure, Goal, names, of_ratio, of_samples, percentile
+from tests.bench.fixtures import make
+from tests.bench.logs import begin, on_the_disk
+from tests.bench.product import Daemon, daemon, further_root
+from tests.bench.scratch import scratch
+from tests.bench.yardstick import fixture
+
+from runward.daemon.rundir.bundle_verifying import verify_bundle
+from runward.handlers.bundle.parts import PARTS, REPLAY
+
+RATE: Final = 50.0
+"""Ends a second."""
+_LATENCY: Final = Goal("at most", 1.2)
+_BURST: Final = Goal("at least", 0.9)
+_WRITING: Final = Goal("at most", 3.0)
+_LARGE: Final = Goal("at most", 2.0)
+_MEMORY: Final = Goal("at most", 200.0)
+_BLOCKED: Final = Goal("at most", 50.0)
+_LONG_RESULTS: Final = (35, 45, 20)
+"""With these shares 10,000 calls make a transcript of 200 MB."""
+_BEATING: Final = Path(__file__).parent / "beating.py"
+
+
+def bundles(disk: Path, seconds: float, count: int, calls: int, repeats: int) -> list[Figure]:
+    """All figures: ends for so many seconds, a burst of `count` runs, and a transcript of so many calls."""
+    return [
+        _latency(disk, int(RATE * seconds), repeats),
+        *_burst(disk, count, repeats),
+        *_large(disk, calls, repeats),
+    ]
+
+
+def _latency(disk: Path, count: int, repeats: int) -> Figure:
+    problems: list[str] = []
+    with_bundles, without = [], []
+    for _ in range(repeats):
+        without.append(percentile(_waits(disk, count, False, problems), 0.5))
+        with_bundles.append(percentile(_waits(disk, count, True, problems), 0.5))
+    told = f"with {statistics.median(with_bundles):.2f} ms, without {statistics.median(without):.2f} ms, n = {count}"
+    name = f"bundles: p50 of a verdict at {RATE:g}/s"
+    return of_ratio(name, with_bundles, without, _LATENCY, told, problems, "x without bundles")
+
+
+def _waits(disk: Path, count: int, has_bundles: bool, problems: list[str]) -> list[float]:
+    """Milliseconds from each end to its verdict."""
+    with scratch(disk) as place:
+        make(str(place.runs), range(count))
+        with daemon(place, bundles=has_bundles) as running:
+            running.wait_running(count)
+            began = time.time()
+            renamed_at = fixture("finish", place.runs, count, rate=RATE)
+            running.wait_judged(count)
+            running.settle()
+            committed_at = running.record.log(since=began).committed_at
+            problems += _lacking(running, count if has_bundles else 0)
+        problems += running.record.problems(names(count))
+    # A verdict that the log doesn't tell counts as never.
+    return [(committed_at.get(run, float("inf")) - at / 1e9) * 1e3 for run, at in renamed_at.items()]
+
+
+class _Burst(NamedTuple):
+    """Verdicts a second, and the seconds from the last verdict until the last bundle was in its place."""
+
+    rate: float
+    bundles_s: float
+
+
+def _burst(disk: Path, count: int, repeats: int) -> list[Figure]:
+    problems: list[str] = []
+    ours, without, bare = [], [], []
+    for _ in range(repeats):
+        without.append(_one_burst(disk, count, False, problems)[0].rate)
+        burst, sizes = _one_burst(disk, count, True, problems)
+        ours.append(burst)
+        bare.append(_bare_writing(disk, sizes))
+    rates, writing = [each.rate for each in ours], [each.bundles_s for each in ours]
+    name = f"bundles: burst of {count:,}"
+    told = f"with {statistics.median(rates):,.0f}/s, without {statistics.median(without):,.0f}/s"
+    files = f"{statistics.median(writing):.2f} s from the last verdict to the last bundle, bare {statistics.median(bare):.2f} s"
+    return [
+        of_ratio(f"{name}, verdicts a second", rates, without, _BURST, told, problems, "x without bundles"),
+        of_ratio(f"{name}, writing them", writing, bare, _WRITING, files, unit="x bare files"),
+    ]
+
+
+def _one_burst(disk: Path, count: int, has_bundles: bool, problems: list[str]) -> tuple[_Burst, list[int]]:
+    """One burst, and the sizes of the bundles' parts."""
+    with scratch(disk) as place:
+        make(str(place.runs), range(count))
+        with daemon(place, bundles=has_bundles) as running:
+            running.wait_running(count)
+            began = time.time()
+            first = min(fixture("finish", place.runs, count).values()) / 1e9
+            running.wait_judged(count)
+            running.settle()
+            verdicts = running.record.log(since=began).committed_at
+            placed = running.record.placed()
+            problems += _lacking(running, count if has_bundles else 0)
+        problems += running.record.problems(names(count))
+        last = max(verdicts.values())
+        sizes = (
+            [part.stat().st_size for part in place.runs.glob("*/*") if part.name in PARTS]
+            if has_bundles
+            else []
+        )
+    return _Burst(count / (last - first), max(placed, default=last) - last), sizes
+
+
+def _lacking(running: Daemon, count: int) -> list[str]:
+    found = len(running.record.placed())
+    return [] if found == count else [f"{found} bundles are in place, not {count}"]
+
+
+def _bare_writing(disk: Path, sizes: list[int]) -> float:
+    """Seconds that a program takes that does nothing but write and sync files of these sizes, three to a directory."""
+    with scratch(disk) as place:
+        runs = [place.runs / name for name in names(len(sizes) // len(PARTS))]
+        for run in runs:
+            run.mkdir()
+        began = time.perf_counter()
+        for number, size in enumerate(sizes):
+            file = runs[number // len(PARTS)] / f"{number % len(PARTS)}"
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            os.write(descriptor, b"x" * size)
+            os.fsync(descriptor)
+            os.close(descriptor)
+        return time.perf_counter() - began
+
+
+class _Large(NamedTuple):
+    """Of one transcript: processor seconds of the yardstick, of the daemon and of the verification, and more."""
+
+    yardstick: float
+    made: float
+    yardstick_of_replay: float
+    verified: float
+    memory: float
+    blocked: float
+
+
+def _large(disk: Path, calls: int, repeats: int) -> list[Figure]:
+    with scratch(disk) as place:
+        hidden = place.fresh("hidden")
+        writing, name = begin(hidden, seed=1, results=_LONG_RESULTS)
+        writing.write_calls(calls)
+        writing.finish()
+        on_the_disk(hidden)
+        samples = [_one_large(disk, hidden / name, name) for _ in range(repeats)]
+    title = f"bundles: {calls:,} calls in {writing.size / 1e6:.0f} MB"
+    yardstick, made = [each.yardstick for each in samples], [each.made for each in samples]
+    of_replay, verified = [each.yardstick_of_replay for each in samples], [each.verified for each in samples]
+    told = f"daemon {statistics.median(made):.2f} s of processor time, yardstick {statistics.median(yardstick):.2f} s"
+    checked = (
+        f"{statistics.median(verified):.2f} s of processor time; the yardstick over the replay's own bytes is"
+    )
+    return [
+        of_ratio(f"{title}, from unknown to the receipt", made, yardstick, _LARGE, told, unit="x yardstick"),
+        of_ratio(
+            f"{title}, `receipt verify`",
+            *(verified, of_replay, _LARGE),
+            f"{checked} {statistics.median(of_replay):.2f} s",
+            unit="x yardstick",
+        ),
+        of_samples(f"{title}, memory of the daemon", [each.memory for each in samples], "MB", _MEMORY),
+        of_samples(f"{title}, loop blocked at most", [each.blocked for each in samples], "ms", _BLOCKED),
+    ]
+
+
+def _one_large(disk: Path, transcript: Path, name: str) -> _Large:
+    yardstick = _yardstick(transcript)
+    with scratch(disk) as place:
+        root, beats = place.fresh("projects"), place.directory / "beats"
+        (root / name).parent.mkdir()
+        command = [sys.executable, str(_BEATING), str(beats)]
+        with daemon(place, further_root(root, "live"), command) as running:
+            running.settle()
+            before, began = running.cpu_s(), time.time()
+            os.link(transcript, root / name)
+            running.wait_placed(1)
+            made, ended, memory = running.cpu_s() - before, time.time(), running.peak_mb()
+            (directory,) = running.record.bundle_directories()
+        late = [
+            float(late)
+            for at, late in map(str.split, beats.read_text().splitlines())
+            if began <= float(at) <= ended
+        ]
+        return _Large(yardstick, made, *_verifying(directory), memory, max(late) * 1e3)
+
+
+def _verifying(directory: Path) -> tuple[float, float]:
+    """Processor seconds of the yardstick over the replay, and of the verification."""
+    yardstick, began = _yardstick(directory / REPLAY), time.process_time()
+    answer = verify_bundle(str(directory), 1, frozenset)
+    assert answer is not None
+    assert answer.valid, answer
+    return yardstick, time.process_time() - began
+
+
+def _yardstick(file: Path) -> float:
+    """Processor seconds of SHA-256 over the bytes and `json.loads` of each line."""
+    began, digest = time.process_time(), hashlib.sha256()
+    with file.open("rb") as lines:
+        for line in lines:
+            digest.update(line)
+            json.loads(line)
+    return time.process_time() - began
