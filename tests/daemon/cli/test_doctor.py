@@ -169,5 +169,5 @@ def test_the_sandbox_of_the_settings_stops_attempts_without_a_home(
     if "no sandbox" in str(found["found"]):
         assert (found["result"], bool(found["mend"])) == ("warning", True)
         pytest.skip(str(found["found"]))
-    said = f"({sandbox}+seccomp), and 7 attempts to get out or to stay were stopped"
+    said = f"({sandbox}+seccomp), and 7 attempts to escape or to keep running were stopped"
     assert (found["result"], said in str(found["found"])) == ("ok", True), found
