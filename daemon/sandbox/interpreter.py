@@ -25,8 +25,9 @@ _LEFT_OUT: Final = ("site-packages", "dist-packages", "test", "idlelib", "ensure
 _SURVEY: Final = """
 import ctypes, json, os, sys, sysconfig, warnings
 warnings.simplefilter("ignore")
-directory = sysconfig.get_config_var("DESTSHARED")
-for file in sorted(os.listdir(directory)) if directory and os.path.isdir(directory) else ():
+places = sysconfig.get_config_var("DESTSHARED"), os.path.join(sysconfig.get_path("platstdlib"), "lib-dynload")
+directory = next((each for each in places if each and os.path.isdir(each)), None)
+for file in sorted(os.listdir(directory)) if directory else ():
     name = file.split(".")[0]
     if not name.startswith(("_test", "_tkinter", "xx")):
         try:

@@ -79,7 +79,11 @@ def program(machine: str, has_namespaces: bool = True) -> bytes:
     if architecture != seccomp.system_arch():
         allow_list.add_arch(architecture)
         allow_list.remove_arch(seccomp.system_arch())
-    allow_list.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
+    try:
+        allow_list.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
+    except OSError as error:  # libseccomp asks the kernel whether it knows this action
+        why = f"libseccomp can't make the filter: {error.strerror}"
+        raise NoFilter(why, "allow the system call seccomp, in a unit with SystemCallFilter=") from error
     for name in (*_ALLOWED, *(_AMONG_OWN_FILES if has_namespaces else ())):
         if seccomp.resolve_syscall(architecture, name) >= 0:  # below: this machine never had it
             allow_list.add_rule(seccomp.ALLOW, name)
