@@ -52,6 +52,7 @@ from runward.daemon.worker.part import Part
 from runward.daemon.worker.pruning import Pruner
 from runward.daemon.worker.reactions import Reactions
 from runward.daemon.worker.running_outcomes import RunningOutcomes
+from runward.daemon.worker.running_replays import RunningReplays
 from runward.daemon.worker.signings import Signings
 from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import Worker
@@ -147,6 +148,18 @@ class Assembly:
         decider = Decider(self._make_answers(), world.clock)
         self.worker = self._make_worker(decider, settings.batch)
         self.background = self._make_background(decider)
+        self.running_replays = RunningReplays(
+            world.files,
+            store,
+            world.clock,
+            log,
+            self.roots,
+            world.bundled,
+            self.bundles.actions,
+            self.is_busy,
+            lambda: self.worker.low_disk,
+            self.bundles.placing,
+        )
         self.packer = Packer(store, self.queue, world.clock, log, self.is_busy)
         self.pruner = Pruner(
             store,
@@ -169,6 +182,7 @@ class Assembly:
             self.schedules,
             self.changed_files,
             self.running_outcomes,
+            self.running_replays,
             self.intents,
             self.pruner,
             self.packer,
@@ -240,12 +254,14 @@ class Assembly:
         """A running session was looked at."""
         self.exits.watch(target, processes)
         self.running_outcomes.look(target)
+        self.running_replays.look(target)
         self.intents.look(target)
 
     def _closed(self, target: Target) -> None:
         """A session is over, or gone."""
         self.exits.forget(target)
         self.running_outcomes.forget(target)
+        self.running_replays.forget(target)
         self.intents.close(target)
 
     def _make_reactions(self) -> Reactions:

@@ -35,6 +35,7 @@ class WorkingOnce:
         self._is_stopping = is_stopping
         assembly.begun_here = set() if waits else None
         assembly.queue.horizon = clock.now()
+        assembly.running_replays.patience, assembly.running_replays.share = 0.0, 0
 
     async def run(self) -> None:
         """Work; the store is taken over already."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners 
     from runward.handlers.facts import EarlyLegs, LegsBefore
     from runward.handlers.layouts.places import Shape
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
-    from runward.handlers.layouts.scanner import Document, Signature
+    from runward.handlers.layouts.scanner import Complaint, Document, Signature
     from runward.handlers.outcomes.facts import OutcomeFile
     from runward.handlers.shows.facts import PlayFiles
 from runward.daemon.ports.journals import (
@@ -33,6 +33,13 @@ from runward.daemon.ports.journals import (
     StandingLines,
 )
 from runward.daemon.ports.processes import RunPlace
+
+
+class ReplayStanding(NamedTuple):
+    """The first `length` bytes of a file that may be a replay of ours, by their hash."""
+
+    length: int
+    sha256: str
 
 
 class Standing(NamedTuple):
@@ -86,6 +93,30 @@ class PartMissing(NamedTuple):
     """A part of a bundle is neither in place nor under its temporary name."""
 
     name: str
+
+
+class KeptAside(NamedTuple):
+    """A file is not what was written to it. It is kept under this name; None if it is gone."""
+
+    name: str | None
+
+
+class CallsReading(Protocol):
+    """The calls of one session, read piece by piece."""
+
+    hindrances: list[Complaint]
+    """Files that can't be read."""
+    changed: list[str]
+    """Files that aren't those read before: nothing more of them is told."""
+
+    def told(
+        self, most_bytes: int | None = None, ends: Mapping[str, int] | None = None
+    ) -> Iterator[Told]: ...
+
+    @property
+    def offsets(self) -> list[tuple[str, int]]:
+        """How far each log was read."""
+        ...
 
 
 class Files(Protocol):
@@ -188,6 +219,26 @@ class Files(Protocol):
 
     def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
         """What a session's files say about its calls, in order. Raises `Halted` if `go_on` says no."""
+        ...
+
+    def calls(self, layout: str, path: str) -> CallsReading:
+        """A reading of a session's calls, which begins with the first one."""
+        ...
+
+    def replay_standing(self, directory: str, name: str, most: int) -> ReplayStanding | Unreadable:
+        """The first bytes of a replay that may have grown there, by their hash."""
+        ...
+
+    def shown_lines(
+        self, directory: str, name: str, length: int, sha256: str
+    ) -> Iterator[bytes] | Unreadable | None:
+        """The lines that were shown of a replay; None if they are no longer there."""
+        ...
+
+    def write_lines(
+        self, directory: str, name: str, at: int, lines: bytes
+    ) -> KeptAside | Unreadable | Gone | None:
+        """Put further lines of a replay at their place; None if they are there now."""
         ...
 
     def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | Gone | None: ...

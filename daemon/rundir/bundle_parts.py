@@ -79,7 +79,10 @@ def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unr
 
 
 def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMissing | Unreadable | Gone:
-    """Give each part its name; if something else has that name, it is kept aside. Safe to repeat."""
+    """Give each part its name; if something else has that name, it is kept aside. Safe to repeat.
+
+    A beginning of the part, as a replay that grew while its session ran, is replaced: nothing of it is lost.
+    """
     try:
         descriptor = os.open(directory, DIRECTORY)
     except OSError as error:
@@ -92,9 +95,10 @@ def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMiss
                 continue
             if not is_part(descriptor, part.temporary, part):
                 return PartMissing(part.name)
-            kept = _keep_aside(descriptor, part.name)
-            if kept is not None:
-                aside.append(kept)
+            if not _is_beginning(descriptor, part):
+                kept = keep_aside(descriptor, part.name)
+                if kept is not None:
+                    aside.append(kept)
             point("bundle.rename.before")
             os.rename(part.temporary, part.name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
             point("bundle.rename.after")
@@ -201,7 +205,7 @@ def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
-def _keep_aside(directory: int, name: str) -> str | None:
+def keep_aside(directory: int, name: str) -> str | None:
     """Rename what has this name; returns the new name, or None if nothing had it."""
     if not _exists(directory, name):
         return None
@@ -211,6 +215,28 @@ def _keep_aside(directory: int, name: str) -> str | None:
             os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
             return aside
     raise OSError(errno.EEXIST, f"{_MOST_ASIDE} files are already kept aside")
+
+
+def _is_beginning(directory: int, part: Part) -> bool:
+    """Whether the file with the part's name is one whose bytes the part begins with."""
+    try:
+        with (
+            opened(part.name, REGULAR, directory) as shown,
+            opened(part.temporary, REGULAR, directory) as whole,
+        ):
+            status = os.fstat(shown)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > part.size:
+                return False
+            at = 0
+            while at < status.st_size and (piece := os.pread(shown, _CHUNK, at)):
+                if os.pread(whole, len(piece), at) != piece:
+                    return False
+                at += len(piece)
+            return at == status.st_size
+    except OSError as error:
+        if error.errno in ABSENT or error.errno in (LINK, errno.ENXIO, errno.EACCES):
+            return False
+        raise
 
 
 def _exists(directory: int, name: str) -> bool:

@@ -6,7 +6,7 @@ Items go to the caller one by one, so no transcript is ever held whole. How far 
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pydantic import JsonValue, TypeAdapter
@@ -65,12 +65,17 @@ class CallReading:
         self._name = unpacked_name(os.path.basename(path))
         self._logs = dict(read.logs)
         self._files = read.files
+        self._ends: Mapping[str, int] | None = None
         self._reader: CallReader = self._layout.start(self._name, read.state)
         self.hindrances: list[Complaint] = []
         self.changed: list[str] = []
 
-    def told(self, most_bytes: int | None = None) -> Iterator[Told]:
-        """What is new, in the order of the files. After about `most_bytes` of a log no more of it is read."""
+    def told(self, most_bytes: int | None = None, ends: Mapping[str, int] | None = None) -> Iterator[Told]:
+        """What is new, in the order of the files. After about `most_bytes` of a log no more of it is read.
+
+        With `ends` each log is read only up to this byte; one without an end isn't read.
+        """
+        self._ends = ends
         try:
             if self._layout.logs or self._layout.documents:
                 with opened(self._path, DIRECTORY) as within:
@@ -91,6 +96,11 @@ class CallReading:
     def read(self) -> CallsRead:
         """How far the files were read."""
         return CallsRead(self._reader.state(), tuple(self._logs.items()), self._files)
+
+    @property
+    def offsets(self) -> list[tuple[str, int]]:
+        """How far each log was read, in bytes."""
+        return [(name, read.offset) for name, read in self._logs.items()]
 
     def _documents(self, within: int) -> Iterator[Told]:
         if not self._layout.documents:
@@ -117,7 +127,8 @@ class CallReading:
             return
         try:
             known = self._logs.get(name, NO_LINES)
-            log = PlacedLines(descriptor, known, is_packed=file.endswith(PACKED))
+            end = None if self._ends is None else self._ends.get(name, 0)
+            log = PlacedLines(descriptor, known, is_packed=file.endswith(PACKED), end=end)
             if log.is_another:
                 self.changed.append(name)
                 return

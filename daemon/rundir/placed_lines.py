@@ -48,12 +48,16 @@ class PlacedLines:
     """The lines of an open log. `descriptor` is of a regular file, and stays the caller's.
 
     `is_another` says that this isn't the file that was read before: then its lines are given from the first one on.
-    `read` is how far the lines were given, and `place` the same to be kept. Reading raises `OSError`, and
+    `read` is how far the lines were given, and `place` the same to be kept. Nothing from the byte `end` on is read.
+    Reading raises `OSError`, and
     `CannotUnpack` for a packed log.
     """
 
-    def __init__(self, descriptor: int, read: LinesRead, *, is_packed: bool = False) -> None:
+    def __init__(
+        self, descriptor: int, read: LinesRead, *, is_packed: bool = False, end: int | None = None
+    ) -> None:
         status = os.fstat(descriptor)
+        self._end = end
         self._descriptor, self._is_packed = descriptor, is_packed
         self._last = b""
         self._unpacked: Unpacked | None = None
@@ -144,16 +148,19 @@ class PlacedLines:
         return _hash(last) == digest
 
     def _open(self, offset: int) -> None:
-        self._at = offset
+        self._at = max(0, offset)
         if self._is_packed:
             self._unpacked = Unpacked(self._descriptor)
             while offset > 0 and (piece := self._unpacked.read(min(_CHUNK, offset))):
                 offset -= len(piece)
 
     def _piece(self, most: int = _CHUNK) -> bytes:
-        if self._unpacked is not None:
-            return self._unpacked.read(most)
-        piece = os.pread(self._descriptor, most, self._at)
+        if self._end is not None:
+            most = min(most, max(0, self._end - self._at))
+        if self._unpacked is None:
+            piece = os.pread(self._descriptor, most, self._at)
+        else:
+            piece = self._unpacked.read(most) if most else b""
         self._at += len(piece)
         return piece
 

@@ -57,6 +57,14 @@ def job_state(connection: sqlite3.Connection, key: str, attempt: int) -> str | N
     return None if row is None else str(row[0])
 
 
+def growing(connection: sqlite3.Connection, key: str, attempt: int) -> tuple[bool, str | None]:
+    """Whether anything was shown of the replay of this attempt while it runs, and why nothing more is."""
+    row = connection.execute(
+        "select problem from replays where session_key = ? and attempt = ?", (key, attempt)
+    ).fetchone()
+    return row is not None, None if row is None else row[0]
+
+
 class SigningRow(NamedTuple):
     """The result of a request to sign a receipt: the signature or the problem, once it is settled."""
 

@@ -10,6 +10,8 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import chain
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import anyio
@@ -31,7 +33,7 @@ from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.worker.part import Part
-from runward.handlers.bundle.by_time import by_time
+from runward.handlers.bundle.by_time import as_shown
 from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.effects import RecordReceipt, Sealed
 from runward.handlers.bundle.facts import Draft, DraftOf, NoDraft
@@ -53,6 +55,12 @@ PERIOD: Final = 5.0
 """Seconds between tries of what the world refused."""
 
 GONE: Final = "its directory is gone"
+
+CHANGED: Final = "the session's files changed after its replay had been shown: what was shown stays, and the rest follows it"
+
+SHOWN_IS_GONE: Final = (
+    "the session's files changed after its replay had been shown, and what was shown is gone"
+)
 
 
 ToldActions: TypeAlias = Callable[[str, int], Generator[Told]]
@@ -95,6 +103,8 @@ class Bundles(Part):
     _bodies: dict[tuple[str, int], dict[str, JsonValue]] = field(default_factory=dict)
     """The receipts of drafts, by session and attempt. They are kept until the next draft: a commit may be tried again."""
     _chain: anyio.Lock = field(default_factory=anyio.Lock)
+    placing: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while parts get their names: a replay that grows is not written to meanwhile."""
     _seen: int = 0
     """The last bundle that this pass came to: those that are refused hold no others up."""
 
@@ -127,9 +137,7 @@ class Bundles(Part):
         cleared = self.files.clear_parts(order.directory, part_names(order.attempt))
         if cleared is not None:
             return cleared
-        replay = Replay(order)
-        lines = self._lines(replay)
-        written = self.files.write_part(order.directory, part_name(REPLAY, order.attempt), lines)
+        replay, written = self._replayed(order)
         if not isinstance(written, BundlePart):
             return written
         point("bundle.replay.after")
@@ -142,11 +150,35 @@ class Bundles(Part):
         parts = (written, told)
         return Made(receipt_body(replay, parts, (REPLAY, SUMMARY)), parts, summary, replay.problem)
 
+    def _replayed(self, order: BundleOrder) -> tuple[Replay, BundlePart | NoDraft | Unreadable | Gone]:
+        """The replay, written. What was shown of it while the session ran stays its beginning."""
+        name, grown = part_name(REPLAY, order.attempt), order.grown
+        replay = Replay(order)
+        beginning = _Beginning(0 if grown is None else grown.length)
+        lines = beginning.of(self._lines(replay))
+        written = self.files.write_part(order.directory, name, lines)
+        if grown is None or not isinstance(written, BundlePart) or beginning.sha256 == grown.sha256:
+            return replay, written
+        shown = self.files.shown_lines(order.directory, name, grown.length, grown.sha256)
+        if isinstance(shown, Unreadable):
+            return replay, shown
+        if shown is None:
+            replay.found_changed(SHOWN_IS_GONE)
+            return replay, written
+        cleared = self.files.clear_parts(order.directory, [name])
+        if cleared is not None:
+            return replay, cleared
+        replay = Replay(order)
+        replay.found_changed(CHANGED)
+        lines = chain(_adopted(replay, shown), self._lines(replay))
+        return replay, self.files.write_part(order.directory, name, lines)
+
     def _lines(self, replay: Replay) -> Iterator[bytes]:
         order = replay.order
         told = self.files.told(order.layout, order.path, self.go_on)
         with closing(self.actions(order.key, order.actions)) as actions:
-            yield from replay.lines(by_time(told, actions))
+            steps = () if order.grown is None else order.grown.steps
+            yield from replay.lines(as_shown(told, actions, steps))
 
     @asynccontextmanager
     async def sealed(self, results: Sequence[JobResult]) -> AsyncIterator[Sequence[JobResult]]:
@@ -218,8 +250,9 @@ class Bundles(Part):
             self._seen = found[-1].seq if found else 0
             placed: list[Row] = []
             for bundle in found:
-                with anyio.CancelScope(shield=True):
-                    answer = await anyio.to_thread.run_sync(self._place, bundle)
+                async with self.placing:
+                    with anyio.CancelScope(shield=True):
+                        answer = await anyio.to_thread.run_sync(self._place, bundle)
                 if isinstance(answer, Unreadable):
                     self._say_trouble(bundle, answer.why)
                     continue
@@ -305,3 +338,31 @@ def _drafted(result: JobResult) -> RecordReceipt | None:
     """The bundle that a job drafted."""
     found = [each for each in result.effects if isinstance(each, RecordReceipt) and each.draft is not None]
     return found[0] if found else None
+
+
+def _adopted(replay: Replay, shown: Iterator[bytes]) -> Iterator[bytes]:
+    for line in shown:
+        replay.adopt(line)
+        yield line
+
+
+class _Beginning:
+    """The hash of the first bytes of what passes."""
+
+    def __init__(self, length: int) -> None:
+        self._left = length
+        self._digest = sha256()
+
+    @property
+    def sha256(self) -> str | None:
+        """The hash; None if there were fewer bytes."""
+        return None if self._left else self._digest.hexdigest()
+
+    def of(self, lines: Iterator[bytes]) -> Iterator[bytes]:
+        """The same lines."""
+        for line in lines:
+            if self._left:
+                start = line[: self._left]
+                self._digest.update(start)
+                self._left -= len(start)
+            yield line

@@ -11,7 +11,16 @@ from runward.config.json_value import JsonValue
 from runward.daemon.disk.durable import make_durably
 from runward.daemon.disk.epoch import read_epoch
 from runward.daemon.inbox import spool
-from runward.daemon.ports.files import Gone, Listing, PartMissing, PartsPlaced, Sight, Standing
+from runward.daemon.ports.files import (
+    Gone,
+    KeptAside,
+    Listing,
+    PartMissing,
+    PartsPlaced,
+    ReplayStanding,
+    Sight,
+    Standing,
+)
 from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.ports.intents import IntentCursor, IntentsRead
 from runward.daemon.ports.journals import (
@@ -25,9 +34,10 @@ from runward.daemon.ports.journals import (
 )
 from runward.daemon.ports.processes import RunPlace
 from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
-from runward.daemon.rundir import bundle_parts, journals, looking, session_places
+from runward.daemon.rundir import bundle_parts, journals, looking, replay_growth, session_places
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.bundle_verifying import receipt_fields
+from runward.daemon.rundir.call_reading import CallReading
 from runward.daemon.rundir.comparing import compare
 from runward.daemon.rundir.final_messages import final_message
 from runward.daemon.rundir.hashes import file_hashes
@@ -205,6 +215,30 @@ class RealFiles:
 
     def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
         return told_by(layout, path, go_on)
+
+    def calls(self, layout: str, path: str) -> CallReading:
+        return CallReading(layout, path)
+
+    def replay_standing(self, directory: str, name: str, most: int) -> ReplayStanding | Unreadable:
+        try:
+            return self._in_place(directory, lambda place: replay_growth.standing(place, name, most))
+        except OSError as error:
+            return unreadable(error)
+
+    def shown_lines(
+        self, directory: str, name: str, length: int, sha256: str
+    ) -> Iterator[bytes] | Unreadable | None:
+        try:
+            return self._in_place(
+                directory, lambda place: replay_growth.shown_lines(place, name, length, sha256)
+            )
+        except OSError as error:
+            return unreadable(error)
+
+    def write_lines(
+        self, directory: str, name: str, at: int, lines: bytes
+    ) -> KeptAside | Unreadable | Gone | None:
+        return self._in_place(directory, lambda place: replay_growth.write_lines(place, name, at, lines))
 
     def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | Gone | None:
         return self._in_place(directory, lambda place: bundle_parts.clear_parts(place, names))

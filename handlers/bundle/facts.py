@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from runward.config.bundle import BundleRules  # noqa: F401 - in the types of answers
+from runward.config.bundle import BundleRules
 from runward.handlers.asking import Question
-from runward.handlers.bundle.order import BundleOrder, Stretch  # noqa: F401 - in the types of answers
+from runward.handlers.bundle.order import BundleOrder, Grown, Stretch  # noqa: F401 - in the types of answers
 from runward.handlers.bundle.part import Part
 from runward.handlers.bundle.work_tree import WorkTree  # noqa: F401 - in the types of answers
 from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
@@ -42,6 +42,21 @@ class WorkTreeOf(Question["WorkTree | None"]):
 
     cwd: str
     since: float
+
+
+@dataclass(frozen=True, slots=True)
+class BegunReplayOf(Question["BegunReplay | None"]):
+    """Question: what was shown of an attempt's replay while it ran. Answer: `BegunReplay`, or None."""
+
+    key: str
+    attempt: int
+
+
+class BegunReplay(NamedTuple):
+    """What was shown of a replay while its attempt ran, and by which rules."""
+
+    grown: Grown
+    rules: BundleRules
 
 
 class Reported(NamedTuple):
@@ -81,4 +96,4 @@ class NoDraft(NamedTuple):
     may_pass: bool = False
 
 
-QUESTIONS: Final = (BundleRulesOf, StretchOf, ReportedOf, WorkTreeOf, DraftOf)
+QUESTIONS: Final = (BundleRulesOf, StretchOf, BegunReplayOf, ReportedOf, WorkTreeOf, DraftOf)

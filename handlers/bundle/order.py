@@ -41,13 +41,35 @@ class Cost(NamedTuple):
     unit: str
 
 
+class Step(NamedTuple):
+    """Up to where the sources of a replay had been shown at one time: the byte of the session's log, and how much of what
+    the store told beside it."""
+
+    end: int
+    others: int
+
+
+class Grown(NamedTuple):
+    """What was shown of a replay while its attempt ran: the length of these bytes and their hash.
+
+    `issue_number` and `policy_bundle_id` are what its `SessionStart` says. What the run says later doesn't change it.
+    `steps` say in which order the two sources were shown.
+    """
+
+    length: int
+    sha256: str
+    issue_number: int | None
+    policy_bundle_id: str | None
+    steps: tuple[Step, ...] = ()
+
+
 class BundleOrder(NamedTuple):
     """One bundle. `path` is where the session's files are, `directory` where the parts are put.
 
     `changes` are the summaries of the session's outcomes, `next_steps` what to do about a failure. `usage` are the
     numbers of tokens that the session was given and made, `cwd` is where it worked, `work_tree` what git said
     about that place when the attempt was over. `actions` says how many of the session's actions in the exchange, from
-    its first on, are among the calls.
+    its first on, are among the calls. `grown` is what was shown of the replay before that, if anything was.
     """
 
     key: str
@@ -66,6 +88,7 @@ class BundleOrder(NamedTuple):
     cwd: str | None = None
     work_tree: WorkTree | None = None
     actions: int = 0
+    grown: Grown | None = None
 
 
 _ADAPTER = TypeAdapter(BundleOrder)

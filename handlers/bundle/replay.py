@@ -7,7 +7,7 @@ made, and its result belongs to the call. What can't be used becomes a problem a
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -31,6 +31,7 @@ from runward.handlers.bundle.shown import DEEPEST, Showing, is_deeper
 from runward.handlers.bundle.verification_runs import VerificationRuns
 from runward.handlers.events import Status
 from runward.handlers.journal.lines import iso_time
+from runward.handlers.layouts.foreign_json import parse_time
 
 TOO_MANY: Final = f"has more than {MOST_VALUES - OF_A_LINE:,} values"
 """The problem of a value that no reader of the replay would accept."""
@@ -56,6 +57,23 @@ class CallRecord:
     success: bool = False
 
 
+class _Shown(msgspec.Struct):
+    """A line that was shown, as far as the facts about a replay need it."""
+
+    event: str
+    t: str | None = None
+    id: str = ""
+    tool: str = ""
+    params: Any = None
+    params_hash: str | None = None
+    plan_hash: str | None = None
+    output: dict[str, Any] | None = None
+    output_hash: str | None = None
+    exit_code: int | None = None
+    step_utility: float | None = None
+    latency_ms: int | None = None
+
+
 class _Hashed(NamedTuple):
     """A value's hash and the text that it covers, or why there is none."""
 
@@ -78,10 +96,16 @@ class Replay:
     edits: Edits = field(default_factory=Edits)
     problems: list[str] = field(default_factory=list)
     more_problems: int = 0
+    begun_with: tuple[int | None, str | None] = (None, None)
+    """Issue and policy as its first line says them."""
     messages: int = 0
     """Messages of the session, if its files tell of them."""
     _is_own: bool = True
     _has_plan: bool = False
+    _has_begun: bool = False
+    _adopted: dict[str, CallRecord] = field(default_factory=dict)
+    """The calls that were shown before, although the session's files have changed since."""
+    _adopted_steps: int = 0
     _showing: Showing = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,22 +124,57 @@ class Replay:
 
     def lines(self, told: Iterable[Told], *, is_over: bool = True) -> Iterator[bytes]:
         """The lines of the replay, each with its newline. Those about the end come only if it `is_over`."""
-        waiting = iter(told)
-        first: Told | None = None
-        for each in waiting:
-            if isinstance(each, Stated):
-                self._state(each)
-            else:
-                first = each
-                break
-        yield self._start()
-        if first is not None:
-            yield from self._lines_of(first)
-        for each in waiting:
-            yield from self._lines_of(each)
+        yield from self.more(told)
+        yield from self.begin()
         if is_over:
             yield from self._verification()
             yield self._end()
+
+    def more(self, told: Iterable[Told]) -> Iterator[bytes]:
+        """The lines for what the files say beyond what they said before. A run may say first what it begins with."""
+        for each in told:
+            if not isinstance(each, Stated):
+                yield from self.begin()
+            yield from self._lines_of(each)
+
+    def begin(self) -> Iterator[bytes]:
+        """The first line, unless it was given already."""
+        if not self._has_begun:
+            self._has_begun = True
+            yield self._start()
+
+    def adopt(self, line: bytes) -> None:
+        """Take in a line that was shown before, although the session's files may no longer say it."""
+        shown = msgspec.json.decode(line, type=_Shown)
+        at = parse_time(shown.t)
+        match shown.event:
+            case "SessionStart":
+                self._has_begun = True
+            case "PlanStart":
+                self._has_plan, self.plan_hash = True, shown.plan_hash
+            case "StepComplete":
+                self._adopted_steps += 1
+            case "ToolCall":
+                call = CallRecord(shown.id, shown.tool, shown.params_hash, at, None)
+                self.calls[shown.id] = call
+                self._adopted[shown.id] = call
+                self.edits.called(shown.id, shown.tool, shown.params)
+                self.verification.called(shown.id, shown.params)
+            case "ToolResult":
+                self._adopt_result(self.calls[shown.id], shown)
+
+    def _adopt_result(self, call: CallRecord, shown: "_Shown") -> None:
+        output = shown.output or {}
+        call.is_back, call.success = True, output.get("success") is True
+        call.output_hash, call.step_utility = shown.output_hash, shown.step_utility
+        call.latency_ms = shown.latency_ms
+        said = output.get("content" if call.success else "error")
+        self.verification.returned(shown.id, said, call.success, shown.exit_code)
+        self.edits.returned(shown.id, call.success)
+
+    def found_changed(self, message: str) -> None:
+        """Something about the session's files as a whole is a problem of this replay."""
+        self.problems.insert(0, message)
 
     def _lines_of(self, told: Told) -> Iterator[bytes]:
         match told:
@@ -125,6 +184,8 @@ class Replay:
                 yield from self._result(told)
             case PlanTold() if self._belongs(told.at):
                 yield from self._plan(told)
+            case StepDone() if self._belongs(told.at) and self._adopted_steps:
+                self._adopted_steps -= 1
             case StepDone() if self._belongs(told.at):
                 step: dict[str, JsonValue] = {
                     "step_id": told.step_id,
@@ -155,14 +216,20 @@ class Replay:
             self.confidence = told.confidence
 
     def _start(self) -> bytes:
-        order = self.order
+        order, shown = self.order, self.order.grown
+        issue, policy = (
+            (self.issue_number, self.policy_bundle_id)
+            if shown is None
+            else (shown.issue_number, shown.policy_bundle_id)
+        )
+        self.begun_with = (issue, policy)
         return self._line(
             "SessionStart",
             order.stretch.started_at,
             {
                 "session_id": order.session_id,
-                "issue_number": self.issue_number,
-                "policy_bundle_id": self.policy_bundle_id,
+                "issue_number": issue,
+                "policy_bundle_id": policy,
                 "attempt": order.attempt,
                 "hash": order.stretch.hash,
             },
@@ -178,6 +245,8 @@ class Replay:
     def _call(self, told: Called) -> Iterator[bytes]:
         if not self._belongs(told.at):
             return
+        if told.id in self._adopted:
+            return  # it was shown before
         if told.id in self.calls:
             self._wrong(told.place, f"the call {told.id} is told twice")
             return
@@ -199,6 +268,8 @@ class Replay:
         call = self.calls.get(told.id)
         if call is None:
             return  # of a call of another attempt, or of one that can't be used, which was reported
+        if call.is_back and told.id in self._adopted:
+            return  # likewise
         if call.is_back:
             self._wrong(told.place, f"the call {told.id} comes back twice")
             return

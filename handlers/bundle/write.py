@@ -10,6 +10,7 @@ from typing import Final
 from runward.handlers.asking import Given, NotYet, TryLater, ask
 from runward.handlers.bundle.effects import RecordReceipt
 from runward.handlers.bundle.facts import (
+    BegunReplayOf,
     BundleRulesOf,
     Draft,
     DraftOf,
@@ -50,6 +51,9 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
     if taken.waiting:
         raise NotYet(given.at + min(LATEST, max(SOONEST, taken.waiting / _A_SECOND)))
     stretch = yield from ask(StretchOf(event.session_key, event.attempt))
+    begun = yield from ask(BegunReplayOf(event.session_key, event.attempt))
+    if begun is not None:
+        rules = begun.rules._replace(sign=rules.sign)  # what was shown stays the beginning of the whole
     told = yield from ask(ReportedOf(event.session_key, event.attempt))
     began = Stretch(event.at, event.at) if stretch is None else stretch
     tree = None
@@ -74,6 +78,7 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
         told.cwd,
         tree,
         taken.told,
+        None if begun is None else begun.grown,
     )
     answer = yield from ask(DraftOf(order))
     if isinstance(answer, Unreadable):

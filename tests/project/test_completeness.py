@@ -178,6 +178,8 @@ async def _cancel_a_run(running: Daemon, base: Path) -> None:
     launcher = '{"pid": 100, "start_ticks": 7, "boot_id": "this"}'
     (directory / "run.json").write_text(f'{{"schema": "runward-run-v1", "launcher": {launcher}}}')
     await running.settle()
+    running.clock.move(60.0)
+    assert await running.supervisor.assembly.running_replays.carry_out()
     await _ask(running, SessionCancelRequested("b", 1.0, "native:runs/b", 1))
 
 

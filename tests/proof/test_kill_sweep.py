@@ -47,7 +47,7 @@ def test_the_history_has_every_end_and_every_kind_of_point(
         "run.started.ok",
     }
     assert len(told["problems"]) == 0, "the ill-formed end was fixed"
-    kinds = {"commit", "outbox", "journal", "sweep", "start", "bundle"}
+    kinds = {"commit", "outbox", "journal", "sweep", "start", "bundle", "replay"}
     assert {name.split(".")[0] for name in points[0]} == kinds
     assert {"start.before", "start.after", "commit.start.before"} <= set(points[0])
     assert [line.split(" | ")[-3:] for line in told["starts"]] == [["begun", "None", "0"]]

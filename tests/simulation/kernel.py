@@ -339,20 +339,27 @@ class Kernel:
         for node in nodes:
             node.synced = len(node.data)
 
-    def pwrite(self, descriptor: int, content: bytes, offset: int) -> int:
-        """Over what is there; the simulated files are so small that one page holds all of it.
+    def pwrite(self, descriptor: int, content: bytes | memoryview, offset: int) -> int:
+        """Over what is there, and beyond it; the simulated files are so small that one page holds all of it.
 
         What the disk has stays there, for it is the same; what it refused is to be written again.
         """
         node = self._open[descriptor].node
         assert not self._open[descriptor].flags & os.O_APPEND
-        assert node.data[offset : offset + len(content)] == content, (
-            "only our own line is written over itself"
-        )
+        whole = bytes(content)
+        there = bytes(node.data[offset : offset + len(whole)])
+        assert whole.startswith(there), "only our own line is written over itself"
+        assert offset <= len(node.data), "no hole is left"
+        room = self._weather.room(len(whole) - len(there)) if len(whole) > len(there) else 0
+        if room == 0 and not there and whole:
+            raise _error(errno.ENOSPC, "")
+        if room:
+            node.data += whole[len(there) : len(there) + room]
+            node.pieces.append((self.me(), room))
         if node.refused is not None:
             node.synced, node.refused = min(node.synced, node.refused), None
         self._touch(node)
-        return len(content)
+        return len(there) + room
 
     def fcntl(self, descriptor: int, command: int, argument: int = 0) -> int:
         assert command in (self.F_GETFL, self.F_SETFL)

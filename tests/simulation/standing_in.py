@@ -50,6 +50,7 @@ _SYSTEM_CALLS: Final = (
     "rundir.placed_lines.os",
     "rundir.mixed_places.os",
     "rundir.recognising.os",
+    "rundir.replay_growth.os",
     "rundir.session_files.os",
     "rundir.session_looking.os",
     "rundir.session_places.os",

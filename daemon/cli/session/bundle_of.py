@@ -10,13 +10,13 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.covering_root import bundle_rules
 from runward.daemon.rundir.parts_standing import parts_stand
 from runward.daemon.store.reading import SessionRow
-from runward.daemon.store.reading_bundles import BundleRow, bundle_of, job_state
+from runward.daemon.store.reading_bundles import BundleRow, bundle_of, growing, job_state
 from runward.handlers.journal.place import journal_directory
 
 if TYPE_CHECKING:
     from runward.handlers.bundle.verify import SignatureState
 
-BundleState: TypeAlias = Literal["on_demand", "pending", "written", "failed"]
+BundleState: TypeAlias = Literal["on_demand", "growing", "pending", "written", "failed"]
 
 MOST_HASHED: Final = 256 << 20
 """Bytes of parts that are hashed to say whether they are as recorded."""
@@ -57,6 +57,18 @@ def session_bundle(
     return SessionBundle("pending", number, place)
 
 
+def shown_bundle(connection: sqlite3.Connection, settings: Settings, row: SessionRow) -> SessionBundle | None:
+    """The bundle of the last attempt. While that runs, its replay grows, if the daemon writes one."""
+    found = session_bundle(connection, settings, row)
+    if found is not None or row.not_judged_yet or row.origin != "live":
+        return found
+    begun, problem = growing(connection, row.key, row.attempt)
+    if not begun and bundle_rules(settings, row.layout, row.path) is None:
+        return None
+    place = os.path.join(settings.state_dir, journal_directory(row.layout, row.key, row.path))
+    return SessionBundle("growing", row.attempt, place, None, problem)
+
+
 def bundle_json(bundle: SessionBundle | None, settings: Settings) -> JsonValue:
     """The bundle as `session show --json` prints it."""
     if bundle is None:
@@ -85,6 +97,7 @@ def bundle_text(bundle: SessionBundle) -> str:
     names = "" if bundle.row is None else ", ".join(each.name for each in bundle.row.parts)
     said = {
         "on_demand": "on demand: `runward session export ID`",
+        "growing": "its replay grows",
         "pending": "is being made",
         "failed": "there is none",
         "written": names,

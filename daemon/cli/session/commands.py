@@ -249,9 +249,9 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         history = reading.status_history(connection, row.key)
         kept = kept_files(connection, [row.key]).get(row.key, [])
         outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
-        from runward.daemon.cli.session.bundle_of import bundle_text, session_bundle
+        from runward.daemon.cli.session.bundle_of import bundle_text, shown_bundle
 
-        bundle = session_bundle(connection, settings, row)
+        bundle = shown_bundle(connection, settings, row)
         from runward.daemon.cli.session.journal_place import journal_place
         from runward.daemon.cli.session.text import lines_of, not_delivered
 

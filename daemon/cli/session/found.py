@@ -32,11 +32,11 @@ def session_as_json(
 ) -> dict[str, JsonValue]:
     """Everything that is known of a session."""
     from runward.daemon.cli.session.artifact import artifact_as_json
-    from runward.daemon.cli.session.bundle_of import bundle_json, session_bundle
+    from runward.daemon.cli.session.bundle_of import bundle_json, shown_bundle
 
     history = reading.status_history(connection, row.key)
     kept = kept_files(connection, [row.key]).get(row.key, [])
     outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
-    bundle = session_bundle(connection, settings, row)
+    bundle = shown_bundle(connection, settings, row)
     details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
     return {**details, "bundle": bundle_json(bundle, settings)}

@@ -29,6 +29,7 @@ from runward.daemon.store.tables.principals import PRINCIPALS
 from runward.daemon.store.tables.problems import PROBLEMS
 from runward.daemon.store.tables.prunings import PRUNINGS
 from runward.daemon.store.tables.receipts import RECEIPTS
+from runward.daemon.store.tables.replays import REPLAYS
 from runward.daemon.store.tables.roots import ROOTS
 from runward.daemon.store.tables.schedules import SCHEDULES
 from runward.daemon.store.tables.sessions import SESSIONS
@@ -68,6 +69,7 @@ TABLES: Final[tuple[Table, ...]] = (
     JOURNAL_LINES,
     FILES,
     RECEIPTS,
+    REPLAYS,
     SIGNINGS,
     HOOKS,
     WATCHED_FILES,

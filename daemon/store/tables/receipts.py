@@ -8,6 +8,7 @@ from pydantic_core import from_json, to_json
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.replays import GONE
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
 from runward.handlers.bundle.effects import RecordReceipt
@@ -146,6 +147,8 @@ def _record(batch: "Batch", job: Job, effect: RecordReceipt) -> None:
             None,
         ),
     )
+    if order.grown is not None:
+        batch.row(GONE, (order.key, order.attempt))
 
 
 RECEIPTS: Final = Table(

@@ -306,7 +306,9 @@ def test_a_running_session_has_no_bundle_to_export(place: Place, tmp_path: Path)
     said = place.call("session", "export", "r", "--output", str(tmp_path / "b"))
     assert said.code == 1
     assert "still running" in said.err
-    assert place.call("session", "show", "r", "--json").object()["bundle"] is None
+    bundle = place.call("session", "show", "r", "--json").object()["bundle"]
+    assert isinstance(bundle, dict)
+    assert (bundle["state"], bundle["attempt"], bundle["parts"]) == ("growing", 1, [])
 
 
 def test_the_settings_say_how_bundles_are_made(place: Place) -> None:

@@ -154,3 +154,34 @@ async def test_parts_that_were_lost_are_made_again_with_the_same_actions(tmp_pat
         await running.supervisor.assembly.bundles.drain()
         assert drafted
         assert hashes(run) == await recorded(running, "run")
+
+
+async def test_actions_are_shown_while_the_run_goes_on_in_an_order_that_stays(tmp_path: Path) -> None:
+    clock, seen = StillClock(), []
+
+    async def grow(running: Daemon) -> None:
+        await settle(running)
+        clock.move(3.0)
+        await running.supervisor.assembly.running_replays.drain()
+        seen.append((run / "REPLAY.jsonl").read_bytes())
+
+    async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
+        run = begin(tmp_path, "run")
+        append(run, write("note", "one"))
+        await grow(running)
+        (run / "trace.jsonl").write_text(TRACE)
+        await grow(running)
+        append(run, write("note", "two"))
+        await grow(running)
+    async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
+        append(run, read("gone"))
+        await grow(running)
+        with (run / "trace.jsonl").open("a") as trace:
+            trace.write(TRACE.replace('"a"', '"b"'))
+        finish(run)
+        await until_written(running)
+        whole = (run / "REPLAY.jsonl").read_bytes()
+        assert all(whole.startswith(each) for each in seen)
+        assert list(calls(run)) == ["intent/1", "a", "intent/2", "intent/3", "b"]
+        assert hashes(run) == await recorded(running, "run")
+        assert await running.rows("select problem from receipts") == [(None,)]
