@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, kind, quoted
-from runward.config.shape import Complain, Table, Text
+from runward.config.shape import Complain, Table, Text, TrueOrFalse
 
 UNIX: Final = "unix:"
 """The prefix of the address of a socket in the file system; its path follows."""
@@ -41,10 +41,14 @@ class SocketPath(NamedTuple):
 
 
 class Http(NamedTuple):
-    """Where the daemon listens, as written (paths are absolute), and the address that others use to reach it."""
+    """Where the daemon listens, as written (paths are absolute), and the address that others use to reach it.
+
+    `mcp` says whether it also serves agents' tools there.
+    """
 
     listen: tuple[str, ...] = (DEFAULT_LISTEN,)
     url: str | None = None
+    mcp: bool = False
 
 
 def address_of(text: str) -> TcpAddress | SocketPath | None:
@@ -129,6 +133,9 @@ HTTP: Final = Table(
         "url": _Url(
             "The address that others use to reach it, for links in notices. Default: where it listens."
         ),
+        "mcp": TrueOrFalse(
+            "Whether it serves agents' tools there, by the Model Context Protocol. Default: false."
+        ),
     },
     some=True,
 )
@@ -153,16 +160,16 @@ WEBHOOKS: Final = Table(
 
 def http_of(values: Mapping[str, JsonValue]) -> Http | None:
     """The valid keys of `[http]`. None if there are none."""
-    listen, url = values.get("listen"), values.get("url")
-    if listen is None and url is None:
+    listen, url, mcp = values.get("listen"), values.get("url"), values.get("mcp")
+    if listen is None and url is None and mcp is None:
         return None
     addresses = tuple(str(each) for each in listen) if isinstance(listen, list) else (DEFAULT_LISTEN,)
-    return Http(addresses, url if isinstance(url, str) else None)
+    return Http(addresses, url if isinstance(url, str) else None, mcp is True)
 
 
 def http_to_json(http: Http | None) -> JsonValue:
     """What `http_of` reads."""
-    return None if http is None else {"listen": list(http.listen), "url": http.url}
+    return None if http is None else {"listen": list(http.listen), "url": http.url, "mcp": http.mcp}
 
 
 def github_secret_file_of(value: JsonValue) -> str | None:

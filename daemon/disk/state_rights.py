@@ -26,6 +26,7 @@ STEERING: Final = (
     "starts",
     "sessions",
     "log",
+    "tokens",
 )
 """What is in the state directory and decides what the daemon does, or is written by it without a further look."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from runward.config.listening import TcpAddress, address_of
+from runward.daemon.configuration.mcp_library import NO_LIBRARY, has_library
 from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.host.report import read_report
@@ -45,6 +46,14 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
             )
     if settings.github_secret_file is not None:
         yield _of_secret(settings.github_secret_file)
+    if settings.http.mcp:
+        yield _of_tools()
+
+
+def _of_tools() -> Finding:
+    if not has_library():
+        return Finding("failed", f"http.mcp: {NO_LIBRARY}", "install it, or leave http.mcp out")
+    return Finding("ok", "the library that serves tools over HTTP is installed")
 
 
 def _can_be_had(addresses: Sequence[str]) -> Finding:

@@ -15,6 +15,7 @@ from runward.daemon.web.approvals import ApprovalPages
 from runward.daemon.web.body import BodyReader
 from runward.daemon.web.github import GithubWebhook
 from runward.daemon.web.links import Links
+from runward.daemon.web.mcp import McpGateway
 
 
 class Web:
@@ -30,18 +31,24 @@ class Web:
         bodies = BodyReader()
         self._github = GithubWebhook(state, lambda: settings().github_secret_file, bodies, log)
         approvals = ApprovalPages(state, links, bodies, log)
+        self._mcp = McpGateway(state, lambda: settings().http, bodies, log)
         self.app = Starlette(
             routes=[
                 Route("/webhooks/github", self._github.endpoint, methods=["POST"]),
                 Route("/approvals/{approval}", approvals.show, methods=["GET"]),
                 Route("/approvals/{approval}", approvals.decide, methods=["POST"]),
+                Route("/mcp", self._mcp.endpoint, methods=["POST"]),
             ],
             exception_handlers={HTTPException: _refused, ClientDisconnect: _gone},
         )
 
     def degraded(self) -> list[str]:
         """What is wrong, for `status`."""
-        return self._github.degraded()
+        return [*self._github.degraded(), *self._mcp.degraded()]
+
+    async def end(self) -> None:
+        """End what answers in a process of its own."""
+        await self._mcp.process.end()
 
 
 async def _refused(request: Request, error: Exception) -> Response:

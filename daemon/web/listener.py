@@ -5,11 +5,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import anyio
 import anyio.abc
 import structlog
 
 from runward.config.listening import Http
 from runward.config.settings import Settings
+from runward.daemon.configuration.mcp_library import NO_LIBRARY, has_library
 from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
 from runward.daemon.web.app import Web
 from runward.daemon.web.links import Links
@@ -33,6 +35,8 @@ class Listener:
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         _check_secret(settings().github_secret_file)
+        if http.mcp and not has_library():
+            raise CannotListen(f"http.mcp: {NO_LIBRARY}")
         self._settings = settings
         self.links = Links(state, self._base)
         self._opened = open_sockets(http.listen)
@@ -58,7 +62,11 @@ class Listener:
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve until `stop`, or cancelled."""
-        await self._server.run(task_status=task_status)
+        try:
+            await self._server.run(task_status=task_status)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._web.end()
 
     def stop(self) -> None:
         """Accept no more clients."""

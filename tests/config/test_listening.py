@@ -31,6 +31,7 @@ def test_paths_are_absolute_and_the_url_has_no_slash_at_its_end() -> None:
 
 def test_one_address_is_a_list_of_one_and_a_url_alone_listens_at_the_default() -> None:
     assert good('[http]\nlisten = "[::1]:8460"').http == Http(("[::1]:8460",))
+    assert good("[http]\nmcp = true").http == Http(("127.0.0.1:8460",), mcp=True)
     assert good('[http]\nurl = "https://a.example"').http == Http(("127.0.0.1:8460",), "https://a.example")
 
 
@@ -71,6 +72,7 @@ def test_addresses(text: str, address: object) -> None:
         ("[http]\nlisten = 8460", "must be an address or a list of them"),
         ("[http]\nlisten = []", "must have 1 to 8 addresses"),
         ("[http]\n", "is empty"),
+        ('[http]\nmcp = "yes"', "must be true or false"),
         ('[http]\nurl = "runward.example"', "is not an address that links can begin with"),
         ('[http]\nurl = "https://a/?x"', "is not an address that links can begin with"),
         (f'[http]\nlisten = "unix:/{"x" * 107}"', "may have 107 bytes"),

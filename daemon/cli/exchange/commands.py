@@ -11,6 +11,7 @@ from runward.daemon.cli.exchange.given import argument_of, text_of
 from runward.daemon.cli.exchange.intents import invoke, submit
 from runward.daemon.cli.exchange.principal import mint, principal
 from runward.daemon.cli.exchange.records import ledger, log
+from runward.daemon.cli.exchange.token import token
 from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.shell.groups import Group
@@ -75,3 +76,4 @@ exchange.add_command(invoke)
 exchange.add_command(submit)
 exchange.add_command(ledger)
 exchange.add_command(log)
+exchange.add_command(token)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Final
 
 import click
@@ -13,12 +12,10 @@ from runward.daemon.cli.mcp.client_gone import end_with_client
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.terminal.output import fail
+from runward.daemon.configuration.mcp_library import NO_LIBRARY, has_library
 from runward.handlers.exchange.intent import why_no_id
 
 _RUN: Final = "RUNWARD_RUN_DIR"
-_NO_LIBRARY: Final = "the MCP server needs one more library: pip install 'runward[mcp]'"
-_LIBRARY: Final = ("mcp", "mcp_types")
-"""The second one came with version 2."""
 
 
 @click.command()
@@ -45,8 +42,8 @@ def mcp(context: click.Context, principal: str | None) -> None:
     run = os.environ.get(_RUN) or None
     if run is not None and not os.path.isdir(run):
         fail(f"{_RUN}={run} is not a directory", NOT_FOUND)
-    if any(find_spec(each) is None for each in _LIBRARY):
-        fail(_NO_LIBRARY, WRONG_USAGE)
+    if not has_library():
+        fail(NO_LIBRARY, WRONG_USAGE)
     end_with_client()  # before the library is imported, which takes longer than a client may wait
     _serve(settings_in_force(context), None if run is None else os.path.abspath(run), principal)
 
@@ -55,7 +52,7 @@ def _serve(settings: Settings, run: str | None, principal: str | None) -> None:
     from runward.daemon.cli.exchange.acting import Acting
     from runward.daemon.cli.mcp.exchange_tools import action_tools, reading_tools
     from runward.daemon.cli.mcp.roads import ByInbox, ByRun, Road
-    from runward.daemon.cli.mcp.serving import serve
+    from runward.daemon.cli.mcp.serving import instructions, serve
     from runward.daemon.cli.mcp.session_tools import agent_of_run, tools_about_sessions, tools_of_run
 
     road: Road | None = None
@@ -71,18 +68,12 @@ def _serve(settings: Settings, run: str | None, principal: str | None) -> None:
         *tools_about_sessions(settings, run),
         *([] if run is None else tools_of_run(run)),
     ]
-    serve(tools, _instructions(run, principal))
+    serve(tools, instructions(_who(run, principal)))
 
 
-def _instructions(run: str | None, principal: str | None) -> str:
+def _who(run: str | None, principal: str | None) -> str:
     if run is not None:
-        who = "You act as the agent of this run."
-    elif principal is not None:
-        who = f"You act as the principal {principal}."
-    else:
-        who = "You can only read: the server was started without --as."
-    return (
-        "Runward knows whether agent runs delivered, and has an exchange in which agents share artifacts. "
-        f"{who} Every action needs your reasoning; it is kept in the log. A failed action says so in error_code, and"
-        " retriable says whether the same action may succeed later."
-    )
+        return "You act as the agent of this run."
+    if principal is not None:
+        return f"You act as the principal {principal}."
+    return "You can only read: the server was started without --as."

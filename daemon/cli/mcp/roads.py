@@ -40,14 +40,16 @@ class Road(Protocol):
 class ByInbox:
     """Acts as `principal` through the inbox, as `runward exchange` does."""
 
-    def __init__(self, settings: Settings, principal: str) -> None:
+    def __init__(self, settings: Settings, principal: str, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
         self._settings = settings
         self._state = Path(settings.state_dir)
         self._principal = principal
 
     async def act(self, intent: Intent) -> dict[str, JsonValue]:
         key = await in_thread(self._send, as_intent(intent))
-        return await _awaited(lambda: self._result(key), f"`runward exchange log` shows it, as action {key}")
+        where = f"`runward exchange log` shows it, as action {key}"
+        return await _awaited(lambda: self._result(key), where, self._patience_s)
 
     def _send(self, intent: JsonValue) -> str:
         if holder(self._state) is None:
@@ -103,12 +105,14 @@ def _why(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-async def _awaited(look: Callable[[], dict[str, JsonValue] | None], where: str) -> dict[str, JsonValue]:
-    until = time.monotonic() + PATIENCE_S
+async def _awaited(
+    look: Callable[[], dict[str, JsonValue] | None], where: str, patience_s: float = PATIENCE_S
+) -> dict[str, JsonValue]:
+    until = time.monotonic() + patience_s
     while True:
         found = await in_thread(look)
         if found is not None:
             return found
         if time.monotonic() >= until:
-            raise NoResult(f"there is no result after {PATIENCE_S:g} s, and it is not sent again: {where}")
+            raise NoResult(f"there is no result after {patience_s:g} s, and it is not sent again: {where}")
         await anyio.sleep(_PERIOD_S)

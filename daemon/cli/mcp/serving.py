@@ -3,14 +3,15 @@
 import json
 import os
 import signal
-from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn, TypeAlias
 
 import anyio
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from starlette.requests import Request
 
 from runward.config.json_value import JsonValue
 from runward.daemon import __version__
@@ -22,13 +23,15 @@ from runward.daemon.store.reading import StoreTooNew, StoreUnreadable
 
 _NAME: Final = "runward"
 
+ToolsFor: TypeAlias = Callable[[Request | None], Sequence[Tool]]
 
-def serve(tools: Sequence[Tool], instructions: str) -> NoReturn:
+
+def serve(tools: Sequence[Tool], said: str) -> NoReturn:
     """Serve until the client is gone. The process ends at once then: threads that wait for results can't be cancelled."""
     # The SDK reads stdin in a thread, so an interrupt would only be noticed at the next line.
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
-        anyio.run(_serve, server_of(tools, instructions))
+        anyio.run(_serve, server_of(lambda _: tools, said))
     except* OSError:
         os._exit(READER_GONE)
     os._exit(GOOD)
@@ -40,18 +43,27 @@ async def _serve(server: Server[dict[str, Any]]) -> None:
         os._exit(GOOD)
 
 
-def server_of(tools: Sequence[Tool], instructions: str) -> Server[dict[str, Any]]:
-    """The server of these tools, on no stream yet."""
-    named = {each.name: each for each in tools}
+def instructions(who: str) -> str:
+    """What every client is told of the server; `who` says as whom it acts."""
+    return (
+        "Runward knows whether agent runs delivered, and has an exchange in which agents share artifacts. "
+        f"{who} Every action needs your reasoning; it is kept in the log. A failed action says so in error_code, and"
+        " retriable says whether the same action may succeed later."
+    )
+
+
+def server_of(tools_for: ToolsFor, said: str) -> Server[dict[str, Any]]:
+    """The server of these tools, on no stream yet. `tools_for` gives those for the HTTP request that asks, if one does."""
 
     async def list_tools(
-        _context: ServerRequestContext[dict[str, Any]], _params: types.PaginatedRequestParams | None
+        context: ServerRequestContext[dict[str, Any]], _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_listed(each) for each in tools])
+        return types.ListToolsResult(tools=[_listed(each) for each in tools_for(context.request)])
 
     async def call_tool(
-        _context: ServerRequestContext[dict[str, Any]], params: types.CallToolRequestParams
+        context: ServerRequestContext[dict[str, Any]], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
+        named = {each.name: each for each in tools_for(context.request)}
         tool = named.get(params.name)
         if tool is None:
             return _said(f"there is no tool {params.name!r}; there are: {', '.join(named)}")
@@ -60,7 +72,7 @@ def server_of(tools: Sequence[Tool], instructions: str) -> Server[dict[str, Any]
     return Server(
         _NAME,
         version=__version__,
-        instructions=instructions,
+        instructions=said,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )

@@ -22,6 +22,7 @@ def complaints_about(parsed: Parsed[Settings]) -> tuple[Problem, ...]:
     found += [find_chain(parsed.value, name).problems for name in chain_names(parsed.value)]
     found.append(_rules_without_playbook(parsed.value))
     found.append(_secret_of_webhooks(parsed.value))
+    found.append(_library_of_tools(parsed.value))
     return tuple(dict.fromkeys(problem for each in found for problem in each))
 
 
@@ -42,6 +43,18 @@ def _secret_of_webhooks(settings: Settings) -> tuple[Problem, ...]:
         fix = "write the secret into a file of mode 0600"
         return (Problem(written, None, None, f"webhooks.github.secret_file: {error}", fix),)
     return ()
+
+
+def _library_of_tools(settings: Settings) -> tuple[Problem, ...]:
+    """That tools are to be served without the library for it."""
+    if settings.http is None or not settings.http.mcp:
+        return ()
+    from runward.daemon.configuration.mcp_library import NO_LIBRARY, has_library
+
+    if has_library():
+        return ()
+    written = settings.origin.get("http.mcp", "http.mcp")
+    return (Problem(written, None, None, f"http.mcp: {NO_LIBRARY}", "install it, or leave http.mcp out"),)
 
 
 def _rules_without_playbook(settings: Settings) -> tuple[Problem, ...]:

@@ -163,6 +163,18 @@ def principals(context: click.Context, parameter: click.Parameter, incomplete: s
         return _beginning([each.id for each in reading_exchange.principals(connection)], incomplete)
 
 
+def tokens(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The tokens for HTTP."""
+    from pathlib import Path
+
+    from runward.daemon.disk.exchange_tokens import list_tokens
+
+    settings = _settings(context)
+    if settings is None:
+        return []
+    return _beginning([each.id for each in list_tokens(Path(settings.state_dir))], incomplete)
+
+
 def shared_artifacts(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:

@@ -134,6 +134,7 @@ _EXCHANGED = (
     ("principal", "create", "writer", "--scrip", "50"),
     ("principal", "create", "reader", "--scrip", "50"),
     *(("artifact", "write", name, "--as", "writer", "--content", "text") for name in ("note", "old", "gift")),
+    ("token", "create", "--as", "writer"),
 )
 
 

@@ -159,7 +159,7 @@ async def test_without_a_principal_the_server_only_reads(recorded: Place) -> Non
 async def test_without_a_daemon_nothing_is_sent(place: Place) -> None:
     place.daemon_once()
     road = ByInbox(Settings(str(place.state), (), (), ()), "writer")
-    async with Client(server_of(action_tools(road), "")) as client:
+    async with Client(server_of(lambda _: action_tools(road), "")) as client:
         refused = await client.call_tool("read_artifact", {"artifact_id": "note", "reasoning": "to see"})
         assert said(refused) == "no daemon is running, so nothing was sent: start it and try again"
     assert list((place.state / "inbox").iterdir()) == []
@@ -351,7 +351,7 @@ for _ in range(70):
 async def test_a_wrong_call_is_refused_before_anything_is_sent(
     tmp_path: Path, name: str, arguments: dict[str, object], problem: str
 ) -> None:
-    async with Client(server_of(action_tools(ByRun(str(tmp_path))), "")) as client:
+    async with Client(server_of(lambda _: action_tools(ByRun(str(tmp_path))), "")) as client:
         result = await client.call_tool(name, arguments)
     assert result.is_error
     (content,) = result.content
@@ -380,7 +380,7 @@ async def test_calls_at_the_same_time_get_their_own_results_in_whatever_order(tm
         assert told(await client.call_tool("write_artifact", arguments))["message"] == name
 
     async with (
-        Client(server_of(action_tools(ByRun(str(tmp_path))), "")) as client,
+        Client(server_of(lambda _: action_tools(ByRun(str(tmp_path))), "")) as client,
         anyio.create_task_group() as group,
     ):
         for number in range(12):

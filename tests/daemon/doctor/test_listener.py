@@ -1,7 +1,9 @@
 """What the doctor says of listening: by opening what a daemon would open, or asking one that runs."""
 
 import socket
+import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from tests.daemon.web.serving import Served
@@ -51,6 +53,14 @@ def test_a_secret(tmp_path: Path, mode: int, result: str) -> None:
     secret.write_text("s")
     secret.chmod(mode)
     assert results(examined(settings(tmp_path, "127.0.0.1:0", secret=secret))) == ["ok", result]
+
+
+def test_tools_over_http_need_their_library(tmp_path: Path) -> None:
+    wanted = Settings(str(tmp_path), (), (), (), http=Http(("127.0.0.1:0",), mcp=True))
+    assert results(examined(wanted)) == ["ok", "ok"]
+    with mock.patch.dict(sys.modules, {"mcp": None}):
+        _, found = examined(wanted)
+    assert (found.result, "pip install 'runward[mcp]'" in found.found) == ("failed", True)
 
 
 def test_a_daemon_that_runs_is_asked(tmp_path: Path) -> None:
