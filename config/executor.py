@@ -78,7 +78,7 @@ EXCHANGE: Final = Table(
         ),
         "disk_quota": SizeText("How much a new principal may keep. Default: 100MB."),
         "cpu_seconds": DurationText(
-            "The CPU time that a new principal may use in each window. Default: 5s.", 0.001
+            "The CPU time that a new principal may use in each window. Default: 5s.", 0.001, or_seconds=True
         ),
         "cpu_window": DurationText("How long such a window is. Default: 1min.", 1.0),
         "waiting_intents": WholeNumber(

@@ -4,6 +4,7 @@ Plain Python, while playbooks and other documents are pydantic models: every com
 the launcher within its start-up budget, and importing pydantic alone would exceed that.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol, TypeAlias
@@ -172,15 +173,18 @@ NEVER = "never"
 class DurationText(NamedTuple):
     """A duration with its unit, from `shortest` to `longest` seconds; read as seconds.
 
-    With `or_never` also the word `never`.
+    With `or_never` also the word `never`; with `or_seconds`, for a key whose name gives the unit, also a number.
     """
 
     description: str
     shortest: float
     or_never: bool = False
     longest: float = MAX_DURATION_S
+    or_seconds: bool = False
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
+        if self.or_seconds and isinstance(value, int | float) and not isinstance(value, bool):
+            value = f"{value:f}s" if math.isfinite(value) else str(value)
         if not isinstance(value, str):
             complain(_wrong_kind(loc, value, "a duration", 'write it with its unit and in quotes: "30s"'))
             return None
@@ -201,7 +205,10 @@ class DurationText(NamedTuple):
 
     def json_schema(self) -> dict[str, JsonValue]:
         pattern = f"{DURATION_PATTERN}|^{NEVER}$" if self.or_never else DURATION_PATTERN
-        return {"type": "string", "pattern": pattern}
+        text: dict[str, JsonValue] = {"type": "string", "pattern": pattern}
+        if not self.or_seconds:
+            return text
+        return {"anyOf": [text, {"type": "number", "minimum": self.shortest}]}
 
 
 def size_of(text: str) -> int | None:

@@ -1,5 +1,6 @@
 """The CPU time of code and of all code that it has run for itself, as the kernel counts it."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -23,7 +24,12 @@ class CpuTime:
     @property
     def is_used_up(self) -> bool:
         """Whether nothing is left."""
-        return self.most is not None and self.used >= self.most
+        return self.left <= 0.0
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left; infinite without a limit."""
+        return math.inf if self.most is None else max(0.0, self.most - self.used)
 
     def begin(self, so_far: Callable[[], float]) -> None:
         """A worker begins its job; `so_far` tells what it has used."""

@@ -32,6 +32,7 @@ _ENVELOPE: Final = 256
 _LONGEST_COMPLAINT: Final = 4096
 _OPEN_FILES: Final = 64
 _TURN_S: Final = 0.05
+_SHORTEST_TURN_S: Final = 0.002
 
 _End: TypeAlias = Literal["answer", "death", "files", "time", "cpu"]
 
@@ -67,8 +68,9 @@ def execute(
 ) -> Execution:
     """Run a job once, in a worker of its own. Blocks; never raises for what the code does.
 
-    `take` gives the worker, by default one that is started now. `cpu` bounds and counts its CPU time. It ends at the `deadline` (monotonic seconds) at the latest. What the `answer` of
-    the job raises beyond its own two errors is raised here.
+    `take` gives the worker, by default one that is started now. `cpu` bounds and counts its CPU time. It ends at the
+    `deadline` (monotonic seconds) at the latest. What the `answer` of the job raises beyond its own two errors is raised
+    here.
     """
     said: dict[str, JsonValue] = {
         "code": job.code,
@@ -193,6 +195,11 @@ class Worker:
                 return Execution("timeout", error=f"the code took longer than {self._executor.timeout:g} s")
 
     @property
+    def pid(self) -> int:
+        """The process that runs the code."""
+        return self._inside
+
+    @property
     def is_waiting(self) -> bool:
         """Whether it lives and waits for its job."""
         ends = (self._isolated.outer, self._inner)
@@ -299,7 +306,7 @@ class Worker:
         assert stdout is not None
         said = bytearray()
         began = False
-        looked_at = time.monotonic()
+        look_again_at = 0.0
         while True:
             if not began and said.startswith(b"*"):
                 began = True
@@ -308,16 +315,16 @@ class Worker:
             end = said.find(b"\n")
             if (asking is None and end >= 0) or len(said) > (self._most if asking is None else MOST_LINE):
                 return began, bytes(said), "answer"
-            if time.monotonic() >= looked_at + _TURN_S:
-                looked_at = time.monotonic()
+            if time.monotonic() >= look_again_at:
                 passed = self._passed(bounds)
                 if passed is not None:
                     return began, bytes(said.partition(b"\n")[0]), passed
+                look_again_at = time.monotonic() + _turn(bounds.cpu)
             if asking is not None and end >= 0:
                 line = bytes(said[:end])
                 del said[: end + 1]
                 self._reply(line, bounds, asking)
-            elif readable(stdout.fileno(), min(bounds.deadline, time.monotonic() + _TURN_S)):
+            elif readable(stdout.fileno(), min(bounds.deadline, look_again_at)):
                 piece = os.read(stdout.fileno(), 65536)
                 if not piece:
                     return began, bytes(said), "death"
@@ -359,3 +366,8 @@ class Worker:
             return f" ({signal.Signals(number).name})"
         except ValueError:
             return f" (exit {code})"
+
+
+def _turn(cpu: CpuTime) -> float:
+    """How long code may run unwatched (seconds): all its threads together can't use up what is left before that."""
+    return min(_TURN_S, max(_SHORTEST_TURN_S, cpu.left / (os.cpu_count() or 1)))

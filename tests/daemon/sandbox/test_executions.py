@@ -9,6 +9,7 @@ from tests.daemon.sandbox.machine import children
 
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
+from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import execution_to_json
 from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.workers import MOST_CODE, Job, Worker, execute
@@ -127,6 +128,20 @@ def test_nothing_passes_from_one_execution_to_the_next(sandbox: None) -> None:
         "import os, sys, json\ndef run(): return [hasattr(sys, 'left'), os.listdir('/tmp'), json.dumps([])]"
     )
     assert execute(Job(looks, []), USUAL).result == [False, [], "[]"]
+
+
+def test_code_steps_back_where_the_daemon_needs_the_processor(sandbox: None) -> None:
+    with Worker(USUAL) as worker:
+        assert os.getpriority(os.PRIO_PROCESS, worker.pid) == os.getpriority(os.PRIO_PROCESS, 0) + 5
+
+
+def test_what_is_left_of_the_cpu_time_is_hardly_passed(sandbox: None) -> None:
+    def used() -> float:
+        cpu = CpuTime(0.02)
+        assert execute(Job("def run():\n    while True: pass", []), USUAL, cpu).code == "rate_limited"
+        return cpu.used
+
+    assert min(used() for _ in range(5)) < 0.04, "it is looked at before the usual turn of 50 ms is over"
 
 
 def test_several_at_once_each_get_their_own_answer(sandbox: None) -> None:
