@@ -1,4 +1,4 @@
-"""A machine with a real systemd, booted beside this one's, with Runward installed from a wheel; skips where none can be."""
+"""A machine with a real systemd, booted beside this one's, with Runward installed from a wheel."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 from uuid import uuid4
 
 import pytest
@@ -30,6 +30,12 @@ NEEDED: Final = (
 ALICE: Final = 4242
 _PATH: Final = "/opt/runward/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CALL_S: Final = 150.0
+_SPACES: Final = ("--mount", "--uts", "--ipc", "--net", "--cgroup", "--pid", "--fork", "--kill-child")
+_MOUNTS: Final = """\
+mount -t proc proc /proc && mount -t sysfs -o ro sysfs /sys && mount -t cgroup2 cgroup2 /sys/fs/cgroup &&
+mount -t tmpfs tmpfs /tmp && mkdir /tmp/pts && mount -t devpts -o newinstance devpts /tmp/pts
+"""
+"""What the script asks of the kernel before anything of the stage matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +127,16 @@ def _prefix() -> str | None:
 def booted(stage: Path, mount_point: Path) -> Iterator[Booted]:
     """A machine with what lies below `stage` in it, running. Nothing is left of it.
 
-    Where `skip_where_impossible` found nothing, it may still be that this machine doesn't let it: then this skips.
+    Call `skip_where_impossible` before: what goes wrong here is a failure.
     """
     groups = _cgroup_of_its_own()
     mount_point.mkdir()
     boot = ["bash", str(SCRIPT), str(mount_point), str(stage), *([sys.base_prefix] if _prefix() else [])]
-    spaces = ["--mount", "--uts", "--ipc", "--net", "--cgroup", "--pid", "--fork", "--kill-child"]
     into = f'echo $$ > "{groups}/cgroup.procs" && exec "$@"'
     console = mount_point.with_name("console.log")
     with console.open("wb") as output:
         unshare = subprocess.Popen(
-            ["bash", "-c", into, "bash", "unshare", *spaces, *boot],
+            ["bash", "-c", into, "bash", "unshare", *_SPACES, *boot],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -148,12 +153,12 @@ def booted(stage: Path, mount_point: Path) -> Iterator[Booted]:
 
 
 def _wait_for_boot(unshare: subprocess.Popen[bytes], console: Path) -> Booted:
-    def skip() -> NoReturn:
-        pytest.skip(f"systemd can't be booted here: {console.read_text(errors='replace')[-2000:]}")
+    def said() -> str:
+        return console.read_text(errors="replace")[-2000:]
 
     def machine() -> Booted | None:
         if unshare.poll() is not None:
-            skip()
+            pytest.fail(f"the machine ended with {unshare.returncode}: {said()}")
         child = _read(f"/proc/{unshare.pid}/task/{unshare.pid}/children").strip()
         if not child or _read(f"/proc/{child}/comm") != "systemd\n":
             return None
@@ -162,8 +167,8 @@ def _wait_for_boot(unshare: subprocess.Popen[bytes], console: Path) -> Booted:
 
     try:
         return wait_for(machine, "the end of the boot")
-    except AssertionError:
-        skip()
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {said()}") from error
 
 
 def _read(path: str) -> str:
@@ -181,6 +186,10 @@ def skip_where_impossible() -> None:
         pytest.skip(f"needs root, cgroups of version 2, systemd and {', '.join(missing) or 'nothing more'}")
     if not Path("/bin").is_symlink():
         pytest.skip("needs a machine whose programs all lie below /usr")
+    words = ["unshare", *_SPACES, "sh", "-c", _MOUNTS]
+    tried = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"needs namespaces, and file systems mounted in them: {tried.stderr}")
 
 
 def _cgroups() -> Path | None:

@@ -23,7 +23,7 @@ WAITS: Final = """\
 command:
   - sh
   - -c
-  - 'echo begun; sandbox && echo sandboxed; until [ -e "$0" ]; do sleep 0.05; done; echo over'
+  - 'echo begun; { sandbox && echo sandboxed || echo refused; }; until [ -e "$0" ]; do sleep 0.05; done; echo over'
   - GO
 timeout: 10min
 """
@@ -31,8 +31,13 @@ SANDBOX: Final = """\
 #!/bin/sh
 # What bubblewrap asks of the kernel, and bubblewrap itself where it is installed.
 unshare --user --map-root-user --mount --pid --net --ipc --uts --fork --mount-proc true || exit 1
-if command -v bwrap > /dev/null; then bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev true; fi
+command -v bwrap > /dev/null || exit 0
+bwrap --unshare-all --ro-bind / / --proc /proc --dev /dev true || exit 1
+# Code of the exchange, by the default means, and the doctor's attempts to get out.
+runward exchange execute /opt/runward/code.py >&2 || exit 1
+runward doctor --only sandbox | tee /dev/stderr | grep -q '^ok '
 """
+CODE: Final = "def run():\n    return 6 * 7\n"
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(600)]
 
@@ -90,6 +95,7 @@ def stage(tmp_path: Path) -> Path:
     (made / "var/lib/systemd/linger/alice").touch()
     (made / "opt/runward/bin/sandbox").write_text(SANDBOX)
     (made / "opt/runward/bin/sandbox").chmod(0o755)
+    (made / "opt/runward/code.py").write_text(CODE)
     (made / "etc/runward/runward.toml").write_text('playbooks = ["playbooks"]\nscan.period = "1h"\n')
     return made
 
@@ -100,15 +106,16 @@ def _write_playbook(stage: Path, go: str) -> None:
     (stage / "etc/runward/playbooks/waits.playbook.yaml").write_text(text)
 
 
-def _output(machine: Booted, service: Service, run: str) -> list[str]:
-    log = machine.path(f"{service.state}/runs/{run}/stdout.log")
+def _output(machine: Booted, service: Service, run: str, stream: str = "stdout") -> list[str]:
+    log = machine.path(f"{service.state}/runs/{run}/{stream}.log")
     return log.read_text().splitlines() if log.exists() else []
 
 
 def _live_through_everything(machine: Booted, service: Service, go: str, hangs: bool) -> None:
     """A run that the service starts outlives its restart, a kill -9 and maybe a hang, and is judged then."""
     run = service.runward("play", "run", "waits")
-    wait_for(lambda: "sandboxed" in _output(machine, service, run), "a sandbox in the run")
+    wait_for(lambda: len(_output(machine, service, run)) > 1, "a sandbox in the run")
+    assert _output(machine, service, run) == ["begun", "sandboxed"], _output(machine, service, run, "stderr")
     begun = wait_for(lambda: service.session(run), "the record of the run")
     service.ask("restart", service.unit)
     assert service.shown("ActiveState") == "active"

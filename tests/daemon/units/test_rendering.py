@@ -39,14 +39,15 @@ def test_what_breaks_runs_is_left_out(name: str) -> None:
         "ProtectProc=",
         "PrivateNetwork=",
         "DynamicUser=",
+        "ProtectHostname=",
     ):
         assert f"\n{breaking}" not in text
     for line in re.findall(r"^RestrictNamespaces=(.*)$", text, re.MULTILINE):
         assert {"user", "mnt", "pid", "net", "ipc", "uts"} <= set(line.split())
     for line in re.findall(r"^RestrictAddressFamilies=(.*)$", text, re.MULTILINE):
         assert {"AF_UNIX", "AF_INET", "AF_INET6", "AF_NETLINK"} <= set(line.split())
-    allowed = re.findall(r"^SystemCallFilter=([^~].*)$", text, re.MULTILINE)
-    assert all("@mount" in line.split() for line in allowed)
+    if calls := re.findall(r"^SystemCallFilter=([^~].*)$", text, re.MULTILINE):
+        assert {"@mount", "seccomp", "sethostname", "setpriority"} <= set(" ".join(calls).split())
 
 
 def test_roots_outside_of_the_state_are_writable() -> None:
@@ -77,13 +78,13 @@ def _analyze(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", ["runward.service", "runward@.service"])
-def test_the_units_of_the_machine_are_exposed_by_at_most_two_and_a_half(name: str) -> None:
+def test_the_units_of_the_machine_are_exposed_by_at_most_two_point_six(name: str) -> None:
     version = _analyze("--version", cwd=ROOT).stdout.split()[1:2]
     if version != ["252"]:
         pytest.skip(
             f"what is rated differs between versions of systemd: measured with 252, here is {version}"
         )
-    rated = _analyze("security", "--offline=true", "--threshold=25", f"systemd/system/{name}", cwd=ROOT)
+    rated = _analyze("security", "--offline=true", "--threshold=26", f"systemd/system/{name}", cwd=ROOT)
     assert rated.returncode == 0, rated.stdout[-200:] + rated.stderr
 
 
