@@ -21,6 +21,7 @@ from runward.daemon.launch.ticket import has_ticket
 from runward.daemon.store import own_journals
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.reading import STORE, uri_of
+from runward.daemon.store.tables.receipts import LOOKED_FOR
 from runward.handlers.schedules.effects import LOST
 
 MAYBE_BEGUN: Final = (
@@ -39,6 +40,15 @@ _UNDECIDED: Final = (
     " where (j.handler = 'requests/play' or j.handler like 'chains/%' or j.handler like 'approvals/%' or (j.handler like 'timers/%' and j.lane not like 'timer:schedule:%')) and j.state in ('waiting', 'running', 'held')"
 )
 """One that was held may have been retried since, and would be again."""
+
+_PLACED_ONCE: Final = "receipts_are_placed_once"
+"""The trigger that holds for daemons: only a restore has parts placed again."""
+
+_NOT_PLACED: Final = (
+    "update receipts set placed_at = null, place_problem = coalesce(place_problem, ?)"
+    " where placed_at is not null and receipt_hash is not null and not exists (select 1 from tombstones t"
+    "  where t.session_key = receipts.session_key and t.attempt >= receipts.attempt)"
+)
 
 
 class Current(NamedTuple):
@@ -143,9 +153,20 @@ def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: flo
     # Held events may have fired their chain since, and file changes may have been reported: both start afresh.
     for table in ("held_events", "watched_files", "watched_globs"):
         connection.execute(f"delete from {table}")  # noqa: S608 # our own words
+    have_parts_looked_for(connection)
     own_journals.have_compared(connection, state)
     own_journals.write_packed(connection, state)
     connection.execute("commit")
+
+
+def have_parts_looked_for(connection: sqlite3.Connection) -> None:
+    """Have the next daemon look for the parts of all bundles, except those of pruned attempts, which may be gone."""
+    (trigger,) = connection.execute(
+        "select sql from sqlite_schema where name = ?", (_PLACED_ONCE,)
+    ).fetchone()
+    connection.execute(f"drop trigger {_PLACED_ONCE}")
+    connection.execute(_NOT_PLACED, (LOOKED_FOR,))
+    connection.execute(trigger)
 
 
 def _maybe_begun(

@@ -51,6 +51,7 @@ from runward.daemon.worker.packing import Packer
 from runward.daemon.worker.part import Part
 from runward.daemon.worker.pruning import Pruner
 from runward.daemon.worker.reactions import Reactions
+from runward.daemon.worker.restored_bundles import RestoredBundles
 from runward.daemon.worker.running_outcomes import RunningOutcomes
 from runward.daemon.worker.running_replays import RunningReplays
 from runward.daemon.worker.signings import Signings
@@ -124,6 +125,7 @@ class Assembly:
             world.actions,
             lambda: self.worker.low_disk,
         )
+        self.restored_bundles = RestoredBundles(self.bundles, store, world.clock, log, self.is_busy)
         self.signings = Signings(world.files, store, world.clock, log, self.bundles.own_key)
         self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)
         self.comparison = Comparison(
@@ -178,6 +180,7 @@ class Assembly:
             self.free_slots,
             self.notices,
             self.bundles,
+            self.restored_bundles,
             self.signings,
             self.schedules,
             self.changed_files,

@@ -251,6 +251,10 @@ class Files(Protocol):
         self, directory: str, parts: Sequence[Part]
     ) -> PartsPlaced | PartMissing | Unreadable | Gone: ...
 
+    def missing_parts(self, directory: str, names: Sequence[str]) -> list[str] | Unreadable | Gone:
+        """Which of these names nothing in the directory of a bundle has."""
+        ...
+
     def replace_parts(self, directory: str, parts: Sequence[Part]) -> Unreadable | None:
         """Give each part its name, in place of the part of ours that has it."""
         ...

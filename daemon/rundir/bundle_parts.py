@@ -111,6 +111,20 @@ def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMiss
         os.close(descriptor)
 
 
+def missing_parts(directory: str, names: Sequence[str]) -> list[str] | Unreadable | Gone:
+    """Which of these names nothing in the directory has."""
+    try:
+        descriptor = os.open(directory, DIRECTORY)
+    except OSError as error:
+        return _no_place(error)
+    try:
+        return [name for name in names if not _exists(descriptor, name)]
+    except OSError as error:
+        return unreadable(error)
+    finally:
+        os.close(descriptor)
+
+
 def remove_parts(directory: str, names: Sequence[str]) -> Unreadable | None:
     """Remove parts for good. A missing one counts as removed."""
     try:

@@ -24,7 +24,7 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.faults import point
 from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files, Gone, PartMissing, PartsPlaced
+from runward.daemon.ports.files import Files, Gone, Halted, PartMissing, PartsPlaced
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import receipts
@@ -55,6 +55,10 @@ PERIOD: Final = 5.0
 """Seconds between tries of what the world refused."""
 
 GONE: Final = "its directory is gone"
+
+STOPS: Final = "the daemon stops: the next one makes its parts again"
+
+KEPT_ASIDE: Final = "the file that had its name is kept as "
 
 CHANGED: Final = "the session's files changed after its replay had been shown: what was shown stays, and the rest follows it"
 
@@ -259,7 +263,7 @@ class Bundles(Part):
                 self._bodies.pop((bundle.key, bundle.attempt), None)
                 self._say(bundle, answer)
                 problem = (
-                    f"the file that had its name is kept as {', '.join(answer.aside)}"
+                    KEPT_ASIDE + ", ".join(answer.aside)
                     if isinstance(answer, PartsPlaced) and answer.aside
                     else None
                 )
@@ -277,8 +281,19 @@ class Bundles(Part):
 
     def _place(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
         """Give the parts their names, once they are there; returns why that can never be."""
+        return self._trying(self._place_all, bundle)
+
+    def place_missing(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
+        """Make the missing parts of a bundle that was in place; returns why that can never be. Runs in a thread."""
+        return self._trying(self._place_missing, bundle)
+
+    def _trying(
+        self, place: Callable[[UnplacedBundle], PartsPlaced | str | Unreadable], bundle: UnplacedBundle
+    ) -> PartsPlaced | str | Unreadable:
         try:
-            return self._place_all(bundle)
+            return place(bundle)
+        except Halted:
+            return Unreadable(STOPS)
         except OSError as error:
             return Unreadable(error.strerror or str(error))
         except (sqlite3.Error, StoreUnreadable) as error:
@@ -296,6 +311,23 @@ class Bundles(Part):
             return Unreadable(f"{answer.name} was removed while it was put in place")
         return GONE if isinstance(answer, Gone) else answer
 
+    def _place_missing(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
+        self.files.check_epoch(self.store.epoch)
+        missing = self.files.missing_parts(bundle.directory, [part.name for part in bundle.parts])
+        if isinstance(missing, Gone):
+            return GONE
+        if isinstance(missing, Unreadable) or not missing:
+            return PartsPlaced() if isinstance(missing, list) else missing
+        made = self._make_again(bundle)
+        if not isinstance(made, list):
+            return made
+        # What has the name of a part stays: it may be a receipt that was signed later.
+        answer = self.files.place_parts(bundle.directory, [part for part in made if part.name in missing])
+        self.files.clear_parts(bundle.directory, [part.name for part in made])
+        if isinstance(answer, PartMissing):
+            return Unreadable(f"{answer.name} was removed while it was put in place")
+        return GONE if isinstance(answer, Gone) else answer
+
     def _make_again(self, bundle: UnplacedBundle) -> list[BundlePart] | str | Unreadable:
         """Make the parts of a recorded bundle again; or say why they can't be identical."""
         try:
@@ -304,6 +336,9 @@ class Bundles(Part):
             return (
                 "its parts are gone, and what they are made from was recorded by another version of Runward"
             )
+        low = self.low_disk()
+        if low is not None:
+            return Unreadable(low)
         made = self._make(order)
         if isinstance(made, Gone):
             return GONE

@@ -253,6 +253,9 @@ class RealFiles:
     ) -> PartsPlaced | PartMissing | Unreadable | Gone:
         return self._in_place(directory, lambda place: bundle_parts.place_parts(place, parts))
 
+    def missing_parts(self, directory: str, names: Sequence[str]) -> list[str] | Unreadable | Gone:
+        return self._in_place(directory, lambda place: bundle_parts.missing_parts(place, names))
+
     def replace_parts(self, directory: str, parts: Sequence[Part]) -> Unreadable | None:
         return self._in_place(directory, lambda place: bundle_parts.replace_parts(place, parts))
 

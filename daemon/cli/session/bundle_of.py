@@ -46,7 +46,7 @@ def session_bundle(
         if found.receipt_hash is None:
             return SessionBundle("failed", number, directory, found, found.problem)
         if found.placed_at is None:
-            return SessionBundle("pending", number, directory, found, found.problem)
+            return SessionBundle("pending", number, directory, found, found.place_problem or found.problem)
         problem = "; ".join(each for each in (found.problem, found.place_problem) if each) or None
         return SessionBundle("written", number, directory, found, problem)
     job = job_state(connection, row.key, number)

@@ -25,6 +25,9 @@ INSERT: Final = Write(
     " recorded_at, placed_at, place_problem) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
+LOOKED_FOR: Final = "its parts are looked for after a restore"
+"""The problem of a bundle whose parts were in place when the backup was made, until they were looked for."""
+
 PLACED: Final = "update receipts set placed_at = ?, place_problem = ? where seq = ? and placed_at is null"
 
 
@@ -38,6 +41,8 @@ class UnplacedBundle(NamedTuple):
     parts: tuple[Part, ...]
     prev: str | None
     facts: str
+    place_problem: str | None
+    """What was known of its place when the store was backed up; None if it was never placed."""
 
 
 async def head(store: Store) -> str | None:
@@ -48,12 +53,15 @@ async def head(store: Store) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-async def unplaced(store: Store, after: int, most: int) -> list[UnplacedBundle]:
-    """The bundles after this number to put in place, oldest first, at most this many."""
+async def unplaced(store: Store, after: int, most: int, was_placed: bool = False) -> list[UnplacedBundle]:
+    """The bundles after this number to put in place, oldest first, at most this many.
+
+    With `was_placed` those that were in place when the store was backed up: their parts are to be looked for.
+    """
     rows = await store.read(
-        "select seq, session_key, attempt, directory, parts, prev, facts from receipts where placed_at is null"
-        " and seq > ? order by seq limit ?",
-        (after, most),
+        "select seq, session_key, attempt, directory, parts, prev, facts, place_problem from receipts"
+        " where placed_at is null and seq > ? and (place_problem is not null) = ? order by seq limit ?",
+        (after, int(was_placed), most),
     )
     return [
         UnplacedBundle(
@@ -64,8 +72,9 @@ async def unplaced(store: Store, after: int, most: int) -> list[UnplacedBundle]:
             load_parts(str(parts)),
             None if prev is None else str(prev),
             str(facts),
+            None if problem is None else str(problem),
         )
-        for seq, key, attempt, directory, parts, prev, facts in rows
+        for seq, key, attempt, directory, parts, prev, facts, problem in rows
     ]
 
 

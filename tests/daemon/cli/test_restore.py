@@ -1,7 +1,19 @@
 """`runward restore`: what people and scripts see of it."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, good_turn
+
+from runward.config.json_value import JsonValue
+
+PARTS = ("REPLAY.jsonl", "PR_SUMMARY.md", "RECEIPT.json")
+TRACE = (
+    '{"event":"ToolCall","id":"a","tool":"Read","params":{"path":"x"},"t":"2026-02-03T04:05:07Z"}\n'
+    '{"event":"ToolResult","id":"a","output":{"content":"y"},"t":"2026-02-03T04:05:08Z"}\n'
+)
 
 
 @pytest.fixture
@@ -63,5 +75,94 @@ def test_what_is_no_sound_backup_is_refused(backed_up: Place) -> None:
     newer[60:64] = (9999).to_bytes(4, "big")  # the schema's version, in SQLite's header
     (backed_up.directory / "newer.db").write_bytes(newer)
     result = backed_up.call("restore", "newer.db")
-    assert (result.code, "install the newer one" in result.err) == (78, True)
+    assert (result.code, "install a newer one" in result.err) == (78, True)
     assert sessions(backed_up) == [("one",), ("two",)]
+
+
+def with_trace(place: Place, *names: str) -> list[Path]:
+    """Runs that are over, each with one call in its trace."""
+    runs = [place.add_run(name) for name in names]
+    for run in runs:
+        (run / "trace.jsonl").write_text(TRACE)
+        place.end_run(run.name, 0)
+    return runs
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {name: (directory / name).read_bytes() for name in PARTS if (directory / name).exists()}
+
+
+def bundle(place: Place, name: str) -> dict[str, JsonValue]:
+    found = place.call("session", "show", name, "--json").object()["bundle"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_parts_of_bundles_that_are_missing_are_made_again_as_they_were(place: Place) -> None:
+    (pruned,) = with_trace(place, "pruned")
+    place.daemon_once()
+    assert place.call("prune", "--older-than", "1h").code == 0
+    place.daemon_once()
+    every, some, changed, away, edited = with_trace(place, "every", "some", "changed", "away", "edited")
+    place.daemon_once()
+    assert place.call("backup", "copy.db").code == 0
+    before = {run: contents(run) for run in (every, some)}
+    for run in (pruned, every, changed):
+        for name in PARTS:
+            (run / name).unlink()
+    (some / "REPLAY.jsonl").unlink()
+    (changed / "trace.jsonl").write_text(TRACE.replace('"x"', '"z"'))
+    shutil.rmtree(away)
+    (edited / "RECEIPT.json").write_text("mine")
+
+    assert place.call("restore", "copy.db").code == 0
+    waiting = bundle(place, "every")
+    assert (waiting["state"], waiting["problem"]) == ("pending", "its parts are looked for after a restore")
+    place.daemon_once()
+
+    assert {run: contents(run) for run in before} == before
+    for run in before:
+        assert place.call("receipt", "verify", run.name).code == 0
+        assert (bundle(place, run.name)["valid"], bundle(place, run.name)["problem"]) == (True, None)
+        assert not [each for each in run.iterdir() if each.name.startswith(".")]
+    assert "the session's files have changed since" in str(bundle(place, "changed")["problem"])
+    assert "the session's files have changed since" in place.call("session", "show", "changed").out
+    assert bundle(place, "away")["problem"] == "its directory is gone"
+    assert (contents(changed), contents(pruned)) == ({}, {})
+    assert (edited / "RECEIPT.json").read_text() == "mine", "what has the name of a part stays"
+    assert bundle(place, "edited")["valid"] is False
+    assert place.call("receipt", "chain").code == 0
+    (every / "RECEIPT.json").unlink()
+    place.daemon_once()
+    assert "RECEIPT.json" not in contents(every), "they are looked for once after a restore"
+
+
+def test_with_the_state_directory_lost_the_bundles_of_other_tools_sessions_are_made_again(
+    place: Place,
+) -> None:
+    transcripts = place.directory / "claude" / "-app"
+    transcripts.mkdir(parents=True)
+    settings = place.directory / "runward.toml"
+    root = '[[roots]]\nname = "claude"\npath = "claude"\nlayout = "claude-code"\n'
+    settings.write_text(f"{settings.read_text()}{root}")
+    place.daemon_once()
+    gone = "0" * 8 + SESSION[8:]
+    for session in (SESSION, gone):
+        transcript = Transcript(session)
+        good_turn(transcript)
+        transcript.last_prompt()
+        (transcripts / f"{session}.jsonl").write_bytes(transcript.content())
+    place.daemon_once()
+    assert place.call("backup", "copy.db").code == 0
+    directory = Path(str(bundle(place, SESSION)["directory"]))
+    before = contents(directory)
+    assert set(before) == set(PARTS)
+    shutil.rmtree(place.state / "sessions")
+    (transcripts / f"{gone}.jsonl").unlink()
+
+    assert place.call("restore", "copy.db").code == 0
+    place.daemon_once()
+
+    assert contents(directory) == before
+    assert place.call("receipt", "verify", SESSION).code == 0
+    assert "the session's files have changed since" in str(bundle(place, gone)["problem"])

@@ -16,6 +16,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.config.bundle import BundleRules
 from runward.daemon import faults
+from runward.daemon.backup.restore import have_parts_looked_for
 from runward.daemon.ports.files import PartsPlaced
 from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.store.tables.jobs import JobResult
@@ -236,6 +237,43 @@ async def test_parts_that_a_crash_took_are_made_again_as_they_were(
     async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
         await settle(running)
         assert hashes(run) == before == await recorded(running, "run")
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "bundle.replay.after",
+        "bundle.receipt.after",
+        "bundle.rename.before",
+        "bundle.rename.after",
+        "commit.place.before",
+        "commit.place.after",
+    ],
+)
+async def test_a_kill_while_parts_are_looked_for_after_a_restore_leaves_no_bundle_without_them(
+    tmp_path: Path, point: str
+) -> None:
+    runs = [worked(tmp_path, f"run-{number}") for number in range(3)]
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        await settle(running)
+        before = {run: await recorded(running, run.name) for run in runs}
+    with closing(sqlite3.connect(tmp_path / "state" / "runward.db", isolation_level=None)) as connection:
+        have_parts_looked_for(connection)
+    for run in runs:
+        for name in PARTS:
+            (run / name).unlink()
+    faults.install(killing(point))
+    try:
+        with pytest.raises((Killed, BaseExceptionGroup)):
+            async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+                await running.supervisor.assembly.restored_bundles.drain()
+    finally:
+        faults.install(lambda name: None)
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        await running.supervisor.assembly.restored_bundles.drain()
+        assert {run: hashes(run) for run in runs} == before
+        assert await running.rows("select place_problem, placed_at is null from receipts") == [(None, 0)] * 3
+    assert not [each.name for run in runs for each in run.iterdir() if each.name.startswith(".")]
 
 
 async def test_parts_that_can_not_be_made_again_as_they_were_are_said(tmp_path: Path) -> None:
