@@ -1,8 +1,9 @@
 """Actions for which code must run: each in a thread, until it has its result.
 
 An action asks as often as it likes; the first time its code begins. If others changed meanwhile what it read, it is worked
-out again; after three times in vain, the others wait for it. What ended is kept until the action is recorded. A daemon that
-dies forgets it, and its successor works it out again.
+out again; after three times in vain, the others wait for it. The next action of a principal begins when the one before it is
+recorded: begun earlier, it would miss what that one changed, and its code would run twice. What ended is kept until the
+action is recorded. A daemon that dies forgets it, and its successor works it out again.
 """
 
 import threading
@@ -29,7 +30,7 @@ TIMES_BESIDE_OTHERS: Final = 3
 """How often an action is worked out while others continue."""
 
 LONGEST_TURN_S: Final = 5.0
-"""How long the others wait for an action that was worked out to be recorded: it may be held."""
+"""How long other actions wait for one that was worked out to be recorded: it may be held."""
 
 Work: TypeAlias = Callable[[ActedWithCode], Worked]
 """Works an action out to its end. Blocks."""
@@ -47,6 +48,7 @@ def failed(code: str, why: str, cpu_s: float = 0.0, sandbox: str | None = None) 
 
 @dataclass(slots=True)
 class _Action:
+    principal: str | None
     began: float
     number: int = 1
     earlier_cpu_s: float = 0.0
@@ -77,11 +79,14 @@ class ActionsWithCode:
                 return Acted(action.number, action.earlier_cpu_s + action.worked.cpu_s, action.worked)
             if sum(each.worked is None for each in self._actions.values()) >= most:
                 return Running(0.0)
+            principal = asked.event.principal
+            if action is None and self._is_to_be_recorded(principal, now):
+                return Running(0.0)
             if action is None or action.worked is None:
-                action = self._actions[key] = _Action(now)
+                action = self._actions[key] = _Action(principal, now)
             else:
                 cpu_s = action.earlier_cpu_s + action.worked.cpu_s
-                action = self._actions[key] = _Action(now, action.number + 1, cpu_s)
+                action = self._actions[key] = _Action(principal, now, action.number + 1, cpu_s)
         threading.Thread(target=self._run, args=(asked, action), daemon=True).start()
         return Running(0.0)
 
@@ -108,6 +113,13 @@ class ActionsWithCode:
         with self._lock:
             for _, effect in recorded:
                 self._actions.pop(effect.key, None)
+
+    def _is_to_be_recorded(self, principal: str | None, now: float) -> bool:
+        """Whether an action of this principal was worked out, and the store doesn't have it yet."""
+        return any(
+            each.principal == principal and each.worked is not None and now < each.ended + LONGEST_TURN_S
+            for each in self._actions.values()
+        )
 
     def _run(self, asked: ActedWithCode, action: _Action) -> None:
         try:
