@@ -189,6 +189,41 @@ def test_code_is_not_run_for_who_could_not_pay_and_an_action_waits_for_what_runs
     assert exchange.scrip("reader") == 10
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "further", "expected"),
+    [
+        ("read", "nothing", {}, ("not_found", "resource", False)),
+        ("read", "secret", {}, ("not_authorized", "permission", False)),
+        ("read", "dear", {}, ("insufficient_funds", "resource", True)),
+        ("write", "genesis_mine", {}, ("not_authorized", "permission", False)),
+        ("write", "secret", {}, ("not_authorized", "permission", False)),
+        ("write", "big", {"content": "x" * 101}, ("quota_exceeded", "resource", True)),
+        ("write", "bad", {"executable": True, "price": 0}, ("invalid_argument", "validation", False)),
+        ("invoke", "nothing", {}, ("not_found", "resource", False)),
+        ("invoke", "service", {"method": "other"}, ("not_found", "resource", False)),
+        ("invoke", "dear", {}, ("invalid_type", "validation", False)),
+        ("invoke", "secret", {}, ("not_authorized", "permission", False)),
+        ("invoke", "dear_code", {}, ("insufficient_funds", "resource", True)),
+        ("invoke", "slow", {}, ("timeout", "execution", True)),
+        ("invoke", "service", {}, ("runtime_error", "execution", False)),
+    ],
+)
+def test_each_row_of_the_seeds_table_of_errors(
+    exchange: Exchange, kind: str, name: str, further: dict[str, JsonValue], expected: tuple[object, ...]
+) -> None:
+    code: dict[str, Any] = {"executable": True, "code": CODE}
+    write(exchange, "secret", policy={"allow_read": [], "allow_invoke": []}, price=0, **code)
+    write(exchange, "dear", policy={"read_price": 11})
+    write(exchange, "dear_code", price=11, **code)
+    write(exchange, "slow", price=0, **code)
+    write(exchange, "service", price=0, **code)
+    exchange.create("small", 10, disk_quota=100)
+    exchange.run = ran("timeout" if name == "slow" else "runtime_error")
+    said = {"method": "run", **further} if kind == "invoke" else further
+    result = exchange.act("small", f"{kind}_artifact", name, **said)
+    assert (result["error_code"], result["error_category"], result["retriable"]) == expected
+
+
 def test_a_principal_runs_code_only_within_its_window(exchange: Exchange) -> None:
     service(exchange, policy={"invoke_price": 0})
     exchange.create("busy", cpu_seconds=1.0)

@@ -219,6 +219,7 @@ def test_what_comes_of_call_trees_is_what_the_rules_say(acts: Acts) -> None:
 
 
 @pytest.mark.prove
+@pytest.mark.timeout(600)
 def test_so_it_is_in_a_thousand_histories_and_all_kinds_of_ends_are_met() -> None:
     met: set[object] = set()
     reruns = 0
