@@ -123,6 +123,7 @@ class Assembly:
             lambda read: self.background.go_on(read),
             lambda scheme: own_key_on_first_use(settings.state_dir, scheme, os.environ).key,
             world.actions,
+            lambda: self.background.give_way(),
             lambda: self.worker.low_disk,
         )
         self.restored_bundles = RestoredBundles(self.bundles, store, world.clock, log, self.is_busy)
@@ -288,6 +289,7 @@ class Assembly:
             self._world.clock,
             self._log,
             self.is_busy,
+            self.verdicts.are_expected,
             self.worker.report,
             self.bundles.sealed,
         )

@@ -1,6 +1,7 @@
 """Background work: slow work that follows a verdict. Today that is hashing what was produced.
 
-Verdicts and their journals come first: a batch begins only when neither is in progress. Claimed jobs go through the
+Verdicts and their journals come first: each step begins only when neither is in progress and the last verdict was a
+moment ago, because one verdict is often followed by the next. If verdicts never pause, the steps are taken in the gaps. Claimed jobs go through the
 same queue under their own token. A stop puts back the jobs that were not reached; a crash leaves them to the next
 daemon.
 """
@@ -30,7 +31,10 @@ GATHER: Final = 1.0
 """Seconds in which the work that verdicts leave is gathered, so that few commits stand in the way of others."""
 
 PATIENCE: Final = 30.0
-"""Seconds of verdicts without a pause after which a batch is started alongside them."""
+"""Seconds of verdicts without a pause after which the work is done alongside them, until there is a pause."""
+
+STEP: Final = 0.5
+"""Seconds that each step still waits at most for a gap between verdicts, once the patience is over."""
 
 BATCH: Final = 64
 FEW: Final = 8
@@ -67,6 +71,8 @@ class Background:
     log: structlog.typing.FilteringBoundLogger
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
+    expected: Callable[[], bool]
+    """Whether more verdicts are likely, because there was one a moment ago."""
     report: Callable[[Completed], Awaitable[None]]
     """Told what is durable."""
     prepared: Callable[[Sequence[JobResult]], AbstractAsyncContextManager[Sequence[JobResult]]] = nullcontext
@@ -78,6 +84,8 @@ class Background:
     trouble: str | None = None
     """What the store refused last."""
     _halting: bool = False
+    _waits_since: float | None = None
+    """Since when verdicts have kept this work waiting (monotonic seconds), without a pause."""
     _lanes: set[str] = field(default_factory=set)
     """The lanes that a loop works on: the other one leaves them alone."""
     _claiming: anyio.Lock = field(default_factory=anyio.Lock)
@@ -143,8 +151,7 @@ class Background:
 
     async def _batch(self, most_bytes: float) -> bool:
         """Carry out some of what is due; returns whether there was anything, or trouble that needs a retry."""
-        give_up = self.clock.monotonic() + PATIENCE
-        await self._quiet(give_up)
+        await self._quiet()
         try:
             async with self._claiming:
                 due = await self.queue.due_in_background(BATCH, most_bytes)
@@ -158,7 +165,7 @@ class Background:
             await self._put_off(str(error))
             return True
         try:
-            results, took = await self._decide(claim.jobs, give_up)
+            results, took = await self._decide(claim.jobs)
             if await self._complete(claim, results):
                 self._say(results, took)
                 self.trouble = None
@@ -167,12 +174,12 @@ class Background:
             self.wake()
         return True
 
-    async def _decide(self, jobs: Sequence[Job], give_up: float) -> tuple[list[JobResult], float]:
+    async def _decide(self, jobs: Sequence[Job]) -> tuple[list[JobResult], float]:
         """What becomes of the jobs, and the seconds that deciding took, without the waits in between."""
         results: list[JobResult] = []
         took = 0.0
         for first in range(0, len(jobs), FEW):
-            await self._quiet(give_up)
+            await self._quiet()
             few = jobs[first : first + FEW]
             if self._halting:
                 results += [put_back(job) for job in few]
@@ -219,10 +226,27 @@ class Background:
         anyio.from_thread.check_cancelled()
         return not self._halting
 
-    async def _quiet(self, give_up: float) -> None:
-        """Wait until no verdict is in progress, or until a moment of the monotonic clock."""
-        while self.busy() and not self._halting and self.clock.monotonic() < give_up:
+    async def give_way(self) -> None:
+        """Called before each step of what follows from a job: while the loops run, verdicts go first."""
+        if not self.ended.is_set():
+            await self._quiet()
+
+    async def _quiet(self) -> None:
+        """Wait for a pause in the verdicts. If there is none for too long, wait for a gap between two of them."""
+        begin = self.clock.monotonic()
+        while not self._halting and self._is_held_back():
+            now = self.clock.monotonic()
+            if self._waits_since is None:
+                self._waits_since = now
+            is_over = now - self._waits_since >= PATIENCE
+            if is_over and (not self.busy() or now - begin >= STEP):
+                return
             await self._pause(_LOOK)
+        self._waits_since = None
+
+    def _is_held_back(self) -> bool:
+        """Whether there is no pause. Work that is done once has nobody who would add to it."""
+        return self.busy() or (self.expected() and not self.ended.is_set())
 
     async def _put_off(self, trouble: str) -> None:
         self.log.warning("background.put_off", why=trouble)

@@ -7,7 +7,7 @@ from the session's files and its actions in the exchange, and must be identical.
 """
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -100,6 +100,8 @@ class Bundles(Part):
     own_key: Callable[[Scheme], SecretKey]
     """Our key of this kind, which is made on first use. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
     actions: ToldActions
+    give_way: Callable[[], Awaitable[None]]
+    """Awaited before each step: verdicts go first."""
     low_disk: Callable[[], str | None] = lambda: None
     """Why nothing can be written now; None if there is enough space."""
     trouble: str | None = None
@@ -198,6 +200,7 @@ class Bundles(Part):
                 if effect is None:
                     found.append(result)
                     continue
+                await self.give_way()
                 sealed = await in_thread(self._seal, effect.order, prev)
                 if not isinstance(sealed, Sealed):
                     found.append(self._put_off(result, sealed))
@@ -207,6 +210,7 @@ class Bundles(Part):
                     effect._replace(sealed=sealed) if each is effect else each for each in result.effects
                 ]
                 found.append(result._replace(effects=effects))
+            await self.give_way()
             yield found
 
     def _seal(self, order: BundleOrder, prev: str | None) -> Sealed | str:
@@ -254,6 +258,7 @@ class Bundles(Part):
             self._seen = found[-1].seq if found else 0
             placed: list[Row] = []
             for bundle in found:
+                await self.give_way()
                 async with self.placing:
                     with anyio.CancelScope(shield=True):
                         answer = await anyio.to_thread.run_sync(self._place, bundle)
@@ -269,6 +274,7 @@ class Bundles(Part):
                 )
                 placed.append((self.clock.now(), answer if isinstance(answer, str) else problem, bundle.seq))
             if placed:
+                await self.give_way()
                 await self.store.run([Statement(receipts.PLACED, placed)], "place")
         except EpochRefused:
             raise

@@ -1,5 +1,6 @@
 """Verdicts that became durable: one log line for each, and how long they took."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,9 @@ from runward.handlers.effects import EndAttempt
 from runward.handlers.events import AttemptEnded, Event
 from runward.handlers.layouts import native
 from runward.handlers.sessions.reasons import is_failure
+
+REST: Final = 0.5
+"""Seconds after a verdict in which another one is expected. Lone runs don't notice it: background work is gathered longer."""
 
 _OF_NATIVE: Final = f"{native.LAYOUT}:"
 
@@ -28,13 +32,20 @@ class Verdicts:
 
     A foreign session's log is believed only after a rest, and may be read long after."""
     _since: float = field(init=False)
+    _last: float = -math.inf
+    """When the last verdict became durable (monotonic seconds)."""
 
     def __post_init__(self) -> None:
         self._since = self.clock.now()
 
+    def are_expected(self) -> bool:
+        """Whether there was a verdict a moment ago."""
+        return self.clock.monotonic() - self._last < REST
+
     def react(self, done: Done[EndAttempt]) -> None:
         """These attempts have ended."""
         now = self.clock.now()
+        self._last = self.clock.monotonic()
         self.count += len(done)
         self.lag.extend(
             now - effect.at

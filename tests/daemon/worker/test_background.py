@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir import hashes
-from runward.daemon.worker import background
+from runward.daemon.worker import background, verdicts
 from runward.daemon.world.files import RealFiles
 from runward.handlers.contracts.file_hashes import FileHash, RootHashes
 from runward.handlers.contracts.hashes import TRIES
@@ -65,6 +65,7 @@ async def judge(running: Daemon) -> None:
 async def at_work(running: Daemon, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """The loops of the background beside the test, without their rests."""
     monkeypatch.setattr(background, "GATHER", 0.0)
+    monkeypatch.setattr(verdicts, "REST", 0.0)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(running.supervisor.assembly.background.run)
         yield
@@ -330,6 +331,49 @@ async def test_verdicts_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             await until(running, STATES, [("done",)])
 
 
+async def test_hashes_begin_a_moment_after_the_last_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, looks = StillClock(), 0
+
+    def look() -> bool:
+        nonlocal looks
+        looks += 1
+        return False
+
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
+        running.supervisor.assembly.background.busy = look
+        produce(tmp_path, "r", a=b"one")
+        await judge(running)
+        async with at_work(running, monkeypatch):
+            monkeypatch.setattr(verdicts, "REST", 0.5)
+            with anyio.fail_after(PATIENCE_S):
+                while looks < 5:
+                    await anyio.sleep(0.005)
+            assert await running.rows(STATES) == [("waiting",)], "another verdict may follow"
+            clock.move(0.5)
+            await until(running, STATES, [("done",)])
+
+
+async def test_verdicts_that_keep_following_do_not_keep_hashes_back_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = StillClock()
+
+    def expected() -> bool:
+        clock.move(1.0)
+        return True
+
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
+        running.supervisor.assembly.background.expected = expected
+        produce(tmp_path, "r", a=b"one")
+        await judge(running)
+        begin = clock.now()
+        async with at_work(running, monkeypatch):
+            await until(running, STATES, [("done",)])
+        assert clock.now() - begin >= background.PATIENCE
+
+
 async def test_verdicts_without_end_do_not_keep_hashes_back_for_ever(tmp_path: Path) -> None:
     clock = StillClock()
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
@@ -377,6 +421,7 @@ async def test_a_daemon_that_dies_ends_in_the_middle_of_a_file_and_leaves_its_jo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as slowly:
+        slowly.setattr(verdicts, "REST", 0.0)
         gate = Gate(slowly)
         async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
             produce(tmp_path, "r", a=b"one")
