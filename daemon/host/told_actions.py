@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 
-from runward.daemon.store import reading, reading_exchange
+from runward.daemon.store import reading, reading_told_actions
 from runward.handlers.bundle.calls import Told
 
 
@@ -13,4 +13,4 @@ def told_actions(state: Path, key: str, count: int) -> Generator[Told]:
     `StoreUnreadable`."""
     if count:
         with closing(reading.open_to_read(str(state / reading.STORE))) as connection:
-            yield from reading_exchange.told_actions(connection, key, count)
+            yield from reading_told_actions.told_actions(connection, key, count)

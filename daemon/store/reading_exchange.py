@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.daemon.store.artifact_rows import DESCRIBED, WHOLE, artifact_of, described_of
 from runward.daemon.store.principal_rows import PRINCIPALS, principal_of
-from runward.handlers.bundle.calls import Told
-from runward.handlers.exchange.calls import TakenAction, told_by_action
 from runward.handlers.exchange.facts import GENESIS, MINT, SCRIP, Existing, Principal, SharedArtifact
 
 
@@ -85,10 +83,6 @@ _ACTIONS: Final = (
     " (select e.hash from events e where e.cause = a.key and e.type = 'ActionTaken')"
     " from actions a where (?1 is null or a.principal = ?1) and (?2 is null or a.artifact_id = ?2)"
     " and (?3 is null or a.at >= ?3) and a.seq > ?4 order by a.seq limit ?5"
-)
-_TAKEN: Final = (
-    "select e.payload ->> 'text', e.payload ->> 'at', a.at, a.action_type, a.result, a.sandbox"
-    " from actions a join events e on e.seq = a.seq where a.key = ?"
 )
 
 
@@ -169,27 +163,6 @@ def action(connection: sqlite3.Connection, key: str) -> ActionRow | None:
         return None
     found = actions(connection, WantedActions(after=seq[0] - 1, limit=1))
     return found[0] if found and found[0].key == key else None
-
-
-def actions_taken(connection: sqlite3.Connection, session_key: str) -> int:
-    """How many of a run's intents have their result."""
-    row = connection.execute("select told from intent_files where session_key = ?", (session_key,)).fetchone()
-    return 0 if row is None else int(row[0])
-
-
-def told_actions(connection: sqlite3.Connection, session_key: str, count: int) -> Iterator[Told]:
-    """The first `count` actions of a run as calls with their results, one after another: only one is held at a time."""
-    before = 0.0
-    for line in range(1, count + 1):
-        row = connection.execute(_TAKEN, (f"{session_key}#intent/{line}",)).fetchone()
-        if row is None:
-            continue
-        text, read_at, at, action_type, result, sandbox = row
-        taken = TakenAction(line, text, read_at, at, action_type, json.loads(result), sandbox)
-        called, returned = told_by_action(taken, before)
-        before = returned.at or before
-        yield called
-        yield returned
 
 
 def _action(row: tuple[object, ...]) -> ActionRow:

@@ -25,7 +25,7 @@ from tests.simulation.virtual_time import Killed, Timeline
 
 from runward.config.settings import Root, Scan, Settings
 from runward.daemon.ports.journals import EpochPassed
-from runward.daemon.store.reading_exchange import told_actions
+from runward.daemon.store.reading_told_actions import told_actions
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused
 from runward.handlers.bundle.calls import Told
 

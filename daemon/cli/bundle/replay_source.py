@@ -20,7 +20,7 @@ from runward.daemon.rundir.bundle_on_demand import lines_on_demand
 from runward.daemon.rundir.bundle_verifying import opened_part, opened_replay
 from runward.daemon.rundir.opening import ROOT, opened
 from runward.daemon.rundir.replay_file import ReplayFile
-from runward.daemon.store.reading_exchange import told_actions
+from runward.daemon.store.reading_told_actions import told_actions
 from runward.handlers.bundle.order import BundleOrder
 from runward.handlers.bundle.parts import REPLAY, part_name
 

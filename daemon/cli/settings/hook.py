@@ -130,7 +130,7 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
             )
 
     removes = f"runward hook uninstall {agent} removes it"
-    _carry_out(agent, edit, dry_run, "the hook is installed", removes, check)
+    _carry_out(agent, edit, dry_run, "the hook is installed in", removes, check)
     if any(root.layout in (agent, AUTO) for root in settings.roots):
         return
     if all(settings.origin.get(f"roots.{root.name}") == DEFAULT for root in settings.roots):
@@ -158,7 +158,7 @@ def uninstall(agent: str, dry_run: bool) -> None:
       runward hook uninstall codex
     """
     edit = codex_settings.uninstall if agent == codex_settings.AGENT else claude_code_settings.uninstall
-    _carry_out(agent, edit, dry_run, "no hook of Runward is installed", "")
+    _carry_out(agent, edit, dry_run, "no hook of Runward is in", "")
 
 
 def _check_accepted(program: Program, events: Sequence[str], undo: Callable[[], None]) -> None:

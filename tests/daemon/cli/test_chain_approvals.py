@@ -225,7 +225,7 @@ def test_an_answer_without_a_daemon_counts_once_one_runs_and_two_run_the_step_on
         waits(merging)
     for _ in range(2):
         answered = merging.call("chain", "approve", fired)
-        assert (answered.code, "the answer is kept" in answered.err) == (0, True)
+        assert (answered.code, "the answer is stored" in answered.err) == (0, True)
     with merging.daemon():
         wait_for(lambda: over(merging, 1), "the end of the chain run")
     assert out(merging).read_text().count("\n") == 1

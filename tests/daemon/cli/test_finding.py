@@ -21,7 +21,7 @@ def test_an_id_may_be_shortened_to_any_unique_beginning(recorded: Place, text: s
 def test_an_ambiguous_id_names_its_candidates_and_exits_2(recorded: Place) -> None:
     shown = recorded.call("session", "show", "c")
     assert shown.code == 2
-    assert shown.err == "runward: 'c' may mean careless, crashed: write more of it, or the whole key\n"
+    assert shown.err == "runward: 'c' is ambiguous: careless, crashed; write more of it, or the whole key\n"
     assert shown.out == ""
 
 

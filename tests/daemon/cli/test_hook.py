@@ -37,7 +37,7 @@ def test_into_nothing_and_out_again_leaves_nothing(place: Place, agent: str) -> 
     done = place.call("hook", "install", agent)
     assert (done.code, done.err) == (0, "")
     assert "+++ " in done.out
-    assert f"the hook is in {path_of(place, agent)}" in done.out
+    assert f"the hook is installed in {path_of(place, agent)}" in done.out
     path = path_of(place, agent)
     assert path.stat().st_mode & 0o777 == 0o600
     assert str(place.state) in path.read_text()

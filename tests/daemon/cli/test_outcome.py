@@ -37,7 +37,7 @@ def test_a_right_outcome_is_valid(place: Place) -> None:
     assert (shown["valid"], shown["outcome_kind"], shown["problems"]) == (True, "test_result", [])
     (place.directory / "o.json").write_text('{"summary": "s"}')
     assert place.call("outcome", "check", "o.json", "--kind", "ci_result").code == 0
-    assert "nobody registered" in place.call("outcome", "check", "o.json", "--kind", "own").out
+    assert "an unregistered kind" in place.call("outcome", "check", "o.json", "--kind", "own").out
 
 
 def test_an_invalid_outcome_ends_with_1_and_names_each_field(place: Place) -> None:

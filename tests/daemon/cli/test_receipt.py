@@ -214,7 +214,7 @@ def test_a_receipt_waits_while_the_key_that_signs_it_cannot_be_used(place: Place
     place.daemon_once()
     assert not (run / "RECEIPT.json").exists()
     ((why,),) = place.rows("select error from jobs where handler = 'bundle/write' and state = 'waiting'")
-    assert str(why).startswith(f"its receipt can't be signed: {kept} holds no key")
+    assert str(why).startswith(f"its receipt can't be signed: {kept} does not contain a key")
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
@@ -278,4 +278,4 @@ def test_a_key_that_others_can_read_is_refused(place: Place) -> None:
     assert "chmod 600" in refused.err
     kept.chmod(0o600)
     kept.write_text("not a key")
-    assert "holds no key" in place.call("receipt", "key").err
+    assert "does not contain a key" in place.call("receipt", "key").err

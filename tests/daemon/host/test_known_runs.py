@@ -124,6 +124,7 @@ async def test_what_changes_after_the_start_is_found_by_the_scan(tmp_path: Path,
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as second:
         await second.settle()
         looked.clear()
+        _end(root / "two", 3)
         (root / "two" / "further").write_text("x")
         await second.settle()
     assert "two" in looked

@@ -242,7 +242,7 @@ def test_a_name_that_is_taken_is_refused_and_nothing_is_touched(launcher: Launch
     result = launcher.run("--name", "twice", "--", "touch", "ran")
 
     assert result.returncode == 2
-    assert b"the name twice is taken" in result.stderr
+    assert b"the name twice is already used" in result.stderr
     assert launcher.ending("twice") == before
     assert not (launcher.work / "ran").exists()
 
@@ -290,7 +290,7 @@ def test_a_root_that_cannot_be_written_starts_nothing(launcher: Launcher) -> Non
     result = launcher.run("--", "touch", "ran")
 
     assert result.returncode == 126
-    assert b"there can be no run directory" in result.stderr
+    assert b"no run directory can be created" in result.stderr
     assert not (launcher.work / "ran").exists()
 
 

@@ -111,12 +111,12 @@ def test_a_glob_finds_regular_files_and_counts_them(tmp_path: Path) -> None:
     deep = fact(tmp_path, ArtifactRules(glob="**/*.md"), "**/*.md")
     assert len(deep.matches) == 4
     few = fact(tmp_path, ArtifactRules(glob="notes/*.md", min_count=3), "notes/*.md")
-    assert broken(few) == [("min_count", "2 files, at least 3 asked for", None)]
+    assert broken(few) == [("min_count", "2 files, at least 3 required", None)]
     many = fact(tmp_path, ArtifactRules(glob="notes/*.md", max_count=1), "notes/*.md")
-    assert broken(many) == [("max_count", "2 files, at most 1 asked for", None)]
+    assert broken(many) == [("max_count", "2 files, at most 1 allowed", None)]
     none = fact(tmp_path, ArtifactRules(glob="*.rst"), "*.rst")
     assert none.state == "absent"
-    assert broken(none) == [("min_count", "0 files, at least 1 asked for", None)]
+    assert broken(none) == [("min_count", "0 files, at least 1 required", None)]
 
 
 def test_each_file_of_a_glob_is_held_to_the_rules(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_disk_that_keeps_nothing_is_told_and_a_later_delivery_counts(served: S
     assert served.listener is not None
     (served.state / "inbox").write_text("in the way")
     assert served.deliver(OPENED).status == 503
-    assert "can't be kept" in served.listener.degraded()[0]
+    assert "can't be stored" in served.listener.degraded()[0]
     (served.state / "inbox").unlink()
     assert served.deliver(OPENED).status == 202
 

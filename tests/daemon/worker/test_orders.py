@@ -256,7 +256,7 @@ async def test_requests_that_mean_nothing_now_are_refused_with_the_reason(tmp_pa
         (directory / "exit.json").write_text('{"exit_code": 0}')
         await running.settle()
         await ask(running)
-        assert (await refusal(running)).endswith("wrong branch: it is completed already")
+        assert (await refusal(running)).endswith("wrong branch: it is already completed")
         assert processes.told == []
         assert await running.rows("select * from cancellations") == []
 

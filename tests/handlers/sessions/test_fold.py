@@ -52,6 +52,7 @@ def test_an_opened_session_is_as_its_row_will_be() -> None:
         session_id="s-1",
         path=declaration().path,
         contract_basis="first_look",
+        reason_code="run.started.ok",
     )
     assert fold(None, effects) == expected
 

@@ -1,0 +1,35 @@
+"""A run's actions in the exchange, as the calls of its replay."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from runward.handlers.bundle.calls import Told
+from runward.handlers.exchange.calls import TakenAction, told_by_action
+
+_TAKEN: Final = (
+    "select e.payload ->> 'text', e.payload ->> 'at', a.at, a.action_type, a.result, a.sandbox"
+    " from actions a join events e on e.seq = a.seq where a.key = ?"
+)
+
+
+def actions_taken(connection: sqlite3.Connection, session_key: str) -> int:
+    """How many of a run's intents have their result."""
+    row = connection.execute("select told from intent_files where session_key = ?", (session_key,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def told_actions(connection: sqlite3.Connection, session_key: str, count: int) -> Iterator[Told]:
+    """The first `count` actions of a run as calls with their results, one after another: only one is held at a time."""
+    before = 0.0
+    for line in range(1, count + 1):
+        row = connection.execute(_TAKEN, (f"{session_key}#intent/{line}",)).fetchone()
+        if row is None:
+            continue
+        text, read_at, at, action_type, result, sandbox = row
+        taken = TakenAction(line, text, read_at, at, action_type, json.loads(result), sandbox)
+        called, returned = told_by_action(taken, before)
+        before = returned.at or before
+        yield called
+        yield returned
