@@ -44,7 +44,7 @@ def test_a_road_that_is_broken_is_said_to_be(
     found = walked(tmp_path)
     assert (found.result, found.found) == (
         "failed",
-        "the run delivers was judged ('completed', 'passed'), and ('failed', 'missing') is right",
+        "the run delivers was judged ('completed', 'passed'), but ('failed', 'missing') is right",
     )
     assert found.fix
     assert list(temporary.iterdir()) == []
