@@ -17,7 +17,7 @@ FEW: Final = 20
 """Histories of the default run."""
 
 MANY: Final = 500
-CHUNK: Final = 202
+CHUNK: Final = 330
 """Histories that strike every point and take every rare path, all together."""
 
 UNFIXED: Final = {183: "rang after .* s at most, and it was set for"}
