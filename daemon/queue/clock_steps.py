@@ -5,7 +5,8 @@ step moves. If the two drift apart, the waiting rows are moved by the same amoun
 each step is compensated once, even across crashes and restarts.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 import anyio
@@ -70,16 +71,17 @@ class ClockSteps:
         """The wall time (Unix seconds) that all waiting rows use, without steps that are not noted yet."""
         return self._clock.monotonic() + self.ahead
 
-    async def noted(self) -> float:
-        """The wall time, after every waiting row was moved by the clock's step."""
-        now, ahead = self._read()
-        if not self._is_news(now, ahead):
-            return now
+    @asynccontextmanager
+    async def noted(self) -> AsyncIterator[float]:
+        """The wall time, after every waiting row was moved by the clock's step. No other step moves them meanwhile.
+
+        A daemon that is frozen here may go on with a time that is long past. The rows are still of that time, too.
+        """
         async with self._one_at_a_time:
             now, ahead = self._read()
             if self._is_news(now, ahead):
                 await self._note(now, ahead)
-        return now
+            yield now
 
     def _read(self) -> tuple[float, float]:
         """The wall time, and by how much it is ahead of the machine's own clock."""

@@ -139,8 +139,9 @@ class Queue:
         """Jobs that wait and may run now; a job whose event can't be read is held."""
         if not self.may_be_due or limit <= 0:
             return []
-        now = await self._now_in_order()
-        due = await jobs.due_jobs(self._store, now, limit, self.horizon)
+        async with self._steps.noted() as told:
+            now = await self._in_order(told)
+            due = await jobs.due_jobs(self._store, now, limit, self.horizon)
         await self._hold(due.broken, now)
         if not due.jobs and not due.broken:
             self.may_be_due = False
@@ -148,8 +149,9 @@ class Queue:
 
     async def due_in_background(self, limit: int, most_bytes: float) -> list[Job]:
         """Jobs that may run now in the background; none reads more than this many bytes."""
-        now = await self._now_in_order()
-        due = await jobs.due_in_background(self._store, now, limit, most_bytes)
+        async with self._steps.noted() as told:
+            now = await self._in_order(told)
+            due = await jobs.due_in_background(self._store, now, limit, most_bytes)
         await self._hold(due.broken, now)
         return due.jobs
 
@@ -158,9 +160,9 @@ class Queue:
         self._latest = now
         return now
 
-    async def _now_in_order(self) -> float:
-        """The time (Unix seconds). If the clock was stepped back, no failed job waits for it to catch up."""
-        now = self._now(await self._steps.noted())
+    async def _in_order(self, now: float) -> float:
+        """This time (Unix seconds). If the clock was stepped back, no failed job waits for it to catch up."""
+        self._now(now)
         if self._stepped_back:  # perhaps while no daemon ran
             await self._attempt([Statement(jobs.RETRY_NOW, [(now, now)])], "clock", _unknowable)
             self._stepped_back = False
@@ -322,8 +324,7 @@ class Queue:
         `EpochRefused` if another daemon has taken over. What was decided while the clock was stepped is decided again:
         its times may mix values from before and after the step.
         """
-        async with self._one_at_a_time:
-            await self._steps.noted()
+        async with self._one_at_a_time, self._steps.noted():
             if self._steps.ahead != claim.ahead:
                 results = [put_back(result.job) for result in results]
             await self._complete(claim.token, results, completed)

@@ -1,10 +1,13 @@
 """Timers ring when their time has passed, whatever the wall clock does; schedules go by the wall clock."""
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 from tests.daemon.queue.test_queue import Desk, Tokens, done
 from tests.daemon.store.uncertain import Uncertain
@@ -144,6 +147,28 @@ async def test_what_is_decided_while_the_clock_is_stepped_is_decided_again(
         again = await desk.queue.put([], await desk.queue.due(10))
         assert [job.tries for job in again.jobs] == [0]
         await desk.complete(again, done(again.jobs[0], Emit(timer(clock))))
+        await rings_after(desk, WAIT)
+
+
+async def test_no_timer_rings_early_though_the_clock_is_stepped_while_a_frozen_daemon_reads_what_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = StillClock()
+    async with desk_of(tmp_path / "runward.db", clock) as desk:
+        await desk.put(timer(clock))
+        read = desk.store.read
+
+        async def frozen(*asked: Any) -> Any:
+            """Another part of the daemon sees the step first, if nothing keeps it from doing so."""
+            monkeypatch.undo()
+            clock.wall -= 86_400.0
+            others.start_soon(desk.queue.due_in_background, 10, math.inf)
+            await anyio.sleep(0.2)
+            return await read(*asked)
+
+        async with anyio.create_task_group() as others:
+            monkeypatch.setattr(desk.store, "read", frozen)
+            assert await due(desk) == []
         await rings_after(desk, WAIT)
 
 
