@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,7 +10,7 @@ from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.interpreter import INSIDE, Interpreter, interpreter
 from runward.daemon.sandbox.isolated import END_S, MOST_FILES, NOBODY, NoSandbox
-from runward.daemon.sandbox.kernel import cpu_and_end, ends, kill, readable
+from runward.daemon.sandbox.kernel import cpu_and_end, ends, kill, readable, start
 
 PROGRAM: Final = "bwrap"
 
@@ -37,29 +36,17 @@ class Bubblewrapped:
     threads: Final = _THREADS
 
     def __init__(self, executor: Executor, arguments: tuple[str, ...]) -> None:
-        """Start it. `arguments` are the interpreter's. Raises `NoSandbox`, and `NoInterpreter`."""
+        """Start it. `arguments` are the interpreter's. Raises `NoSandbox`."""
         program = _program()
-        is_root = os.geteuid() == 0
-        python = interpreter(NOBODY if is_root else None)
+        user = NOBODY if os.geteuid() == 0 else None
+        python = interpreter(user)
         self._pid: int | None = None
         self.inner: int | None = None
         self._tmp: int | None = None
         self._told, tells = os.pipe()
         try:
-            self.process = subprocess.Popen(
-                command(program, python, executor.tmp, tells, arguments),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                pass_fds=(tells,),
-                cwd="/",
-                env={},
-                start_new_session=True,
-                user=NOBODY if is_root else None,
-                group=NOBODY if is_root else None,
-                extra_groups=() if is_root else None,
-            )
+            starts = command(program, python, executor.tmp, tells, arguments)
+            self.process = start(starts, tells, "/", {}, user)
         except OSError as error:
             os.close(self._told)
             raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _ALLOW) from error
@@ -139,5 +126,15 @@ def command(
         for word in ("--tmpfs", f"{INSIDE}/{each}", "--remount-ro", f"{INSIDE}/{each}")
     ]
     empty = ("--size", str(tmp), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/tmp")  # noqa: S108  # inside
-    start = (*python.command, *arguments)
-    return (program, *_SHUT_OFF, "--info-fd", str(info), *binds, *hidden, *empty, "--", *start)
+    return (
+        program,
+        *_SHUT_OFF,
+        "--info-fd",
+        str(info),
+        *binds,
+        *hidden,
+        *empty,
+        "--",
+        *python.command,
+        *arguments,
+    )

@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from runward.daemon.sandbox.isolated import NoSandbox
+
 INSIDE: Final = "/python"
 """Where all of it is in the sandbox."""
 
@@ -47,14 +49,6 @@ print(json.dumps({"modules": directory, "loaded": names}))
 """Loads every module of the standard library that is compiled, and tells which libraries that brought."""
 
 
-class NoInterpreter(Exception):
-    """The interpreter can't be had inside; the message says why, `fix` what to do."""
-
-    def __init__(self, why: str, fix: str) -> None:
-        super().__init__(why)
-        self.fix = fix
-
-
 class Interpreter(NamedTuple):
     """Files and directories of the machine, each with its place below `INSIDE`, and what starts it there.
 
@@ -77,7 +71,7 @@ _NAME: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 @lru_cache(maxsize=2)
 def interpreter(uid: int | None) -> Interpreter:
-    """The interpreter that runs this, to be had by the user `uid` (None: the daemon's own). Raises `NoInterpreter`."""
+    """The interpreter that runs this, to be had by the user `uid` (None: the daemon's own). Raises `NoSandbox`."""
     found = _found()
     if uid is None or all(_is_public(Path(place)) for place, _ in found.places):
         return found
@@ -93,15 +87,13 @@ def _found() -> Interpreter:
         )
         told = json.loads(survey.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise NoInterpreter(f"{program} does not list its libraries: {error}", "reinstall Python") from error
+        raise NoSandbox(f"{program} does not list its libraries: {error}", "reinstall Python") from error
     loaded = [name for name in told["loaded"] if name.startswith("/")]
     modules = os.path.realpath(told["modules"]) if told["modules"] else library
     libraries = {Path(name).name: os.path.realpath(name) for name in loaded if not _is_below(name, modules)}
     loader = next((name for name in sorted(libraries) if name.startswith("ld-")), None)
     if loader is None:
-        raise NoInterpreter(
-            f"{program} has no dynamic loader", "use an interpreter that is linked dynamically"
-        )
+        raise NoSandbox(f"{program} has no dynamic loader", "use an interpreter that is linked dynamically")
     inside = f"{sys.platlibdir}/{_NAME}"
     places = [(program, f"bin/{_NAME}"), (library, inside)]
     if not _is_below(modules, library):
@@ -140,11 +132,11 @@ def _copied(found: Interpreter) -> Interpreter:
         ours = copy.lstat()
     except OSError as error:
         why = f"the interpreter is private, and can't be copied to {copy}: {error.strerror or error}"
-        raise NoInterpreter(
+        raise NoSandbox(
             why, f"make {_COPIES} writable, or run the daemon as another user than root"
         ) from error
     if not stat.S_ISDIR(ours.st_mode) or ours.st_uid != os.geteuid() or ours.st_mode & 0o022:
-        raise NoInterpreter(f"others could change {copy}", "remove it; it is created again")
+        raise NoSandbox(f"others could change {copy}", "remove it; it is created again")
     places = tuple((str(copy / inside), inside) for _, inside in found.places)
     return Interpreter(places, (), found.loader)
 

@@ -1,10 +1,31 @@
-"""What the kernel tells of a worker and does to it: its CPU time, its signals, its end and its pipes."""
+"""What the kernel tells of a worker and does to it: its start, its CPU time, its signals, its end and its pipes."""
 
 import os
 import select
 import signal
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
+
+
+def start(
+    command: Sequence[str], inherited: int, directory: str, environment: Mapping[str, str], user: int | None
+) -> subprocess.Popen[bytes]:
+    """Start a process with pipes, one more descriptor, and nothing of our own; as `user`, None for the one we run as."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        pass_fds=(inherited,),
+        cwd=directory,
+        env=environment,
+        start_new_session=True,
+        user=user,
+        group=user,
+        extra_groups=None if user is None else (),
+    )
 
 
 def cpu_of(pid: int) -> float:

@@ -32,7 +32,7 @@ _FILES: Final = ((1, (1 << 13) - 1), (2, _REFER), (3, _TRUNCATE), (5, 1 << 15))
 _NETWORK_SINCE, _TCP = 4, 0b11
 _SCOPE_SINCE, _SOCKETS_AND_SIGNALS = 6, 0b11
 
-_FIX: Final = (
+FIX: Final = (
     "use Linux 5.13 or later with `landlock` among the kernel's parameters lsm=; a container must allow the "
     'Landlock system calls. Where user namespaces are allowed, sandbox = "bubblewrap" is stronger'
 )
@@ -57,7 +57,7 @@ def version() -> int:
             errno.ENOSYS: "this kernel has no Landlock",
             errno.EOPNOTSUPP: "Landlock is switched off in this kernel",
         }.get(error.errno or 0, f"Landlock can't be used: {error.strerror}")
-        raise NoSandbox(why, _FIX) from error
+        raise NoSandbox(why, FIX) from error
 
 
 @contextmanager

@@ -5,7 +5,6 @@ forbids.
 """
 
 import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -14,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.sandbox import landlock
 from runward.daemon.sandbox.interpreter import Interpreter, interpreter
 from runward.daemon.sandbox.isolated import NOBODY, NoSandbox
-from runward.daemon.sandbox.kernel import cpu_and_end, kill
+from runward.daemon.sandbox.kernel import cpu_and_end, kill, start
 from runward.daemon.sandbox.private_directory import PrivateDirectory
 
 _MORE_THREADS: Final = 32
@@ -25,11 +24,11 @@ class Landlocked:
     """A worker that has given up all files but its interpreter's and those in a directory of its own."""
 
     means: Final = "landlock+seccomp"
-    fix: Final = _FIX
+    fix: Final = landlock.FIX
     has_namespaces: Final = False
 
     def __init__(self, executor: Executor, arguments: tuple[str, ...]) -> None:
-        """Start it. `arguments` are the interpreter's. Raises `NoSandbox`, and `NoInterpreter`."""
+        """Start it. `arguments` are the interpreter's. Raises `NoSandbox`."""
         self.check()
         user = NOBODY if os.geteuid() == 0 else None
         python = interpreter(user)
@@ -53,25 +52,13 @@ class Landlocked:
         )
         with landlock.ruleset((*_readable(python), (tmp, landlock.CHANGE))) as ruleset:
             self._ruleset = ruleset
-            self.process = subprocess.Popen(
-                (python.places[0][0], *arguments),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                pass_fds=(ruleset,),
-                cwd=tmp,
-                env={
-                    "LANG": "C.UTF-8",
-                    "LD_LIBRARY_PATH": ":".join(libraries),
-                    "MALLOC_ARENA_MAX": "1",
-                    "TMPDIR": tmp,
-                },
-                start_new_session=True,
-                user=user,
-                group=user,
-                extra_groups=() if user is not None else None,
-            )
+            environment = {
+                "LANG": "C.UTF-8",
+                "LD_LIBRARY_PATH": ":".join(libraries),
+                "MALLOC_ARENA_MAX": "1",
+                "TMPDIR": tmp,
+            }
+            self.process = start((python.places[0][0], *arguments), ruleset, tmp, environment, user)
         self.outer = os.pidfd_open(self.process.pid)
         self.inner = self.outer
 

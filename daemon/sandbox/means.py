@@ -14,7 +14,7 @@ class Means(Protocol):
     """Starts processes that are isolated."""
 
     def __call__(self, executor: Executor, arguments: tuple[str, ...], /) -> Isolated:
-        """Start one. May raise `NoSandbox` and `NoInterpreter`."""
+        """Start one. Raises `NoSandbox`."""
 
     def check(self) -> None:
         """Raise `NoSandbox` where a look, without starting anything, finds that it can't be had."""

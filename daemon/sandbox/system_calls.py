@@ -6,6 +6,8 @@ import os
 from functools import lru_cache
 from typing import Final
 
+from runward.daemon.sandbox.isolated import NoSandbox
+
 _CLONE_THREAD: Final = 0x00010000
 """linux/sched.h: what is made is a thread of this process, not a process."""
 
@@ -53,27 +55,19 @@ _ABSENT: Final = ("clone3", "openat2")
 ARCHITECTURES: Final = ("x86_64", "aarch64")
 
 
-class NoFilter(Exception):
-    """The filter can't be made here; the message says why, `fix` what to do."""
-
-    def __init__(self, why: str, fix: str) -> None:
-        super().__init__(why)
-        self.fix = fix
-
-
 @lru_cache(maxsize=4)
 def program(machine: str, has_namespaces: bool = True) -> bytes:
-    """The filter as the kernel takes it, for a machine of `ARCHITECTURES`. Raises `NoFilter`.
+    """The filter as the kernel takes it, for a machine of `ARCHITECTURES`. Raises `NoSandbox`.
 
     Where the process has no namespaces, more is forbidden.
     """
     if machine not in ARCHITECTURES:
         why = f"no system call filter is available for {machine}"
-        raise NoFilter(why, f"use a machine of: {', '.join(ARCHITECTURES)}")
+        raise NoSandbox(why, f"use a machine of: {', '.join(ARCHITECTURES)}")
     try:
         import pyseccomp as seccomp  # late: it looks for libseccomp when it is imported
     except (RuntimeError, OSError, AttributeError) as error:
-        raise NoFilter(f"libseccomp can't be used: {error}", "install the package libseccomp2") from error
+        raise NoSandbox(f"libseccomp can't be used: {error}", "install the package libseccomp2") from error
     architecture = {"x86_64": seccomp.Arch.X86_64, "aarch64": seccomp.Arch.AARCH64}[machine]
     allow_list = seccomp.SyscallFilter(seccomp.ERRNO(errno.EPERM))
     if architecture != seccomp.system_arch():
@@ -83,7 +77,7 @@ def program(machine: str, has_namespaces: bool = True) -> bytes:
         allow_list.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
     except OSError as error:  # libseccomp asks the kernel whether it knows this action
         why = f"libseccomp can't make the filter: {error.strerror}"
-        raise NoFilter(why, "allow the system call seccomp, in a unit with SystemCallFilter=") from error
+        raise NoSandbox(why, "allow the system call seccomp, in a unit with SystemCallFilter=") from error
     for name in (*_ALLOWED, *(_AMONG_OWN_FILES if has_namespaces else ())):
         if seccomp.resolve_syscall(architecture, name) >= 0:  # below: this machine never had it
             allow_list.add_rule(seccomp.ALLOW, name)

@@ -17,6 +17,7 @@ import resource
 import signal
 import sys
 from _thread import allocate_lock
+from collections.abc import Callable
 from importlib import import_module
 from types import CodeType, SimpleNamespace
 from typing import NoReturn
@@ -164,7 +165,11 @@ class _Kernel:
 def _limit(limits: dict[str, int]) -> None:
     for name, most in limits.items():
         kind = getattr(resource, f"RLIMIT_{name}")
-        resource.setrlimit(kind, (most, most))
+        try:
+            resource.setrlimit(kind, (most, most))
+        except (OSError, ValueError) as error:
+            hard = resource.getrlimit(kind)[1]
+            raise OSError(f"the kernel refuses RLIMIT_{name} {most}, the hard limit is {hard}") from error
 
 
 def _step_back() -> None:
@@ -177,31 +182,30 @@ def _step_back() -> None:
 
 def _install(program: bytes) -> None:
     """Have the kernel refuse every system call that the filter doesn't allow, from here to the end."""
-    libc = ctypes.CDLL(None, use_errno=True)
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
     held = ctypes.create_string_buffer(program, len(program))
     described = _Program(len(program) // 8, ctypes.cast(held, ctypes.c_void_p))
-    for words in (
-        (_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-        (_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(described), 0, 0),
-    ):
-        if libc.prctl(*words) != 0:
-            raise OSError(ctypes.get_errno(), "the kernel accepts no system call filter")
+    refusal = "the kernel accepts no system call filter"
+    _have(refusal, prctl, _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _have(refusal, prctl, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(described), 0, 0)
 
 
 def _restrict(ruleset: int) -> None:
     """Where no namespaces do it: end with the daemon, and give up all rights and all files but those of the ruleset."""
     libc = ctypes.CDLL(None, use_errno=True)
     this = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    for act, *words in (
-        (libc.prctl, _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
-        (libc.capset, ctypes.byref(this), ctypes.byref((ctypes.c_uint32 * 6)())),
-        (libc.prctl, _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-        (libc.syscall, _LANDLOCK_RESTRICT_SELF, ruleset, 0),
-    ):
-        if act(*words) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, f"the kernel takes no ruleset of Landlock: {os.strerror(number)}")
+    refusal = "the kernel accepts no Landlock ruleset"
+    _have(refusal, libc.prctl, _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _have(refusal, libc.capset, ctypes.byref(this), ctypes.byref((ctypes.c_uint32 * 6)()))
+    _have(refusal, libc.prctl, _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _have(refusal, libc.syscall, _LANDLOCK_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
+
+
+def _have(refusal: str, act: Callable[..., int], *words: object) -> None:
+    """Make a system call. The error is an `OSError` of no other kind, so that its line begins the same whatever it was."""
+    if act(*words) != 0:
+        raise OSError(f"{refusal}: {os.strerror(ctypes.get_errno())}")
 
 
 def _text(value: object) -> str:

@@ -19,7 +19,6 @@ from runward.daemon.sandbox import system_calls
 from runward.daemon.sandbox.calls import MOST_LINE, Answer, Calls, EndExecution, is_call
 from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import Execution, read_answer, too_much
-from runward.daemon.sandbox.interpreter import NoInterpreter
 from runward.daemon.sandbox.isolated import END_S, NoSandbox
 from runward.daemon.sandbox.kernel import cpu_of, milliseconds, readable, signal_to
 from runward.daemon.sandbox.means import MEANS
@@ -33,6 +32,23 @@ _LONGEST_COMPLAINT: Final = 4096
 _OPEN_FILES: Final = 64
 _TURN_S: Final = 0.05
 _SHORTEST_TURN_S: Final = 0.002
+
+_FIXES: Final = (
+    ("No module named", "correct preloaded_imports in [exchange.executor]: modules of the standard library"),
+    (
+        "the kernel refuses RLIMIT_",
+        "raise this hard limit of the daemon: `ulimit -H`, or Limit…= of its unit",
+    ),
+    (
+        "the kernel accepts no system call filter",
+        "use a kernel with seccomp filters, and let a container or a unit's SystemCallFilter= allow prctl and seccomp",
+    ),
+    (
+        "PermissionError: ",
+        "let the daemon's processes do this: a unit's SystemCallFilter=, AppArmor or SELinux forbids it",
+    ),
+)
+"""Words of what a worker complains of, and what to do; all else is a complaint of what isolates it."""
 
 _End: TypeAlias = Literal["answer", "death", "files", "time", "cpu"]
 
@@ -109,10 +125,7 @@ class Worker:
         self._full: str | None = None
         self._used = False
         source = Path(__file__).with_name("worker.py").read_text(encoding="utf-8")
-        try:
-            self._isolated = MEANS[executor.sandbox](executor, ("-I", "-S", "-B", "-X", "utf8", "-c", source))
-        except NoInterpreter as missing:
-            raise NoSandbox(str(missing), missing.fix) from missing
+        self._isolated = MEANS[executor.sandbox](executor, ("-I", "-S", "-B", "-X", "utf8", "-c", source))
         self._process = self._isolated.process
         try:
             self._get_ready(filtered)
@@ -225,8 +238,9 @@ class Worker:
         pid = self._isolated.find(deadline)
         if pid is None:
             raise NoSandbox(*self._complaint())
+        allowed = system_calls.program(platform.machine(), self._isolated.has_namespaces) if filtered else b""
         setup = {
-            "filter": base64.b64encode(self._filter_program() if filtered else b"").decode(),
+            "filter": base64.b64encode(allowed).decode(),
             "preloaded": list(self._executor.preloaded_imports),
             "output": self._executor.output,
             "limits": {
@@ -258,14 +272,8 @@ class Worker:
                 f"the worker can't be watched: {error}", "let the daemon see its own processes in /proc"
             ) from error
 
-    def _filter_program(self) -> bytes:
-        try:
-            return system_calls.program(platform.machine(), self._isolated.has_namespaces)
-        except system_calls.NoFilter as missing:
-            raise NoSandbox(str(missing), missing.fix) from missing
-
     def _complaint(self) -> tuple[str, str]:
-        """Why it didn't start, by the last line that was said."""
+        """Why it didn't start, by the last line that was said, and what to do about that."""
         stderr = self._process.stderr
         assert stderr is not None
         said = b""
@@ -277,9 +285,7 @@ class Worker:
             said += piece
         lines = said.decode("utf-8", "replace").strip().splitlines()
         why = lines[-1] if lines else "the worker didn't start"
-        if "No module named" in why:
-            return why, "correct preloaded_imports in [exchange.executor]: modules of the standard library"
-        return why, self._isolated.fix
+        return why, next((fix for words, fix in _FIXES if words in why), self._isolated.fix)
 
     def _write(self, data: bytes, deadline: float) -> bytes:
         """Write what it takes until then, and return the rest."""

@@ -1,7 +1,10 @@
 """What becomes of code in the sandbox: results, errors, measures, limits."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,6 +18,15 @@ from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.workers import MOST_CODE, Job, Worker, execute
 
 USUAL = Executor()
+
+FEW_FILES = """
+import json, resource
+from runward.config.executor import Executor
+from runward.daemon.sandbox.execution import execution_to_json
+from runward.daemon.sandbox.workers import Job, execute
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+print(json.dumps(execution_to_json(execute(Job("def run(): return 1", []), Executor()))))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -167,22 +179,36 @@ def test_without_bubblewrap_code_is_refused_with_the_fix(monkeypatch: pytest.Mon
     assert said["fix"] == "install the package bubblewrap"
 
 
-def test_where_namespaces_are_refused_code_is_refused_with_what_was_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+@pytest.mark.parametrize(
+    ("complaint", "fix"),
+    [
+        ("bwrap: No permissions to create new namespace", "allow user namespaces"),
+        ("PermissionError: [Errno 1] Operation not permitted", "SystemCallFilter=, AppArmor or SELinux"),
+        ("OSError: the kernel accepts no system call filter: Invalid argument", "seccomp filters"),
+    ],
+)
+def test_where_no_worker_starts_code_is_refused_with_what_was_said_and_its_fix(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, complaint: str, fix: str
 ) -> None:
     fake = tmp_path_factory.mktemp("bin") / "bwrap"
-    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.write_text(f"#!/bin/sh\necho '{complaint}' >&2\nexit 1\n")
     fake.chmod(0o755)
     for each in fake.parents[: len(fake.parents) - 2]:
         each.chmod(0o755)  # root's worker starts it as nobody
     monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
     said = execute(Job("def run(): return 1", []), USUAL)
-    assert (said.code, said.error) == (
-        "not_configured",
-        "no sandbox: bwrap: No permissions to create new namespace",
-    )
+    assert (said.code, said.error) == ("not_configured", f"no sandbox: {complaint}")
     assert said.fix is not None
-    assert "user namespaces" in said.fix
+    assert fix in said.fix
+
+
+def test_a_limit_that_can_not_be_set_is_named_with_the_fix(sandbox: None) -> None:
+    ran = subprocess.run(
+        (sys.executable, "-c", FEW_FILES), capture_output=True, text=True, check=True, timeout=60
+    )
+    said = json.loads(ran.stdout)
+    assert said["error"] == "no sandbox: OSError: the kernel refuses RLIMIT_NOFILE 64, the hard limit is 40"
+    assert said["fix"].startswith("raise this hard limit of the daemon")
 
 
 def test_a_module_that_can_not_be_preloaded_is_named(sandbox: None) -> None:

@@ -4,7 +4,8 @@ from ctypes.util import find_library
 
 import pytest
 
-from runward.daemon.sandbox.system_calls import ARCHITECTURES, NoFilter, program
+from runward.daemon.sandbox.isolated import NoSandbox
+from runward.daemon.sandbox.system_calls import ARCHITECTURES, program
 
 pytestmark = pytest.mark.skipif(find_library("seccomp") is None, reason="libseccomp isn't installed")
 
@@ -21,6 +22,6 @@ def test_the_numbers_differ_between_architectures() -> None:
 
 
 def test_another_machine_is_refused_with_the_fix() -> None:
-    with pytest.raises(NoFilter, match="riscv64") as refused:
+    with pytest.raises(NoSandbox, match="riscv64") as refused:
         program("riscv64")
     assert "x86_64, aarch64" in refused.value.fix
