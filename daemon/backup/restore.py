@@ -26,7 +26,7 @@ from runward.handlers.schedules.effects import LOST
 
 MAYBE_BEGUN: Final = (
     "the store was restored from a backup in which it was still to start, so it is not known whether it began:"
-    "it is not started again; request it again if you need it"
+    " it is not started again; request it again if you need it"
 )
 
 _STARTS_SINCE: Final = 3
