@@ -37,6 +37,12 @@ WITHDRAW: Final = Write(
 
 UNREADABLE: Final = "what was stored of it can't be read any more: request it again if you need it"
 
+_NOT_LINKED: Final = (
+    "x.invocation_id is null"
+    " and exists (select 1 from invocations i where i.session_key = x.key and i.status = 'running')"
+)
+"""Of a session `x`: that it was ordered for an invocation, and doesn't know it."""
+
 
 class OwedStarts(NamedTuple):
     """The runs that have to begin, and those that never can."""
@@ -107,9 +113,8 @@ class UnseenRun(NamedTuple):
 async def unseen_runs(store: Store) -> dict[str, UnseenRun]:
     """The runs that have begun and have no linked session yet, by the keys of their starts; not those known to be gone."""
     rows = await store.read(
-        "select s.key, s.session_key, s.directory from starts s where s.state = 'begun' and s.why is null"
-        " and not exists (select 1 from sessions x where x.key = s.session_key and (x.invocation_id is not null"
-        "  or not exists (select 1 from invocations i where i.session_key = x.key and i.status = 'running')))"
+        "select s.key, s.session_key, s.directory from starts s where s.state = 'begun' and s.why is null"  # noqa: S608 # our own words
+        f" and not exists (select 1 from sessions x where x.key = s.session_key and not ({_NOT_LINKED}))"
         " and not exists (select 1 from tombstones x where x.session_key = s.session_key)"
     )
     return {str(key): UnseenRun(str(session), str(directory)) for key, session, directory in rows}
@@ -127,8 +132,7 @@ async def begun_starts(store: Store, keys: Iterable[str]) -> frozenset[str]:
 async def seen_sessions(store: Store, keys: Iterable[str]) -> dict[str, bool]:
     """Those of these session keys that belong to an existing or a former session, and whether its invocation is missing."""
     rows = await store.read(
-        "select key, invocation_id is null and exists (select 1 from invocations i where i.session_key = key"
-        "  and i.status = 'running') from sessions where key in (select value from json_each(?1))"
+        f"select x.key, {_NOT_LINKED} from sessions x where x.key in (select value from json_each(?1))"  # noqa: S608 # our own words
         " union all select session_key, 0 from tombstones where session_key in (select value from json_each(?1))",
         (listed(keys),),
     )
