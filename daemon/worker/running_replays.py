@@ -6,24 +6,20 @@ bundle's job writes. Of another tool's session only what the worker has read is 
 rendered while its documents differ from those of the last look. So no call is shown in an attempt that is over.
 """
 
-import hashlib
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import anyio
 import anyio.to_thread
 import structlog
 
-from runward.config.bundle import BundleRules
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import CallsReading, Files, Gone, KeptAside
+from runward.daemon.ports.files import Files, Gone, KeptAside
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import receipts, replays
@@ -34,15 +30,12 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.answering import Bundled
 from runward.daemon.worker.bundles import ToldActions
 from runward.daemon.worker.delayed import let_verdicts_pass
+from runward.daemon.worker.growing_replay import Changed, GrowingReplay, begin_replay
 from runward.daemon.worker.part import Part
 from runward.daemon.worker.remembered import read_remembered
-from runward.handlers.bundle.by_time import as_shown
-from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.facts import BegunReplay, BundleRulesOf
-from runward.handlers.bundle.order import BundleOrder, Grown, Step, Stretch, Verdict
+from runward.handlers.bundle.order import Grown, Stretch
 from runward.handlers.bundle.parts import REPLAY, part_name
-from runward.handlers.bundle.replay import Replay
-from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import Signature
 from runward.handlers.sessions.observe import read_watched
@@ -51,17 +44,11 @@ from runward.handlers.unreadable import Unreadable
 PERIOD: Final = 2.0
 """Seconds between two looks at what a session has called. Runs that are shorter never have a growing replay."""
 
-MOST_STEPS: Final = 1000
-"""Times that actions in the exchange are shown among a running session's calls; further ones are shown at its end."""
-
 SHARE: Final = 10
 """After a pass it pauses so many times as long as the pass took: this work never takes more than that share."""
 
 AT_ONCE: Final = 64
 """Sessions of one pass, which costs one commit."""
-
-MOST_BYTES: Final = 4 << 20
-"""Bytes of a session's calls that are read in one pass."""
 
 MOST_PASS: Final = 16 << 20
 """Bytes that all sessions of a pass may have rendered; the others wait for the next one."""
@@ -79,83 +66,35 @@ CHANGED: Final = (
     "the session's files are not what they were when its replay was shown; the rest is written at its end"
 )
 
-
-@dataclass(slots=True)
-class _Fold:
-    """A replay being rendered: `length` bytes of it so far, of which the first `written` are in its file.
-
-    `recorded` is what the store has of it. Until that is rendered and found to be the same, nothing is written.
-    """
-
-    replay: Replay
-    calls: CallsReading
-    recorded: Grown | None
-    is_verified: bool
-    is_lost: bool = False
-    """Whether its file lacks lines that are recorded: then it is rendered once more, and written again."""
-    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
-    length: int = 0
-    written: int = 0
-    steps: tuple[Step, ...] = ()
-
-    @property
-    def grown(self) -> Grown:
-        """What is rendered of it."""
-        issue, policy = self.replay.begun_with
-        return Grown(self.length, self.digest.hexdigest(), issue, policy, self.steps)
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether less is rendered than is recorded."""
-        return self.recorded is not None and self.length < self.recorded.length
-
-    @property
-    def others(self) -> int:
-        """How much of what the store tells was rendered."""
-        return self.steps[-1].others if self.steps else 0
-
-    def stepped(self, others: int) -> None:
-        """What was rendered up to now will be rendered first again. A step that added no others needs no trace."""
-        earlier = [step.others for step in (Step(0, 0), *self.steps)][-2:]
-        step = Step(sum(end for _, end in self.calls.offsets), others)
-        kept = self.steps[:-1] if earlier == [others, others] else self.steps
-        self.steps = (*kept, step)
-
-    def take(self, line: bytes) -> bytes:
-        """Add a line; returns what is to be written of it. Raises `_Changed`."""
-        recorded = None if self.recorded is None else self.recorded.length - self.length
-        if recorded is not None and 0 < recorded <= len(line):
-            start = self.digest.copy()
-            start.update(line[:recorded])
-            if self.recorded is None or start.hexdigest() != self.recorded.sha256:
-                raise _Changed
-            self.is_verified = True
-        self.digest.update(line)
-        self.length += len(line)
-        return line[max(0, len(line) - (self.length - self.written)) :] if self.is_verified else b""
-
-
-class _Changed(Exception):
-    """The session's files no longer give what was shown."""
+_Answer: TypeAlias = KeptAside | Unreadable | Gone | None
+"""What became of the lines of a step; None if they are written."""
 
 
 class _Step(NamedTuple):
-    """The next lines of a session's replay, and whether there may be more at once. `grown` includes them."""
+    """The next lines of a session's replay, and whether there may be more at once."""
 
     running: RunningReplay
-    directory: str
-    fold: _Fold
-    rules: BundleRules
-    grown: Grown
-    lines: bytes
+    fold: GrowingReplay
+    lines: bytes = b""
     problem: str | None = None
     more: bool = False
+
+    @property
+    def attempt(self) -> tuple[str, int]:
+        """The attempt that it is of."""
+        return self.running.key, self.running.attempt
+
+    @property
+    def grown(self) -> Grown:
+        """What the store is going to have of it, with these lines. With a problem there are no further ones."""
+        recorded = self.fold.recorded
+        return self.fold.grown if self.problem is None or recorded is None else recorded
 
     @property
     def is_news(self) -> bool:
         """Whether the store doesn't know this yet."""
         recorded = self.fold.recorded
-        return self.problem is not None or recorded is None or self.grown.length > recorded.length
+        return self.problem is not None or recorded is None or self.fold.length > recorded.length
 
 
 @dataclass(slots=True)
@@ -181,10 +120,8 @@ class RunningReplays(Part):
     trouble: str | None = None
     _due: dict[Target, float] = field(default_factory=dict)
     """When each session is looked at again, by the monotonic clock."""
-    _folds: dict[tuple[str, int], _Fold] = field(default_factory=dict)
+    _folds: dict[tuple[str, int], GrowingReplay] = field(default_factory=dict)
     _not_before: float = -math.inf
-
-    is_owed: ClassVar[bool] = True
 
     def look(self, target: Target) -> None:
         """A running session was looked at, because something in it changed or it is new."""
@@ -257,58 +194,54 @@ class RunningReplays(Part):
 
     async def _record(self, steps: Sequence[_Step]) -> set[tuple[str, int]]:
         """Record what is going to be written; returns the attempts that are over, whose replays grow no further."""
-        news = {(step.running.key, step.running.attempt): step for step in steps if step.is_news}
+        news = [(step, step.grown) for step in steps if step.is_news]
         if not news:
             return set()
         rows = [
-            grown_row(*attempt, BegunReplay(step.grown, step.rules), step.problem)
-            for attempt, step in news.items()
+            grown_row(*step.attempt, BegunReplay(grown, step.fold.order.rules), step.problem)
+            for step, grown in news
         ]
         await self.store.run([Statement(GROW, rows)], "grow")
-        known = await replays.lengths(self.store, [key for key, _ in news])
-        for attempt, step in news.items():
-            if known.get(attempt) == step.grown.length:
-                step.fold.recorded = step.grown
-        return {attempt for attempt, step in news.items() if known.get(attempt) != step.grown.length}
+        known = await replays.lengths(self.store, [step.running.key for step, _ in news])
+        refused: set[tuple[str, int]] = set()
+        for step, grown in news:
+            if known.get(step.attempt) == grown.length:
+                step.fold.recorded = grown
+            else:
+                refused.add(step.attempt)
+        return refused
 
-    def _write(
-        self, steps: Sequence[_Step], refused: set[tuple[str, int]]
-    ) -> list[KeptAside | Unreadable | Gone | None]:
+    def _write(self, steps: Sequence[_Step], refused: set[tuple[str, int]]) -> list[_Answer]:
         """Write the lines that are recorded."""
         try:
             self.files.check_epoch(self.store.epoch)
         except OSError as error:
             return [Unreadable(error.strerror or str(error)) for _ in steps]
-        answers: list[KeptAside | Unreadable | Gone | None] = []
-        for step in steps:
-            running, fold = step.running, step.fold
-            answer: KeptAside | Unreadable | Gone | None = None
-            if (running.key, running.attempt) in refused:
-                answer = Gone()
-            elif step.lines:
-                name = part_name(REPLAY, running.attempt)
-                try:
-                    answer = self.files.write_lines(step.directory, name, fold.written, step.lines)
-                except OSError as error:
-                    answer = Unreadable(error.strerror or str(error))
-                if answer is None:
-                    fold.written += len(step.lines)
-            answers.append(answer)
-        return answers
+        return [Gone() if step.attempt in refused else self._write_lines(step) for step in steps]
 
-    def _note(self, target: Target, step: _Step, answer: KeptAside | Unreadable | Gone | None) -> None:
+    def _write_lines(self, step: _Step) -> _Answer:
+        fold, name = step.fold, part_name(REPLAY, step.running.attempt)
+        if not step.lines:
+            return None
+        try:
+            answer = self.files.write_lines(fold.order.directory, name, fold.written, step.lines)
+        except OSError as error:
+            return Unreadable(error.strerror or str(error))
+        if answer is None:
+            fold.written += len(step.lines)
+        return answer
+
+    def _note(self, target: Target, step: _Step, answer: _Answer) -> None:
         """Remember what became of a step, and when the session is looked at again."""
-        attempt = (step.running.key, step.running.attempt)
         told = {"session": step.running.key, "attempt": step.running.attempt}
         now = self.clock.monotonic()
         if step.problem is not None:
             self.log.warning("replay.changed", **told, why=step.problem)
             self._put_off([target], math.inf)
-            return
-        if answer is None:
+        elif answer is None:
             again = now + PERIOD if step.running.layout == native.LAYOUT else math.inf
             self._put_off([target], now if step.more else again)
-            self._folds[attempt] = step.fold
+            self._folds[step.attempt] = step.fold
         elif isinstance(answer, KeptAside):
             self.log.warning("replay.kept_aside", **told, file=answer.name)
             self._put_off([target], now)
@@ -363,112 +296,32 @@ class RunningReplays(Part):
             return None
         begun = running.begun
         if fold is None or fold.recorded != (None if begun is None else begun.grown):
-            fold = self._begin(running, stretch)
+            rules = (
+                self.bundled(BundleRulesOf(running.layout, running.path)) if begun is None else begun.rules
+            )
+            fold = None if rules is None else begin_replay(self.files, running, stretch, rules)
         if fold is None:
             return None
-        rules, directory = fold.replay.order.rules, fold.replay.order.directory
-        fold.calls.hindrances.clear()
-        before, lines = fold.calls.offsets, []
         try:
-            for line in self._lines(fold, state.ends, running):
-                lines.append(fold.take(line))
-            if fold.calls.changed:
-                raise _Changed
-            more = fold.calls.offsets != before
+            lines, more = fold.further(self.actions, running.actions, state.ends)
             if not more and not fold.is_verified:
                 if state.ends is not None:
                     return None  # the worker reads the session anew
-                raise _Changed
-        except _Changed:
-            if begun is None:
-                return None
-            return _Step(running, directory, fold, rules, begun.grown, b"", CHANGED)
-        if not self._is_as_looked_at(running, root, target, state):
+                raise Changed
+        except Changed:
+            return None if begun is None else _Step(running, fold, problem=CHANGED)
+        if not self._is_as_looked_at(root, target, state):
             return None
         if fold.is_verified and fold.is_lost:
-            calls = self.files.calls(running.layout, running.path)
-            fold = _Fold(Replay(fold.replay.order), calls, fold.recorded, is_verified=True)
-            lines, more = [], True
-        return _Step(running, directory, fold, rules, fold.grown, b"".join(lines), None, more)
+            return _Step(running, fold.anew(self.files), more=True)
+        return _Step(running, fold, lines, more=more)
 
-    def _begin(self, running: RunningReplay, stretch: Stretch) -> _Fold | None:
-        """Begin to render a replay; None if the session gets none. Raises `OSError`."""
-        begun = running.begun
-        rules = self.bundled(BundleRulesOf(running.layout, running.path)) if begun is None else begun.rules
-        if rules is None:
-            return None
-        directory = journal_directory(running.layout, running.key, running.path)
-        verdict = Verdict(0.0, "running", "", "", None, None)
-        order = BundleOrder(
-            running.key,
-            running.session_id,
-            running.layout,
-            running.path,
-            directory,
-            running.attempt,
-            stretch,
-            verdict,
-            rules,
-            grown=None if begun is None else begun.grown,
-        )
-        calls = self.files.calls(running.layout, running.path)
-        if begun is None:
-            return _Fold(Replay(order), calls, None, is_verified=True)
-        grown = begun.grown
-        name = part_name(REPLAY, running.attempt)
-        there = self.files.replay_standing(directory, name, grown.length)
-        if isinstance(there, Unreadable):
-            return None
-        stands = (there.length, there.sha256) == (grown.length, grown.sha256)
-        return _Fold(
-            Replay(order),
-            calls,
-            grown,
-            is_verified=False,
-            is_lost=not stands,
-            written=grown.length if stands else 0,
-        )
-
-    def _lines(self, fold: _Fold, ends: Mapping[str, int] | None, running: RunningReplay) -> Iterator[bytes]:
-        """The next lines. The steps of an earlier daemon are repeated in one go."""
-        again = fold.recorded.steps if fold.recorded is not None and fold.length == 0 else ()
-        if not any(step.others for step in again):
-            again = ()
-        may_be_told = not fold.is_behind or len(again) > 0
-        count = running.actions if may_be_told and len(fold.steps) < MOST_STEPS else 0
-        with closing(self.actions(running.key, count)) as actions:
-            others = _Counted(islice(actions, fold.others, None))
-            told = fold.calls.told(None if again else MOST_BYTES, ends)
-            yield from fold.replay.more(as_shown(told, others, again))
-        yield from fold.replay.begin()
-        total = fold.others + others.count
-        fold.steps = again or fold.steps
-        fold.stepped(total)
-
-    def _is_as_looked_at(
-        self, running: RunningReplay, root: WatchedRoot, target: Target, state: "_State"
-    ) -> bool:
+    def _is_as_looked_at(self, root: WatchedRoot, target: Target, state: "_State") -> bool:
         """Whether what was just read is of the attempt that the worker knows: a new one changes the documents first."""
         if state.documents is None:
             return True
         known = {target[1]: state.documents}
         return target[1] in self.files.unchanged(root.path, native.DOCUMENTS, known)
-
-
-class _Counted:
-    """What passes, counted."""
-
-    def __init__(self, told: Iterable[Told]) -> None:
-        self._told = iter(told)
-        self.count = 0
-
-    def __iter__(self) -> Iterator[Told]:
-        return self
-
-    def __next__(self) -> Told:
-        following = next(self._told)
-        self.count += 1
-        return following
 
 
 class _State(NamedTuple):
