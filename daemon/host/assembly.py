@@ -29,9 +29,7 @@ from runward.daemon.watch.keeping import WatchKeeping
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
 from runward.daemon.worker.agents_in_runs import AgentsInRuns
-from runward.daemon.worker.answering import (
-    answers_of_the_world,
-)
+from runward.daemon.worker.answering import answers_of_the_world
 from runward.daemon.worker.background import Background
 from runward.daemon.worker.bundles import Bundles
 from runward.daemon.worker.chain_head import ChainHead
@@ -115,17 +113,7 @@ class Assembly:
         self.worktrees = Worktrees(world.processes, store, world.clock, log)
         self.notices = Notices(world.messenger, store, world.clock, log)
         self.free_slots = FreeSlots(store, world.clock, log, world.chains.steps_at_once, self._found)
-        self.bundles = Bundles(
-            world.files,
-            store,
-            world.clock,
-            log,
-            lambda read: self.background.go_on(read),
-            lambda scheme: own_key_on_first_use(settings.state_dir, scheme, os.environ).key,
-            world.actions,
-            lambda: self.background.give_way(),
-            lambda: self.worker.low_disk,
-        )
+        self.bundles = self._make_bundles(settings.state_dir)
         self.restored_bundles = RestoredBundles(self.bundles, store, world.clock, log, self.is_busy)
         self.signings = Signings(world.files, store, world.clock, log, self.bundles.own_key)
         self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)
@@ -151,29 +139,9 @@ class Assembly:
         decider = Decider(self._make_answers(), world.clock)
         self.worker = self._make_worker(decider, settings.batch)
         self.background = self._make_background(decider)
-        self.running_replays = RunningReplays(
-            world.files,
-            store,
-            world.clock,
-            log,
-            self.roots,
-            world.bundled,
-            self.bundles.actions,
-            self.is_busy,
-            lambda: self.worker.low_disk,
-            self.bundles.placing,
-        )
+        self.running_replays = self._make_running_replays()
         self.packer = Packer(store, self.queue, world.clock, log, self.is_busy)
-        self.pruner = Pruner(
-            store,
-            world.files,
-            self.queue,
-            world.clock,
-            log,
-            lambda: self.is_busy() or self.worker.inbox_waits,
-            settings.retention,
-            ClockTrust(state, world.clock),
-        )
+        self.pruner = self._make_pruner(state, settings.retention)
         self.parts: tuple[Part, ...] = (
             self.orders,
             self.starts,
@@ -194,6 +162,45 @@ class Assembly:
         )
         self.alarm = make_alarm(self._due)
         self.queue.wake_foreground = self.wake
+
+    def _make_bundles(self, state: str) -> Bundles:
+        return Bundles(
+            self._world.files,
+            self._store,
+            self._world.clock,
+            self._log,
+            lambda read: self.background.go_on(read),
+            lambda scheme: own_key_on_first_use(state, scheme, os.environ).key,
+            self._world.actions,
+            lambda: self.background.give_way(),
+            lambda: self.worker.low_disk,
+        )
+
+    def _make_running_replays(self) -> RunningReplays:
+        return RunningReplays(
+            self._world.files,
+            self._store,
+            self._world.clock,
+            self._log,
+            self.roots,
+            self._world.bundled,
+            self._world.actions,
+            self.is_busy,
+            lambda: self.worker.low_disk,
+            self.bundles.placing,
+        )
+
+    def _make_pruner(self, state: Path | None, retention: float | None) -> Pruner:
+        return Pruner(
+            self._store,
+            self._world.files,
+            self.queue,
+            self._world.clock,
+            self._log,
+            lambda: self.is_busy() or self.worker.inbox_waits,
+            retention,
+            ClockTrust(state, self._world.clock),
+        )
 
     def _make_rounds(self, period: float) -> Rounds:
         return Rounds(

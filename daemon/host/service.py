@@ -5,6 +5,7 @@ import gc
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +22,6 @@ from runward.daemon.host.disk_guard import Room
 from runward.daemon.host.memory import giver_back
 from runward.daemon.host.signals import Signals
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
-from runward.daemon.host.told_actions import told_actions
 from runward.daemon.host.upkeep import Upkeep
 from runward.daemon.host.watchdog import Watchdog
 from runward.daemon.host.world import World
@@ -34,6 +34,7 @@ from runward.daemon.store.checkpoint import Checkpointer
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
+from runward.daemon.store.reading_told_actions import told_actions_in
 from runward.daemon.store.schema import refuse_strange
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import EpochRefused, malformed_is_told
@@ -192,7 +193,7 @@ def _world(
             acting_with_code(declarer.exchange, declarer.executor, state, no_code),
             lambda: declarer.executor().workers,
         ),
-        lambda key, count: told_actions(state, key, count),
+        partial(told_actions_in, state),
         lambda: [why for each in degraded for why in each()],
         http,
         directories=inotify.directories,

@@ -2,9 +2,12 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Final
 
+from runward.daemon.store.reading import STORE, open_to_read
 from runward.handlers.bundle.calls import Told
 from runward.handlers.exchange.calls import TakenAction, told_by_action
 
@@ -33,3 +36,10 @@ def told_actions(connection: sqlite3.Connection, session_key: str, count: int) -
         before = returned.at or before
         yield called
         yield returned
+
+
+def told_actions_in(state: Path, session_key: str, count: int) -> Generator[Told]:
+    """The same from the store in `state`, which isn't opened for none. Raises `sqlite3.Error` and `StoreUnreadable`."""
+    if count:
+        with closing(open_to_read(str(state / STORE))) as connection:
+            yield from told_actions(connection, session_key, count)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -18,11 +18,11 @@ import structlog
 from runward.config.exchange import ExchangeRules
 from runward.config.settings import Root, Settings
 from runward.daemon.host.supervisor import Supervisor
-from runward.daemon.host.told_actions import told_actions
 from runward.daemon.host.world import World
 from runward.daemon.ports.processes import Begun, NotBegun, NotTold, RunPlace, Told, WriterOf
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
+from runward.daemon.store.reading_told_actions import told_actions_in
 from runward.daemon.store.store import Connection, Store, connect
 from runward.daemon.store.transaction import Row
 from runward.daemon.watch.hints import Target
@@ -273,7 +273,7 @@ async def daemon(
         bundled=bundled,
         exchange=lambda: exchange,
         with_code=ActionsWithCode(act_with_code),
-        actions=lambda key, count: told_actions(state, key, count),
+        actions=partial(told_actions_in, state),
     )
     store = Store(wrap(await connect(state / "runward.db")))
     try:
