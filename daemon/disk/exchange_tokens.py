@@ -59,11 +59,7 @@ def revoke_token(state: Path, identifier: str) -> bool:
         os.unlink(state / TOKENS / (identifier + _SUFFIX))
     except FileNotFoundError:
         return False
-    descriptor = os.open(state / TOKENS, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        sync_directory(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_directory(state / TOKENS)
     return True
 
 

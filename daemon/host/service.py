@@ -290,6 +290,8 @@ class Obedience:
             )
         else:
             self._declarer.use(settings)
+            if self._listener is not None:
+                await self._listener.use_settings()
 
     def _refuse(self, problems: list[str], fix: str) -> None:
         self._supervisor.note_refusal(problems)

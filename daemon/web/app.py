@@ -46,6 +46,10 @@ class Web:
         """What is wrong, for `status`."""
         return [*self._github.degraded(), *self._mcp.degraded()]
 
+    async def use_settings(self) -> None:
+        """Other settings are in force: end what they switch off."""
+        await self._mcp.process.end_unwanted()
+
     async def end(self) -> None:
         """End what answers in a process of its own."""
         await self._mcp.process.end()

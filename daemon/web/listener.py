@@ -68,6 +68,10 @@ class Listener:
             with anyio.CancelScope(shield=True):
                 await self._web.end()
 
+    async def use_settings(self) -> None:
+        """Other settings are in force."""
+        await self._web.use_settings()
+
     def stop(self) -> None:
         """Accept no more clients."""
         self._server.stop()

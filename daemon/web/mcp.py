@@ -16,7 +16,7 @@ from runward.config.listening import Http
 from runward.daemon.disk.exchange_tokens import principal_of_token
 from runward.daemon.web.body import BodyReader, BodyTooLong
 from runward.daemon.web.forwarding import Forwarding, Headers, NoAnswer
-from runward.daemon.web.mcp_process import PRINCIPAL, McpProcess, NoServer
+from runward.daemon.web.mcp_process import PRINCIPAL, SWITCHED_OFF, McpProcess, NoServer
 from runward.daemon.web.own_address import is_own_host, is_own_origin
 
 MOST: Final = 4 << 20
@@ -49,11 +49,15 @@ class McpGateway:
         self._threads = anyio.CapacityLimiter(2)
         self._calls = 0
         self._refused_at = -1.0
-        self.process = McpProcess(state, log)
+        self.process = McpProcess(state, self._is_wanted, log)
 
     def degraded(self) -> list[str]:
         """What keeps it from serving, for `status`."""
         return self.process.degraded()
+
+    def _is_wanted(self) -> bool:
+        http = self._http()
+        return http is not None and http.mcp
 
     async def endpoint(self, request: Request) -> Response:
         """Answer a message of a client."""
@@ -72,7 +76,7 @@ class McpGateway:
     async def _answer(self, request: Request) -> Response:
         http = self._http()
         if http is None or not http.mcp:
-            return _refusal(404, "tools are not served here: http.mcp of the settings is false")
+            return _refusal(404, SWITCHED_OFF)
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if not is_own_host(host, http.url):
             return _refusal(421, "Host is neither an IP address nor localhost nor the host of http.url")

@@ -1,4 +1,4 @@
-"""The process that serves the Model Context Protocol for the daemon: started when it is needed, ended with the daemon.
+"""The process that serves the Model Context Protocol for the daemon: started when it is needed, ended when it isn't.
 
 Its library takes a second and 60 MiB to load, which the daemon has no use for.
 """
@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -35,6 +35,9 @@ _RESTART_S: Final = 1.0
 """Seconds between two starts: one that ends at once is not started all the time."""
 
 
+SWITCHED_OFF: Final = "tools are not served here: http.mcp of the settings is false"
+
+
 class NoServer(Exception):
     """There is no server now; the message says why."""
 
@@ -42,8 +45,11 @@ class NoServer(Exception):
 class McpProcess:
     """Starts the server when somebody wants it, and starts another one when it has ended."""
 
-    def __init__(self, state: Path, log: structlog.typing.FilteringBoundLogger) -> None:
+    def __init__(
+        self, state: Path, is_wanted: Callable[[], bool], log: structlog.typing.FilteringBoundLogger
+    ) -> None:
         self._state = state
+        self._is_wanted = is_wanted
         self._log = log
         self._process: asyncio.subprocess.Process | None = None
         self._started_at = -_RESTART_S
@@ -78,14 +84,25 @@ class McpProcess:
         """It answers: what kept it from that is over."""
         self._trouble = None
 
+    async def end_unwanted(self) -> None:
+        """End it if the settings don't want it any more."""
+        if not self._is_wanted():
+            await self._end()
+
     async def end(self) -> None:
-        """End it at once, for good. Nothing is lost: what was sent is durable, and what was not sent never happened."""
+        """End it, for good."""
         self._is_over = True
+        await self._end()
+
+    async def _end(self) -> None:
+        """End it at once. Nothing is lost: what was sent is durable, and what was not sent never happened."""
         async with self._starting:
+            self._trouble = None
             if self._process is not None:
                 with suppress(ProcessLookupError):
                     self._process.kill()
                 await self._process.wait()
+                self._process = None
                 self._path().unlink(missing_ok=True)
 
     def _path(self) -> Path:
@@ -104,6 +121,8 @@ class McpProcess:
         """Raises `NoServer` and `OSError`."""
         if self._is_over:
             raise NoServer("the daemon stops")
+        if not self._is_wanted():
+            raise NoServer(SWITCHED_OFF)
         if not await anyio.to_thread.run_sync(has_library):
             raise NoServer(NO_LIBRARY)
         if self._process is not None:

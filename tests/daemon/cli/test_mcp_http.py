@@ -186,6 +186,22 @@ def test_a_server_that_was_killed_comes_back(served: Served) -> None:
     assert "http.mcp" not in str(degraded)
 
 
+def test_settings_that_switch_it_off_end_the_server(served: Served) -> None:
+    assert served.post(HELLO_BODY)[0] == 200
+    settings = served.place.directory / "runward.toml"
+    written = settings.read_text()
+    try:
+        settings.write_text(written.replace("mcp = true", "mcp = false"))
+        assert served.place.call("daemon", "reload").code == 0
+        wait_for(lambda: servers_of(served.daemon.pid) == [], "the end of the server")
+        assert served.post(HELLO_BODY)[0] == 404
+        assert servers_of(served.daemon.pid) == []
+    finally:
+        settings.write_text(written)
+        assert served.place.call("daemon", "reload").code == 0
+    wait_for(lambda: served.post(HELLO_BODY)[0] == 200, "a server again")
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_the_server_ends_with_the_daemon(tmp_path: Path, how: signal.Signals) -> None:
     place = furnish(tmp_path)
