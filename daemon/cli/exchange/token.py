@@ -7,6 +7,7 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import Acting
+from runward.daemon.cli.exchange.artifact import AS
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
@@ -19,7 +20,9 @@ from runward.daemon.store.reading_exchange import principals
 
 @click.group(cls=Group)
 def token() -> None:
-    """Tokens: whoever has one acts as its principal, through the tools that the daemon serves over HTTP.
+    """Create, list and revoke tokens.
+
+    With a token, a program acts as its principal through the tools that the daemon serves over HTTP.
 
     \b
     Example:
@@ -28,14 +31,7 @@ def token() -> None:
 
 
 @token.command()
-@click.option(
-    "--as",
-    "principal",
-    required=True,
-    metavar="P",
-    shell_complete=completing.principals,
-    help="Who acts with it.",
-)
+@AS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def create(context: click.Context, principal: str, as_json: bool) -> None:
