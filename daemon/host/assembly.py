@@ -101,14 +101,7 @@ class Assembly:
         self.outbox = Outbox(world.files, store, world.clock, log, lambda: self.worker.busy)
         self.orders = CancelOrders(world.files, world.processes, store, world.clock, log)
         self.starts = Starts(
-            world.processes,
-            world.files,
-            store,
-            world.clock,
-            log,
-            self._run_begun,
-            self._found,
-            self._found,
+            world.processes, world.files, store, world.clock, log, self._run_begun, self._found
         )
         self.worktrees = Worktrees(world.processes, store, world.clock, log)
         self.notices = Notices(world.messenger, store, world.clock, log)

@@ -139,8 +139,8 @@ class Queue:
         """Jobs that wait and may run now; a job whose event can't be read is held."""
         if not self.may_be_due or limit <= 0:
             return []
-        async with self._steps.noted() as told:
-            now = await self._in_order(told)
+        async with self._steps.noted() as now:
+            await self._in_order(now)
             due = await jobs.due_jobs(self._store, now, limit, self.horizon)
         await self._hold(due.broken, now)
         if not due.jobs and not due.broken:
@@ -149,8 +149,8 @@ class Queue:
 
     async def due_in_background(self, limit: int, most_bytes: float) -> list[Job]:
         """Jobs that may run now in the background; none reads more than this many bytes."""
-        async with self._steps.noted() as told:
-            now = await self._in_order(told)
+        async with self._steps.noted() as now:
+            await self._in_order(now)
             due = await jobs.due_in_background(self._store, now, limit, most_bytes)
         await self._hold(due.broken, now)
         return due.jobs
@@ -160,15 +160,14 @@ class Queue:
         self._latest = now
         return now
 
-    async def _in_order(self, now: float) -> float:
-        """This time (Unix seconds). If the clock was stepped back, no failed job waits for it to catch up."""
+    async def _in_order(self, now: float) -> None:
+        """It is `now` (Unix seconds). If the clock was stepped back, no failed job waits for it to catch up."""
         self._now(now)
         if self._stepped_back:  # perhaps while no daemon ran
             await self._attempt([Statement(jobs.RETRY_NOW, [(now, now)])], "clock", _unknowable)
             self._stepped_back = False
             self.may_be_due = True
             self.wake_background()
-        return now
 
     async def _hold(self, broken: Sequence[tuple[int, str]], now: float) -> None:
         """Hold the jobs whose event can't be read."""

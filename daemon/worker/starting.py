@@ -34,7 +34,7 @@ from runward.daemon.worker.delayed import Delayed, delayed
 from runward.daemon.worker.part import Part
 from runward.handlers.effects import StartRun
 from runward.handlers.layouts.native import RUN
-from runward.handlers.starts.events import StartedEarlier, StartFailed
+from runward.handlers.starts.events import StartedEarlier, StartEvent, StartFailed
 
 AT_ONCE: Final = 4
 """How many launchers may be beginning at the same time."""
@@ -58,10 +58,8 @@ class Starts(Part):
     log: structlog.typing.FilteringBoundLogger
     begun: Callable[[StartRun], None] = lambda order: None
     """Called for each run that began: its directory is worth a look."""
-    failed: Callable[[StartFailed], None] = lambda event: None
-    """Called for each run that can never begin, or that was gone before it was seen."""
-    earlier: Callable[[StartedEarlier], None] = lambda event: None
-    """Called for each run that began before its order was recorded."""
+    found: Callable[[StartEvent], None] = lambda event: None
+    """Called for each run that can never begin, that was gone before it was seen, or that began before its order was recorded."""
     _failed: set[str] = field(default_factory=set)
     _unseen: dict[str, UnseenRun] = field(default_factory=dict)
     """What has begun and is not a session yet, by the key of its start."""
@@ -154,7 +152,7 @@ class Starts(Part):
                 if each.session not in seen:
                     self._fail(key, each.session, _GONE)
                 elif seen[each.session]:
-                    self.earlier(StartedEarlier(key, each.session, self.clock.now()))
+                    self.found(StartedEarlier(key, each.session, self.clock.now()))
 
     def _is_gone(self, run: UnseenRun) -> bool:
         root, name = os.path.split(run.directory)
@@ -168,7 +166,7 @@ class Starts(Part):
         if key not in self._failed:
             self._failed.add(key)
             self.log.error("run.not_begun", session=session, why=why)
-            self.failed(StartFailed(key, session, self.clock.now(), why))
+            self.found(StartFailed(key, session, self.clock.now(), why))
 
     async def _perform(self, orders: Sequence[StartRun]) -> list[tuple[StartRun, Begun | NotBegun]]:
         answers: dict[str, Begun | NotBegun] = {}
