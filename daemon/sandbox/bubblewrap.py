@@ -18,6 +18,9 @@ _ALLOW: Final = (
     "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1 and user.max_user_namespaces, or on Ubuntu "
     "the AppArmor profile bwrap-userns-restrict"
 )
+_START: Final = (
+    "let the daemon run bwrap and start processes: the rights of the program, and `ulimit -u` and `ulimit -n`"
+)
 _THREADS: Final = 32
 _SHUT_OFF: Final = (
     *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup"),
@@ -47,12 +50,12 @@ class Bubblewrapped:
         try:
             starts = command(program, python, executor.tmp, tells, arguments)
             self.process = start(starts, tells, "/", {}, user)
+            self.outer = os.pidfd_open(self.process.pid)
         except OSError as error:
             os.close(self._told)
-            raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _ALLOW) from error
+            raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _START) from error
         finally:
             os.close(tells)
-        self.outer = os.pidfd_open(self.process.pid)
 
     @staticmethod
     def check() -> None:

@@ -9,15 +9,12 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Called, Place, Returned
 from runward.handlers.exchange.intent import NotAnIntent, intent_to_json, parse_intent
-from runward.handlers.exchange.tell import RESULTS
+from runward.handlers.exchange.tell import NAMES, RESULTS
 
 CALL: Final = "intent/"
 """With the number of the intent's line: the id of a call. No call that a run tells of itself has such an id."""
 
-TOOL: Final = "exchange."
-"""With the type of the action: the tool's name. It is the name of the event for chains, too."""
-
-NO_INTENT: Final = "exchange.invalid"
+NO_INTENT: Final = f"{NAMES}invalid"
 """The tool's name for a line that is not an intent."""
 
 
@@ -37,7 +34,7 @@ def told_by_action(action: TakenAction, before: float) -> tuple[Called, Returned
     """The call and its result. `before` is when the action before it was carried out (Unix seconds)."""
     place = Place(RESULTS, action.line, 0, len(action.text))
     call = f"{CALL}{action.line}"
-    tool = NO_INTENT if action.action_type is None else f"{TOOL}{action.action_type}"
+    tool = NO_INTENT if action.action_type is None else f"{NAMES}{action.action_type}"
     began = max(action.read_at, before)
     success = bool(action.result["success"])
     told: JsonValue = {**action.result, "sandbox": action.sandbox}

@@ -14,6 +14,9 @@ from runward.handlers.journal.lines import EVENTS, action_taken, artifact_delete
 
 RESULTS: Final = "results.jsonl"
 
+NAMES: Final = "exchange."
+"""With the type of an action: its name, as an event for chains and as a tool in the run's replay."""
+
 
 def decide(event: ActionTaken, given: Given) -> Deciding:
     """Append the action to `results.jsonl` and `events.jsonl` of its run, and tell chains that listen."""
@@ -30,7 +33,7 @@ def decide(event: ActionTaken, given: Given) -> Deciding:
             effects.append(AppendLines(session.key, session.path, RESULTS, line, False))
             effects.append(AppendLines(session.key, session.path, EVENTS, lines, is_live))
     if event.action_type is not None:
-        name = f"exchange.{event.action_type}"
+        name = f"{NAMES}{event.action_type}"
         if (yield from ask(ListenersTo(name))):
             effects.append(Emit(_occurred(event, name)))
     return tuple(effects)

@@ -10,7 +10,8 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Called, Place, Returned, Stated, Told, Unusable
-from runward.handlers.exchange.calls import CALL, TOOL
+from runward.handlers.exchange.calls import CALL
+from runward.handlers.exchange.tell import NAMES
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, Stateless
 from runward.handlers.layouts.foreign_values import document_object
 from runward.handlers.layouts.native import RUN
@@ -29,9 +30,9 @@ class NativeCalls(Stateless):
         for told in told_by_events(source, lines):
             if isinstance(told, Called | Returned) and told.id.startswith(CALL):
                 yield Unusable(told.place, f"an id that begins with {CALL} is one of Runward's own")
-            elif isinstance(told, Called) and told.tool.startswith(TOOL):
+            elif isinstance(told, Called) and told.tool.startswith(NAMES):
                 yield Unusable(
-                    told.place, f"a tool that begins with {TOOL} is the exchange's, which Runward tells"
+                    told.place, f"a tool that begins with {NAMES} is the exchange's, which Runward tells"
                 )
             else:
                 yield told

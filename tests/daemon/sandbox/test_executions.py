@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from tests.daemon.sandbox.machine import children
@@ -179,6 +180,24 @@ def test_without_bubblewrap_code_is_refused_with_the_fix(monkeypatch: pytest.Mon
     assert said["fix"] == "install the package bubblewrap"
 
 
+def fake_bubblewrap(patch: pytest.MonkeyPatch, directory: Path, text: str) -> None:
+    fake = directory / "bwrap"
+    fake.write_text(text)
+    fake.chmod(0o755)
+    for each in fake.parents[: len(fake.parents) - 2]:
+        each.chmod(0o755)  # root's worker starts it as nobody
+    patch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+
+
+def test_where_bubblewrap_can_not_be_started_no_namespaces_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    fake_bubblewrap(monkeypatch, tmp_path_factory.mktemp("bin"), "#!/nowhere\n")
+    said = execute(Job("def run(): return 1", []), USUAL)
+    assert said.error == "no sandbox: bubblewrap can't be started: No such file or directory"
+    assert str(said.fix).startswith("let the daemon run bwrap")
+
+
 @pytest.mark.parametrize(
     ("complaint", "fix"),
     [
@@ -190,12 +209,8 @@ def test_without_bubblewrap_code_is_refused_with_the_fix(monkeypatch: pytest.Mon
 def test_where_no_worker_starts_code_is_refused_with_what_was_said_and_its_fix(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, complaint: str, fix: str
 ) -> None:
-    fake = tmp_path_factory.mktemp("bin") / "bwrap"
-    fake.write_text(f"#!/bin/sh\necho '{complaint}' >&2\nexit 1\n")
-    fake.chmod(0o755)
-    for each in fake.parents[: len(fake.parents) - 2]:
-        each.chmod(0o755)  # root's worker starts it as nobody
-    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    script = f"#!/bin/sh\necho '{complaint}' >&2\nexit 1\n"
+    fake_bubblewrap(monkeypatch, tmp_path_factory.mktemp("bin"), script)
     said = execute(Job("def run(): return 1", []), USUAL)
     assert (said.code, said.error) == ("not_configured", f"no sandbox: {complaint}")
     assert said.fix is not None
