@@ -167,7 +167,7 @@ def test_the_sandbox_of_the_settings_stops_attempts_without_a_home(
     told = place.call(*options, HOME=str(tmp_path / "home"), RUNWARD_EXCHANGE=settings)
     (found,) = told.items("checks")
     if "no sandbox" in str(found["found"]):
-        assert (found["result"], bool(found["mend"])) == ("warning", True)
+        assert (found["result"], bool(found["fix"])) == ("warning", True)
         pytest.skip(str(found["found"]))
     said = f"({sandbox}+seccomp), and 7 attempts to escape or to keep running were stopped"
     assert (found["result"], said in str(found["found"])) == ("ok", True), found

@@ -164,7 +164,9 @@ def test_outcomes_that_were_written_while_no_daemon_ran_are_found_while_the_run_
         wait_for(lambda: place.call("session", "list", "--json").objects(), "the session")
     write_outcome(place.runs / "run-1", "one bug")
     with place.daemon():
-        wait_for(lambda: list(found_in(place).values()) == [("run-1", "one bug")], "the outcome")
+        wait_for(lambda: found_in(place), "the outcome")
+        assert list(found_in(place).values()) == [("run-1", "one bug")]
+        assert place.call("session", "show", "run-1", "--json").object()["status"] == "running"
 
 
 def test_no_step_goes_by_an_outcome_that_the_verdict_of_its_run_found_invalid(place: Place) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from tests.daemon.web.serving import Served
 from tests.daemon.web.serving import served as serving
 
 from runward.config.listening import Http
@@ -65,10 +64,6 @@ def test_tools_over_http_need_their_library(tmp_path: Path) -> None:
 
 def test_a_daemon_that_runs_is_asked(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
-        _is_asked(served)
-
-
-def _is_asked(served: Served) -> None:
-    assert listener._answers(HttpReport(None, served.path), 5.0).found.endswith("(404 for /)")
-    gone = listener._answers(HttpReport(None, f"{served.path}.gone"), 5.0)
-    assert gone.result == "failed"
+        assert listener._answers(HttpReport(None, served.path), 5.0).found.endswith("(404 for /)")
+        gone = listener._answers(HttpReport(None, f"{served.path}.gone"), 5.0)
+        assert gone.result == "failed"

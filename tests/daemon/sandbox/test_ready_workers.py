@@ -80,5 +80,6 @@ def test_nobody_waits_when_no_code_ran_for_a_while() -> None:
     before = children()
     ready = ReadyWorkers(idle_s=0.5)
     ready.take(USUAL).close()
-    wait_for(lambda: ready.count == 0 and children() <= before, "all of them end", 20.0)
+    wait_for(lambda: not ready.count and children() <= before, "all of them end", 20.0)
+    assert (ready.count, children() - before) == (0, set())
     ready.close()

@@ -249,7 +249,7 @@ async def test_a_name_that_is_no_utf_8_ends_no_watch(tmp_path: Path, root: Watch
     assert told.targets <= {("runs", "good"), ("runs", "run")}
 
 
-async def test_what_overflows_the_kernel_s_queue_has_the_watch_set_up_anew_and_is_told_of(
+async def test_an_overflow_of_the_kernels_queue_is_reported_and_the_watch_set_up_again(
     tmp_path: Path, root: WatchedRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overflow(*arguments: object) -> set[str]:
@@ -261,6 +261,7 @@ async def test_what_overflows_the_kernel_s_queue_has_the_watch_set_up_anew_and_i
         with anyio.fail_after(PATIENCE_S):
             while told.watching is None or told.watching.lost is None:
                 await anyio.sleep(0.01)
+        assert told.watching.lost == "the kernel's queue of notifications was full"
         (Path(root.path) / "new").mkdir()
         await told.wait(lambda: ("runs", "new") in told.targets)
 
