@@ -32,7 +32,7 @@ KNOWN_SINCE: Final[Mapping[str, Version]] = MappingProxyType(
 """The hooks that tell something which the daemon can use, each with the first version that knows it."""
 
 _NOT_FOUND: Final[Version] = (2, 0, 0)
-"""What is taken for the version where there is no program to ask: an older one is hardly in use any longer."""
+"""The version that is assumed if the program is not found: hardly anybody still uses an older one."""
 
 _PLACES: Final = (".local/bin/claude", ".claude/local/claude")
 """Where it is installed below a home without being on everybody's PATH."""

@@ -35,12 +35,12 @@ def main(words: list[str]) -> None:
         payload = os.fsencode(words[-1]) if own[0] == "codex" else read_stdin()
         if own[0] in ("claude-code", "codex") and payload[:1] == b"{" and len(payload) <= MAXIMUM_PAYLOAD:
             put(state_directory(own), note(own[0], payload))
-    except BaseException:  # noqa: BLE001, S110  # no error of ours may disturb the agent
+    except BaseException:  # noqa: BLE001, S110  # the agent shows a traceback and reacts to a status: not even Ctrl-C may cause one
         pass
     try:
         if len(program) > 1:
             os.execvp(program[0], program)  # noqa: S606  # the payload is its last word already
-    except BaseException:  # noqa: BLE001, S110  # likewise
+    except BaseException:  # noqa: BLE001, S110  # as above: a program that can't be called is not the agent's error
         pass
     os._exit(0)
 

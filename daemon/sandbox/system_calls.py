@@ -31,20 +31,18 @@ _ALLOWED: Final = (
     *("uname", "sysinfo", "getpgrp", "getpgid", "getsid", "getcpu", "arch_prctl", "set_tid_address", "rseq"),
     *("set_robust_list", "get_robust_list", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigpending"),
     *("sigaltstack", "exit", "exit_group"),
-)  # fmt: skip
+)  # fmt: skip  # one group of calls a line
 """Everything else is refused with EPERM: processes, programs, signals, sockets, namespaces, mounts, keys, tracing, …"""
 
-_AMONG_OWN_FILES: Final = (
-    *("chmod", "fchmod", "fchmodat", "readlink", "readlinkat", "truncate", "utimensat"),
-)  # fmt: skip
+_AMONG_OWN_FILES: Final = ("chmod", "fchmod", "fchmodat", "readlink", "readlinkat", "truncate", "utimensat")
 """What Landlock doesn't bound: these reach every file that the user may, so they need a mount namespace."""
 
 _OF_DESCRIPTORS: Final = (
     *(fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL),
     *(fcntl.F_GETLK, fcntl.F_SETLK, fcntl.F_SETLKW, fcntl.F_OFD_GETLK, fcntl.F_OFD_SETLK, fcntl.F_OFD_SETLKW),
     *(fcntl.F_GETPIPE_SZ,),
-)  # fmt: skip
-"""What `fcntl` may be asked. An owner of a descriptor (F_SETOWN) is sent any signal, whoever it is."""
+)  # fmt: skip  # one group of commands a line
+"""The commands allowed for `fcntl`. F_SETOWN is not: with it, code could have any process signalled."""
 
 _OPENING: Final = ((os.O_TRUNC, 0), (os.O_ACCMODE, os.O_WRONLY), (os.O_ACCMODE, os.O_RDWR))
 """Flags of `open`, each with its mask: emptying a file needs the right to write it, which older Landlock doesn't ask for."""

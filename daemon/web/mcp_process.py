@@ -26,7 +26,7 @@ PRINCIPAL: Final = "x-runward-principal"
 """The header in which it learns who acts. Only the daemon can connect to it."""
 
 LOG: Final = "mcp.log"
-"""Beside the daemon's own log: what it complains of."""
+"""Next to the daemon's own log: the server's errors."""
 
 _MODULE: Final = "runward.daemon.cli.mcp.over_http"
 _SOCKET: Final = "mcp.sock"
@@ -147,7 +147,7 @@ class McpProcess:
                     env=environment(os.environ),
                     pass_fds=[listening.fileno()],
                     start_new_session=True,
-                )  # fmt: skip
+                )  # fmt: skip  # the command on one line
         finally:
             os.close(log)
         self._log.info("mcp.started", pid=self._process.pid)

@@ -64,7 +64,7 @@ _BARE: Final = (
 
 
 def exchange(disk: Path, calls: int, intents: int, repeats: int) -> list[Figure]:
-    """Seconds of single calls, calls a second, and intents a second, each beside its yardstick; and what code does to others."""
+    """Seconds of single calls, calls a second, and intents a second, each next to its yardstick; and how code affects others."""
     try:
         Worker(Executor()).close()
     except NoSandbox as missing:
@@ -252,7 +252,7 @@ def _begin(place: Scratch, name: str, agent: str) -> Path:
         "pid": os.getpid(),
     }
     (directory / "run.json").write_text(json.dumps(document))
-    return directory  # fmt: skip
+    return directory
 
 
 def _daemon_s(disk: Path, each: int) -> float:
@@ -334,7 +334,7 @@ def _waits(disk: Path, calls: int, problems: list[str]) -> Waits:
             running.wait_running(count)
             begin = time.time()
             ends = Ends(place.runs, count)
-            time.sleep(calls)
+            time.sleep(calls)  # verdicts are measured for so long without code
             stretch = _spun(place, calls)
             ends.join()
             running.wait_judged(count)
@@ -356,7 +356,7 @@ def _lines_ms(disk: Path, count: int) -> list[float]:
             _say(run, {"action_type": "write_artifact", "artifact_id": "note", "content": str(number)})
             _until(partial(_has_lines, results, number + 1), "a result")
             taken.append((time.perf_counter() - began) * 1e3)
-            time.sleep(0.02)
+            time.sleep(0.02)  # so that each line is a batch of its own
     return taken[1:]  # the first had to wait until the run was seen
 
 
