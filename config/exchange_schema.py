@@ -123,7 +123,7 @@ NEEDED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "delete_artifact": ("artifact_id",),
     "transfer_artifact": ("artifact_id", "to"),
 }
-"""The fields without which there is no intent."""
+"""The fields that an intent must have."""
 
 
 def _action(name: str) -> JsonValue:

@@ -2,7 +2,7 @@
 
 The run directories still have everything that the restored store forgot. So runs are judged again, and their journals
 already have the lines that are written then: `daemon/rundir/adopting.py`. What can't be found again is whether a run
-began that the backup still had to start. If nobody can tell any longer, it is not started, and a person is notified.
+began that the backup still had to start. If that is unknown, it is not started, and a person is notified.
 """
 
 import os
@@ -42,7 +42,7 @@ _UNDECIDED: Final = (
 """One that was held may have been retried since, and would be again."""
 
 _PLACED_ONCE: Final = "receipts_are_placed_once"
-"""The trigger that holds for daemons: only a restore has parts placed again."""
+"""The trigger that applies to daemons: only a restore has parts placed again."""
 
 _NOT_PLACED: Final = (
     "update receipts set placed_at = null, place_problem = coalesce(place_problem, ?)"

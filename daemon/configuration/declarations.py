@@ -257,7 +257,7 @@ class Declarer:
         return self._settings.executor
 
     def bundled(self, session: BundleRulesOf) -> BundleRules | None:
-        """How the bundle of a session is made; None if its root wants none, or no root holds it any longer."""
+        """How the bundle of a session is made; None if its root wants none, or if it is under no root any longer."""
         return bundle_rules(self._settings, session.layout, session.path)
 
 

@@ -1,4 +1,4 @@
-"""Tokens with which a program acts as a principal over HTTP: a file each, which holds the hash of the secret.
+"""Tokens with which a program acts as a principal over HTTP: a file each, with the hash of the secret.
 
 The secret is 32 random bytes, so a plain hash protects it: nobody can guess what was hashed.
 """
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from runward.daemon.disk.durable import make_durably, sync_directory, write_durably
 
 TOKENS: Final = "tokens"
-"""The directory of the state directory that holds them."""
+"""The directory for them, in the state directory."""
 
 _SUFFIX: Final = ".json"
 _ID: Final = re.compile(r"[0-9a-f]{16}")

@@ -54,10 +54,10 @@ def _writers(state: Path, pid: int | None, patience: Patience) -> list[Opened]:
 
 
 def _second(other: Opened, pid: int | None) -> Finding:
-    beside = f"alongside daemon {pid}" if pid else "without the lock"
+    how = f"alongside daemon {pid}" if pid else "without the lock"
     return Finding(
         "failed",
-        f"process {other.pid} has the store open to write to it, {beside}",
+        f"process {other.pid} has the store open to write to it, {how}",
         f"see what it is (`ps -p {other.pid} -f`) and end it; the epoch keeps an older daemon from writing",
     )
 

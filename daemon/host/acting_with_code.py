@@ -117,7 +117,7 @@ def empty_store() -> Iterator[sqlite3.Connection]:
 class RunningCode:
     """The code of one action, over a snapshot: all its pieces together have one deadline and one CPU time.
 
-    `used` is the CPU time that the payer used before; what is decided beside this action is in it, and not yet in the store.
+    `used` is the CPU time that the payer used before; it includes what was decided in the same batch and is not in the store yet.
     """
 
     def __init__(

@@ -107,7 +107,7 @@ class CallsReading(Protocol):
     hindrances: list[Complaint]
     """Files that can't be read."""
     changed: list[str]
-    """Files that aren't those read before: nothing more of them is told."""
+    """Files that were replaced since they were first read: nothing more is read from them."""
 
     def told(
         self, most_bytes: int | None = None, ends: Mapping[str, int] | None = None

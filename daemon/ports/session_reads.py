@@ -35,7 +35,7 @@ VERSION: Final = 2
 """Of what is stored of a session's files. Up to 1 a last line without its newline was left unread."""
 
 NOT_KNOWN: Final[Signature] = (0, 0, 0)
-"""No file's signature: what is there is looked into again, whatever its own is."""
+"""A signature that no file has, so the place is always looked at again."""
 
 
 class LogRead(NamedTuple):

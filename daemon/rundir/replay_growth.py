@@ -1,7 +1,7 @@
-"""The replay of a running session: what stands there of it, and further lines at their place.
+"""The replay of a running session: what its file contains, and writing further lines at their place.
 
 Its lines are a function of the session's files, and each has its fixed place. So writing them again changes nothing,
-whoever wrote them first. What isn't ours is kept aside. Nothing here follows a link.
+no matter which daemon wrote them first. What isn't ours is kept aside. Nothing here follows a link.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _WRITING: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.
 
 
 def standing(directory: str, name: str, most: int) -> ReplayStanding:
-    """What stands under this name, at most `most` bytes of it: nothing if that isn't a file. Raises `OSError`."""
+    """What the file of this name contains, at most `most` bytes of it: nothing if that isn't a file. Raises `OSError`."""
     digest, at = hashlib.sha256(), 0
     for piece in _pieces(directory, name, most):
         digest.update(piece)

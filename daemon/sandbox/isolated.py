@@ -1,4 +1,4 @@
-"""A process that is cut off from the machine: what each of the means provides, whatever it does that by."""
+"""A process that is isolated from the machine: what every kind of sandbox provides."""
 
 from collections.abc import Mapping
 from subprocess import Popen
@@ -53,11 +53,11 @@ class Isolated(Protocol):
 
     @property
     def threads(self) -> int:
-        """The limit of threads that the kernel is told."""
+        """The limit of threads that is set in the kernel."""
 
     @property
     def setup(self) -> Mapping[str, JsonValue]:
-        """What the worker is told about it, so that it can cut itself off."""
+        """What the worker needs to know to isolate itself."""
 
     def find(self, deadline: float) -> int | None:
         """The worker's process id; None if it doesn't start by then (monotonic seconds)."""

@@ -22,7 +22,7 @@ _AGAIN_S: Final = 0.05
 """Between two counts."""
 
 _ABANDONED_S: Final = 600.0
-"""The age at which a directory that no process holds is removed: its daemon was killed."""
+"""The age at which a directory that no process has locked is removed: its daemon was killed."""
 
 
 class _TooDeep(Exception):
@@ -128,7 +128,7 @@ def _opened(name: str, parent: int) -> int:
 
 
 def _remove_abandoned(owner: int) -> None:
-    """Remove what daemons left that were killed. What another process holds or just made, stays."""
+    """Remove what killed daemons left. What another process has locked or has just made stays."""
     oldest = time.time() - _ABANDONED_S
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:

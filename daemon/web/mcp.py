@@ -79,9 +79,9 @@ class McpGateway:
             return _refusal(404, SWITCHED_OFF)
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if not is_own_host(host, http.url):
-            return _refusal(421, "Host is neither an IP address nor localhost nor the host of http.url")
+            return _refusal(421, "Host must be an IP address, localhost or the host of http.url")
         if origin is not None and not is_own_origin(origin, host, http.url):
-            return _refusal(403, "Origin is another site")
+            return _refusal(403, "Origin must be the site that the request goes to")
         principal = await self._principal(request.headers.get("authorization", ""))
         if principal is None:
             refusal = _refusal(401, "the token is missing or doesn't hold: runward exchange token create")

@@ -75,7 +75,7 @@ class GrowingReplay:
             raise Changed
         return lines, self.calls.offsets != before
 
-    def anew(self, files: Files) -> "GrowingReplay":
+    def restarted(self, files: Files) -> "GrowingReplay":
         """The same, to be written from its first line."""
         calls = files.calls(self.order.layout, self.order.path)
         return GrowingReplay(Replay(self.order), calls, self.recorded, is_verified=True)

@@ -54,7 +54,7 @@ MOST_PASS: Final = 16 << 20
 """Bytes that all sessions of a pass may have rendered; the others wait for the next one."""
 
 MOST_CALLS: Final = 50_000
-"""Calls that are held in memory of all sessions together. A session that was let go is rendered anew when it grows."""
+"""Calls of all sessions together that are kept in memory. A session that was dropped is rendered again when it grows."""
 
 OVERHEAD: Final = 10
 """A session counts as so many calls more."""
@@ -306,14 +306,14 @@ class RunningReplays(Part):
             lines, more = fold.further(self.actions, running.actions, state.ends)
             if not more and not fold.is_verified:
                 if state.ends is not None:
-                    return None  # the worker reads the session anew
+                    return None  # the worker reads the session again
                 raise Changed
         except Changed:
             return None if begun is None else _Step(running, fold, problem=CHANGED)
         if not self._is_as_looked_at(root, target, state):
             return None
         if fold.is_verified and fold.is_lost:
-            return _Step(running, fold.anew(self.files), more=True)
+            return _Step(running, fold.restarted(self.files), more=True)
         return _Step(running, fold, lines, more=more)
 
     def _is_as_looked_at(self, root: WatchedRoot, target: Target, state: "_State") -> bool:

@@ -26,7 +26,7 @@ LAUNCHER: Final = (sys.executable, "-P", "-m", detached.__name__)
 directory and the epoch follow, and the run's name: without one it forks launchers."""
 
 LOG: Final = "launcher.log"
-"""Beside the daemon's own log: what launchers complain of when nobody waits for them any longer."""
+"""Next to the daemon's own log: the errors of launchers that nobody waits for any longer."""
 
 PATIENCE: Final = 10.0
 """Seconds that a launcher may take to begin. One that takes longer continues; the next try finds its ticket locked."""

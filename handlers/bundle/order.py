@@ -42,8 +42,8 @@ class Cost(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Up to where the sources of a replay had been shown at one time: the byte of the session's log, and how much of what
-    the store told beside it."""
+    """Up to where the sources of a replay had been shown at one time: the byte of the session's log, and how much of
+    what the store added to it."""
 
     end: int
     others: int

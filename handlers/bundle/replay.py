@@ -269,7 +269,7 @@ class Replay:
         if call is None:
             return  # of a call of another attempt, or of one that can't be used, which was reported
         if call.is_back and told.id in self._adopted:
-            return  # likewise
+            return  # its result is in the part that was shown already
         if call.is_back:
             self._wrong(told.place, f"the call {told.id} comes back twice")
             return

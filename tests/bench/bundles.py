@@ -1,4 +1,4 @@
-"""What bundles cost: verdicts beside them, the bundles of a burst, and one of a large transcript.
+"""What bundles cost: verdicts during them, the bundles of a burst, and one of a large transcript.
 
 Daemons with and without bundles are measured in turn, as is a bare program that writes and syncs as many files.
 """

@@ -163,7 +163,7 @@ def daemon(
 ) -> Iterator[Daemon]:
     """Start a daemon over `scratch.runs`, with the state of the one before it, and stop it at the end.
 
-    `further` are settings beside that root; `command` is what is run in place of the installed program. Its runs get
+    `further` are settings in addition to that root; `command` is what is run in place of the installed program. Its runs get
     `bundles` or none.
     """
     installed = str(Path(sys.executable).parent / "runward")

@@ -52,7 +52,7 @@ def show(demo: Demonstration, session: str) -> list[str]:
     before = replay.read_bytes()
     at = before.index(b'"command":"') + len(b'"command":"')
     replay.write_bytes(before[:at] + b"G" + before[at + 1 :])
-    print(f"\nOne byte of {replay} is changed: {chr(before[at])} is G now.", flush=True)
+    print(f"\nOne byte of {replay} was changed: {chr(before[at])} is now G.", flush=True)
     wrong += _shown(demo, 1, "receipt", "verify", "./bundle")
     write_run(demo.place / "ctcp-run", {PATCH: ELSEWHERE.encode()})
     print("\nA run directory of CTCP, whose patch touches a file that its plan does not allow:", flush=True)

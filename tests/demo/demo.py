@@ -432,7 +432,7 @@ def main() -> int:
         (*place.glob("runs/*/events.jsonl"), *place.glob("state/sessions/*/*/*/events.jsonl"))
     ):
         lines = len(journal.read_bytes().splitlines())
-        print(f"  {journal}  ({lines} lines, and REPLAY.jsonl beside it)")
+        print(f"  {journal}  ({lines} lines, and REPLAY.jsonl next to it)")
     print(f"\nKept for you to look at; remove it with: rm -r {place}")
     if wrong:
         print("\nNot as expected:", *wrong, sep="\n  ", file=sys.stderr)

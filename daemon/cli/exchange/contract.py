@@ -58,7 +58,10 @@ def contract() -> None:
     help="The artifact that it would act on.",
 )
 @click.option(
-    "--context", "told", metavar="JSON", help="A JSON object to use as the context instead of the target's."
+    "--context",
+    "context_json",
+    metavar="JSON",
+    help="A JSON object to use as the context instead of the target's.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -68,7 +71,7 @@ def check(
     caller: str,
     action: str,
     target: str,
-    told: str | None,
+    context_json: str | None,
     as_json: bool,
 ) -> None:
     """Show what a contract says about an action.
@@ -82,7 +85,7 @@ def check(
       runward exchange contract check gate.py --caller ann --action read --target counter --context '{"now": 0}'
       runward exchange contract check private --caller ann --action write --target counter
     """
-    given = None if told is None else json_of(told, "the context")
+    given = None if context_json is None else json_of(context_json, "the context")
     if given is not None and not isinstance(given, dict):
         fail("the context must be a JSON object", WRONG_USAGE)
     settings = settings_in_force(context)

@@ -45,7 +45,7 @@ def main(state: str, descriptor: int) -> None:
 
 
 def _tools(state: str, request: "Request | None") -> "Sequence[Tool]":
-    """The tools of the principal for whom the request is, under the settings that the daemon uses now."""
+    """The tools for the principal that makes the request, under the settings that the daemon uses now."""
     from runward.daemon.cli.daemon.report import report_of, settings_in_report
     from runward.daemon.cli.mcp.exchange_tools import action_tools, reading_tools
     from runward.daemon.cli.mcp.roads import ByInbox

@@ -44,7 +44,7 @@ async def _serve(server: Server[dict[str, Any]]) -> None:
 
 
 def instructions(who: str) -> str:
-    """What every client is told of the server; `who` says as whom it acts."""
+    """What every client is told about the server; `who` says which principal it acts as."""
     return (
         "Runward knows whether agent runs delivered, and has an exchange in which agents share artifacts. "
         f"{who} Every action needs your reasoning; it is kept in the log. A failed action says so in error_code, and"

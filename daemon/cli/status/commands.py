@@ -303,7 +303,7 @@ def _problems(connection: sqlite3.Connection, report: Mapping[str, JsonValue]) -
             "line": each.line,
             "message": each.message,
             "fix": each.fix,
-            "mend": each.fix,  # its first name, which programs may still read
+            "mend": each.fix,  # the former name of `fix`, which programs may still read
             "since": iso(each.since),
         }
         for each in reading.problems(connection)

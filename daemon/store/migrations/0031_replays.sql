@@ -1,6 +1,6 @@
 -- The replays that grow while their sessions run: what is written of each, never the bytes. A row goes once the receipt is recorded.
 -- rules: JSON, by which its lines are rendered. issue_number, policy_bundle_id: what its first line says.
--- steps: JSON [[bytes, others], …], how far the session's log and what the store tells beside it were rendered, as one followed
+-- steps: JSON [[bytes, others], …], how far the session's log and what the store adds to it were rendered, as one followed
 -- the other. length, sha256: of all lines that follow from that.
 -- problem: why no further line is written before the session is over.
 create table replays (

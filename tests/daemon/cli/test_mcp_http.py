@@ -139,7 +139,7 @@ def test_a_request_counts_only_with_a_token_and_from_here(
     assert served.post(HELLO_BODY, **said)[0] == status
 
 
-def test_a_wrong_secret_and_a_revoked_token_do_not_hold(served: Served) -> None:
+def test_a_wrong_secret_and_a_revoked_token_are_refused(served: Served) -> None:
     token = served.token("writer")
     assert served.post(HELLO_BODY, authorization=f"bearer {token}")[0] == 200
     forged = token[:-1] + ("0" if token[-1] != "0" else "1")
@@ -158,7 +158,7 @@ def test_a_wrong_secret_and_a_revoked_token_do_not_hold(served: Served) -> None:
     assert served.place.call("exchange", "token", "create", "--as", "nobody").code == 3
 
 
-def test_a_token_file_that_others_may_write_does_not_hold(served: Served) -> None:
+def test_a_token_file_that_others_may_write_is_refused(served: Served) -> None:
     token = served.token("writer")
     file = served.place.state / "tokens" / f"{token.split('_')[1]}.json"
     file.chmod(0o620)

@@ -39,7 +39,7 @@ def test_what_comes_of_each_action_is_what_the_rules_say(rounds: list[Round]) ->
 @pytest.mark.prove
 @pytest.mark.longest
 @pytest.mark.timeout(900)
-def test_so_it_is_in_a_thousand_histories_and_all_kinds_of_refusals_are_met() -> None:
+def test_a_thousand_histories_follow_the_rules_and_meet_all_kinds_of_refusals() -> None:
     met: Counter[str | None] = Counter()
 
     @settings(max_examples=1000, suppress_health_check=list(HealthCheck))

@@ -61,7 +61,7 @@ FILES: Final = (
     _gets("looks at all there is", "tried(lambda: sorted(os.listdir('/')) + os.listdir('/tmp'))", ["python", "tmp"]),
     _gets("reads processes in /proc", "tried(os.listdir, '/proc')", _GONE),
     _gets("reads the kernel in /sys", "tried(os.listdir, '/sys')", _GONE),
-    _gets("writes beside the root", "tried(lambda: open('/mine', 'w')) in ('OSError', 'PermissionError')", True),
+    _gets("writes next to the root", "tried(lambda: open('/mine', 'w')) in ('OSError', 'PermissionError')", True),
     _gets("writes into the standard library", "tried(lambda: open(os.__file__, 'a')) in ('OSError', 'PermissionError')", True),
     _gets("replaces the interpreter", "tried(lambda: os.rename('/tmp', '/python/bin'))", "OSError"),
     _gets("finds other packages", "[each for each in ('pydantic', 'runward', 'pip') if not isinstance(tried(__import__, each), str)]", []),

@@ -66,7 +66,7 @@ class Machine:
         }
 
     def traces(self) -> tuple[list[str], tuple[int, int], list[str], list[str], int]:
-        """Files beside the secret, its rights, mounts and directories of a sandbox, and open descriptors of this process."""
+        """Files next to the secret, its rights, mounts and directories of a sandbox, and open descriptors of this process."""
         all_mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         mounts = [
             each for each in all_mounts if any(word in each for word in ("newroot", "oldroot", " /python"))
@@ -98,7 +98,7 @@ class Machine:
 
 @contextmanager
 def machine_for_attempts() -> Iterator[Machine]:
-    """In a directory that every user may reach, with a directory for temporary files beside the secret."""
+    """In a directory that every user may reach, with a directory for temporary files next to the secret."""
     directory = Path(tempfile.mkdtemp(prefix="secrets-", dir=IN_MEMORY))
     temporary = directory / "tmp"
     temporary.mkdir()

@@ -143,12 +143,12 @@ def test_nothing_passes_from_one_execution_to_the_next(sandbox: None) -> None:
     assert execute(Job(looks, []), USUAL).result == [False, [], "[]"]
 
 
-def test_code_steps_back_where_the_daemon_needs_the_processor(sandbox: None) -> None:
+def test_code_yields_when_the_daemon_needs_the_processor(sandbox: None) -> None:
     with Worker(USUAL) as worker:
         assert os.getpriority(os.PRIO_PROCESS, worker.pid) == os.getpriority(os.PRIO_PROCESS, 0) + 5
 
 
-def test_what_is_left_of_the_cpu_time_is_hardly_passed(sandbox: None) -> None:
+def test_the_cpu_time_that_is_left_is_hardly_exceeded(sandbox: None) -> None:
     def used() -> float:
         cpu = CpuTime(0.02)
         assert execute(Job("def run():\n    while True: pass", []), USUAL, cpu).code == "rate_limited"

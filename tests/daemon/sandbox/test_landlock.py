@@ -62,7 +62,7 @@ def test_it_stops_all_that_it_promises_to(machine: Machine) -> None:
 
 @pytest.mark.prove
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_it_stops_them_for_an_ordinary_user_too_who_owns_the_secret(machine: Machine) -> None:
+def test_it_also_stops_an_ordinary_user_who_owns_the_secret(machine: Machine) -> None:
     readable = interpreter(NOBODY)
 
     def attempts() -> list[str]:
@@ -105,7 +105,7 @@ def test_a_worker_of_root_is_not_root(machine: Machine) -> None:
         (errno.EPERM, "Landlock can't be used: Operation not permitted"),
     ],
 )
-def test_where_the_kernel_has_none_code_is_refused_with_the_fix(
+def test_without_landlock_in_the_kernel_code_is_refused_with_the_fix(
     number: int, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> int:

@@ -1,4 +1,4 @@
-"""A machine with a real systemd, booted beside this one's, with Runward installed from a wheel."""
+"""A machine with a real systemd, booted next to this one's, with Runward installed from a wheel."""
 
 import os
 import shutil

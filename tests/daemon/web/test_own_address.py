@@ -32,7 +32,7 @@ def test_hosts(host: str, is_own: bool) -> None:
     assert is_own_host(host, URL) == is_own
 
 
-def test_without_a_url_a_name_is_nobody() -> None:
+def test_without_a_url_no_name_is_our_own() -> None:
     assert not is_own_host("runward.example", None)
 
 

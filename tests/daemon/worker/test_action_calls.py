@@ -69,7 +69,7 @@ def ran(asked: ActedWithCode) -> Worked:
     return Worked(Decided(None, ActionResult(True, "it ran", {"result": 1}), 0), (), {}, 0.5, "a sandbox")
 
 
-async def test_the_result_of_code_says_which_means_shut_it_off(tmp_path: Path) -> None:
+async def test_the_result_of_code_names_the_sandbox_that_isolated_it(tmp_path: Path) -> None:
     async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled, act_with_code=ran) as running:
         run = begin(tmp_path, "run")
         code = write("code", "", executable=True, code="def run(): return 1", price=0)
@@ -98,7 +98,7 @@ async def test_a_bundle_waits_for_what_its_run_left_to_be_carried_out(tmp_path: 
         assert hashes(run) == await recorded(running, "run")
 
 
-async def test_it_waits_no_longer_for_what_is_behind_a_mistake_of_ours(
+async def test_a_bundle_does_not_wait_for_what_is_behind_a_mistake_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def mistaken(accounts: object, event: IntentMade) -> Asking[Decided]:

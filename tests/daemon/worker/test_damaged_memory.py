@@ -37,7 +37,7 @@ def damage(base: Path, table: str, column: str, rubbish: bytes, where: str = "1"
 
 
 @pytest.mark.parametrize("rubbish", RUBBISH.values(), ids=RUBBISH)
-async def test_a_run_whose_cursor_is_unreadable_is_looked_at_anew_and_judged_once(
+async def test_a_run_whose_cursor_is_unreadable_is_looked_at_again_and_judged_once(
     tmp_path: Path, rubbish: bytes
 ) -> None:
     clock = StillClock()

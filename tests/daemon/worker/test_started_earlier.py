@@ -64,7 +64,9 @@ async def test_a_successor_notices_what_a_killed_daemon_did_not(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("is_over", [True, False])
-async def test_so_does_a_step_and_its_chain_goes_on(tmp_path: Path, is_over: bool) -> None:
+async def test_a_step_that_was_seen_before_its_order_ends_and_its_chain_continues(
+    tmp_path: Path, is_over: bool
+) -> None:
     async with settled(tmp_path, StillClock(), ToldProcesses()) as daemon:
         run = run_id("two@go")
         first = begin(tmp_path, f"{run}-0-1")

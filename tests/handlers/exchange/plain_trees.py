@@ -30,7 +30,7 @@ _STEPS: Final = {
 
 
 class Contract(NamedTuple):
-    """Allows these uses to whoever has so much scrip, at a cost. One that is not sound returns nothing."""
+    """Allows these uses to anybody who has so much scrip, at a cost. An unsound one returns nothing."""
 
     uses: tuple[str, ...]
     least: int
@@ -73,7 +73,7 @@ class Thing:
 
 
 class Frame(NamedTuple):
-    """Code that runs. `owners`: those who must be allowed, too, what it reads and invokes."""
+    """Code that runs. `owners`: those who must also be allowed what it reads and invokes."""
 
     artifact: str
     caller: str
