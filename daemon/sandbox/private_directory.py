@@ -115,16 +115,13 @@ def _entries(directory: int) -> list[tuple[str, bool]]:
 
 
 def _opened(name: str, parent: int) -> int:
-    """A directory that may have been made without any rights; root needs none."""
+    """A directory with all rights for its owner: it may have been made without some, and moving it takes writing it."""
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
     try:
-        return os.open(name, _OPEN, dir_fd=parent)
-    except PermissionError:
-        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
-        try:
-            os.chmod(f"/proc/self/fd/{handle}", 0o700)
-        finally:
-            os.close(handle)
-        return os.open(name, _OPEN, dir_fd=parent)
+        os.chmod(f"/proc/self/fd/{handle}", 0o700)
+    finally:
+        os.close(handle)
+    return os.open(name, _OPEN, dir_fd=parent)
 
 
 def _remove_abandoned(owner: int) -> None:

@@ -138,6 +138,19 @@ def test_a_directory_is_removed_however_deep_and_forbidding(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_an_ordinary_user_removes_directories_that_forbid_that_too() -> None:
+    def left() -> list[str]:
+        made = PrivateDirectory(None)
+        for mode in (0o000, 0o300, 0o500):
+            os.makedirs(f"{made.path}/{mode:o}")
+            os.mkdir(f"{made.path}/{mode:o}/inner", mode)
+        made.remove()
+        return [made.path] if os.path.exists(made.path) else []
+
+    assert as_nobody(left) == [""]
+
+
 def test_what_a_killed_daemon_left_is_removed_once_it_is_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
