@@ -237,6 +237,22 @@ def _with_serde_numbers(value: JsonValue, loc: Location) -> JsonValue:
     return value
 
 
+def as_written(value: JsonValue) -> JsonValue:
+    """What a text of RFC 8785 was written from: there, floats from 2^53 up to 1e21 look like whole numbers.
+
+    A whole number that is not the text of a float stays as it is, so it is refused.
+    """
+    match value:
+        case dict():
+            return {key: as_written(each) for key, each in value.items()}
+        case list():
+            return [as_written(each) for each in value]
+        case int() if MOST_EXACT < abs(value) < 10**21:
+            number = float(value)
+            return number if canonical(number, "rfc8785") == str(value) else value
+    return value
+
+
 def _rfc8785(value: JsonValue) -> bytes:
     import rfc8785
 

@@ -8,7 +8,7 @@ from typing import Final
 from runward.config.json_value import JsonValue
 from runward.config.problem import Severity, quoted
 from runward.handlers.bundle.bundle_problem import BundleProblem
-from runward.handlers.bundle.canonical import FORMS, Form, NotCanonical, hash_of, hash_of_text
+from runward.handlers.bundle.canonical import FORMS, Form, NotCanonical, as_written, hash_of, hash_of_text
 from runward.handlers.bundle.canonical_line import piece_of
 from runward.handlers.bundle.left_out import is_cut, is_redacted
 from runward.handlers.bundle.moment import moment_of
@@ -211,7 +211,12 @@ class ReplayCheck:
     def _hash_of(self, event: Event, key: str, form: Form) -> str:
         if self._text is not None and form == "seed":
             return hash_of_text(piece_of(self._text, event, key))
-        return hash_of(event[key], form)
+        try:
+            return hash_of(event[key], form)
+        except NotCanonical:
+            if form == "seed":
+                raise
+            return hash_of(as_written(event[key]), form)
 
     def _verification(self, number: int, event: Event) -> None:
         self.facts.verification, self.facts.verification_line = event, number

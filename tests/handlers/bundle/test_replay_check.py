@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runward.config.json_value import JsonValue
 from runward.handlers.bundle.bundle_problem import BundleProblem
-from runward.handlers.bundle.canonical import hash_of
+from runward.handlers.bundle.canonical import canonical, hash_of
 from runward.handlers.bundle.replay_check import ReplayCheck
 from runward.handlers.bundle.replay_lines import LONGEST_LINE, RawLine, read_line
 
@@ -157,6 +158,17 @@ def test_one_bad_line_hides_no_other() -> None:
 def test_hashes_in_either_form_are_right() -> None:
     call = CALL.replace("{}", '{"n":1.0}').replace(hash_of({}), hash_of({"n": 1.0}, "rfc8785"))
     assert said(START, call, END) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["9007199254740992", "-9007199254740994", "1152921504606847000", "100000000000000000000"]
+)
+def test_a_float_that_rfc_8785_writes_as_a_whole_number_is_read_as_that_float(text: str) -> None:
+    params: JsonValue = {"list": [{"n": float(text)}]}
+    assert canonical(params, "rfc8785") == f'{{"list":[{{"n":{text}}}]}}'
+    call = CALL.replace("{}", canonical(params, "rfc8785")).replace(hash_of({}), hash_of(params, "rfc8785"))
+    assert said(START, call, END) == []
+    assert "`params` was changed" in str(said(START, call.replace(text, f"{int(text) + 1}"), END))
 
 
 def test_problems_without_end_are_counted() -> None:
