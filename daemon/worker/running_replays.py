@@ -161,6 +161,7 @@ class RunningReplays(Part):
             self._put_off(due, now + TRIED_AGAIN)
             return True
         await let_verdicts_pass(self.busy)
+        began = self.clock.monotonic()
         try:
             await self._grow(due)
             self.trouble = None
@@ -170,7 +171,8 @@ class RunningReplays(Part):
             self.trouble = str(error)
             self._folds.clear()
             self._put_off(due, now + TRIED_AGAIN)
-        self._not_before = self.clock.monotonic() + self.share * (self.clock.monotonic() - now)
+        ended = self.clock.monotonic()
+        self._not_before = ended + self.share * (ended - began)
         return True
 
     def _put_off(self, targets: Sequence[Target], until: float) -> None:

@@ -128,6 +128,24 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
 }
 
 
+async def test_a_wait_for_verdicts_does_not_count_as_work_and_calls_are_shown_in_time(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        run = begin(tmp_path, "run")
+        await settle(running)
+        waits = iter((True,))
+
+        def busy() -> bool:
+            running.clock.move(0.5)
+            return next(waits, False)
+
+        running.supervisor.assembly.running_replays.busy = busy
+        await grow(running)
+        assert told(shown(run)) == [("SessionStart", None)]
+        add(run, call("a", 7))
+        await grow(running)
+        assert told(shown(run)) == [("SessionStart", None), ("ToolCall", "a")]
+
+
 @pytest.mark.parametrize("disturb", [*DISTURBED, *FOREIGN])
 async def test_after_a_restart_the_replay_goes_on_as_if_nothing_had_happened(
     tmp_path: Path, disturb: str
