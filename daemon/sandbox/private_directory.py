@@ -63,10 +63,18 @@ class PrivateDirectory:
         return None
 
     def remove(self) -> None:
-        """Remove it with all that is in it, once nothing changes it any longer."""
-        _empty(self._descriptor)
-        os.close(self._descriptor)
-        os.rmdir(self.path)
+        """Remove it with all that is in it, once nothing changes it any longer.
+
+        What the disk refuses is left to a later worker, like what a killed daemon left: the code's result counts all the
+        same, and its CPU time.
+        """
+        try:
+            _empty(self._descriptor)
+            os.rmdir(self.path)
+        except OSError:
+            return
+        finally:
+            os.close(self._descriptor)
 
 
 def _sizes(directory: int, levels: int) -> Iterator[int]:

@@ -164,3 +164,25 @@ def test_what_a_killed_daemon_left_is_removed_once_it_is_old(
     assert not left.exists()
     assert Path(held.path).exists(), "its daemon lives"
     held.remove()
+
+
+def test_cpu_time_is_counted_though_the_disk_refuses_to_remove_the_directory(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(directory: int) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    before = _directories()
+    with monkeypatch.context() as broken:
+        broken.setattr(private_directory, "_empty", refuse)
+        told = execute(Job("def run(): open('left', 'w').close(); return sum(range(10**6))", []), WEAKER)
+    assert told.result == 499999500000, told.error
+    assert told.cpu_s > 0.0
+    assert len(_directories() - before) == 1
+    monkeypatch.setattr(private_directory, "_ABANDONED_S", -1.0)
+    assert execute(Job("def run(): return 1", []), WEAKER).result == 1
+    assert _directories() == before, "a later worker removes it"
+
+
+def _directories() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("runward-sandbox-*"))
