@@ -12,8 +12,8 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.given_file import content_of
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import fail, print_json
-from runward.daemon.cli.terminal.times import Length
 
 LARGEST: Final = 256 << 20
 """Bytes of a file that `receipt hash` reads."""
@@ -140,14 +140,7 @@ def key(context: click.Context, create: str | None, as_json: bool) -> None:
 )
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="The attempt (default: the last one).")
 @click.option("--wait", is_flag=True, help="Wait until it is signed.")
-@click.option(
-    "--timeout",
-    type=Length(),
-    default="30s",
-    show_default=True,
-    metavar="DURATION",
-    help="Wait at most this long.",
-)
+@timeout_option()
 @click.option(
     "--json",
     "as_json",

@@ -19,6 +19,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import (
     ago,
     coloured,
@@ -433,14 +434,7 @@ def _wait_for_status(settings: Settings, name: str, at: float) -> None:
 @click.argument("name", required=False, shell_complete=completing.chains)
 @click.option("--status", type=click.Choice(RUN_STATUSES), help="Show only those with this status.")
 @click.option("--since", type=Moment(), help="Show only those that were fired since then.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="Show at most N; 0: all.",
-)
+@limit_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def runs(

@@ -14,6 +14,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, one_of
 from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import ago, coloured, fail, iso, print_json, print_table, safe
 from runward.daemon.store.reading_notices import NoticeRow, notices, notices_called
 
@@ -35,14 +36,7 @@ def notify() -> None:
 
 @notify.command("list")
 @click.option("--state", type=click.Choice(STATES), help="Show only those in this state.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="Show at most N; 0: all.",
-)
+@limit_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_notices(context: click.Context, state: str | None, limit: int, as_json: bool) -> None:

@@ -13,8 +13,8 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.daemon.report import report_of
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT, TRY_AGAIN
 from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import fail, to_stderr
-from runward.daemon.cli.terminal.times import Length
 from runward.daemon.store.ownership import holder
 
 _Told = TypeVar("_Told")
@@ -23,14 +23,7 @@ _PERIOD: Final = 0.05
 
 
 @click.command()
-@click.option(
-    "--timeout",
-    type=Length(),
-    default="30s",
-    show_default=True,
-    metavar="DURATION",
-    help="Wait at most this long.",
-)
+@timeout_option()
 @click.pass_context
 def stop(context: click.Context, timeout: float) -> None:
     """Stop the daemon, and wait until it has ended. Runs continue.
@@ -50,14 +43,7 @@ def stop(context: click.Context, timeout: float) -> None:
 
 
 @click.command()
-@click.option(
-    "--timeout",
-    type=Length(),
-    default="30s",
-    show_default=True,
-    metavar="DURATION",
-    help="Wait at most this long.",
-)
+@timeout_option()
 @click.pass_context
 def reload(context: click.Context, timeout: float) -> None:
     """Have the daemon read its settings again.

@@ -9,6 +9,7 @@ from runward.daemon.cli.exchange.acting import action_as_json, result_of
 from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import (
     align,
     coloured,
@@ -109,14 +110,7 @@ def _entry(row: LedgerRow) -> tuple[str, ...]:
     help="Show only actions on this artifact.",
 )
 @click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="Show at most N; 0: all.",
-)
+@limit_option
 @click.option("-f", "--follow", is_flag=True, help="Print new actions as they come.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON, one object per line.")
 @click.pass_context

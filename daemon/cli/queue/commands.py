@@ -12,6 +12,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import find_job
 from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import (
     ago,
     align,
@@ -23,7 +24,6 @@ from runward.daemon.cli.terminal.output import (
     print_table,
     safe,
 )
-from runward.daemon.cli.terminal.times import Length
 from runward.daemon.store import reading_causes
 from runward.daemon.store.reading_causes import JobRow
 
@@ -147,14 +147,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
 @click.option("--all", "every", is_flag=True, help="All held jobs.")
 @click.option("--dry-run", is_flag=True, help="Only say which jobs would be retried.")
 @click.option("--wait", is_flag=True, help="Wait for the result.")
-@click.option(
-    "--timeout",
-    type=Length(),
-    default="30s",
-    show_default=True,
-    metavar="DURATION",
-    help="Wait at most this long.",
-)
+@timeout_option()
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the requests as JSON; with --wait, their results."
 )
@@ -193,14 +186,7 @@ def retry(
 @click.option("--all", "every", is_flag=True, help="All held jobs.")
 @click.option("--dry-run", is_flag=True, help="Only say which jobs would be discarded.")
 @click.option("--wait", is_flag=True, help="Wait for the result.")
-@click.option(
-    "--timeout",
-    type=Length(),
-    default="30s",
-    show_default=True,
-    metavar="DURATION",
-    help="Wait at most this long.",
-)
+@timeout_option()
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the requests as JSON; with --wait, their results."
 )

@@ -13,6 +13,7 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, find_session, one_of
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import ago, coloured, fail, iso, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store.reading_artifacts import ArtifactRow, Wanted, artifacts, artifacts_called
@@ -44,14 +45,7 @@ def artifact() -> None:
     help="Show only those of the steps of this chain run.",
 )
 @click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="Show at most N; 0: all.",
-)
+@limit_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def list_artifacts(

@@ -18,6 +18,7 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import find_session, how_to_judge, recorded_session
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import ago, coloured, duration, note, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Length, Moment
 from runward.daemon.cli.terminal.wrapping import columns_there, fitting, wrapped
@@ -303,14 +304,7 @@ def wait(context: click.Context, identifier: str, timeout: float | None, as_json
 @click.argument("identifiers", metavar="[ID]...", nargs=-1, shell_complete=completing.sessions)
 @click.option("--all", "all_of_them", is_flag=True, help="Mark all failures that `runward status` shows.")
 @click.option("--wait", is_flag=True, help="Wait until this is recorded.")
-@click.option(
-    "--timeout",
-    type=Length(),
-    default="30s",
-    show_default=True,
-    metavar="DURATION",
-    help="Wait at most this long.",
-)
+@timeout_option()
 @click.option("--json", "as_json", is_flag=True, help="Print the requests as JSON.")
 @click.pass_context
 def seen(
@@ -415,14 +409,7 @@ def tail(context: click.Context, identifier: str, follow: bool, count: int | Non
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
 @click.option("--reason", default="", metavar="TEXT", help="The reason; it is kept with the session.")
 @click.option("--wait", is_flag=True, help="Wait until the session is over.")
-@click.option(
-    "--timeout",
-    type=Length(),
-    default="30s",
-    show_default=True,
-    metavar="DURATION",
-    help="Wait at most this long.",
-)
+@timeout_option()
 @click.option("--json", "as_json", is_flag=True, help="Print the request as JSON, or with --wait its result.")
 @click.pass_context
 def cancel(

@@ -13,6 +13,7 @@ from runward.config.duration import MAX_DURATION_S, render_duration
 from runward.config.settings import Settings
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.request_waiting import refuse_without_daemon, wait_for
+from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import iso, local, note, print_json
 from runward.daemon.cli.terminal.times import Length
 from runward.daemon.store import reading, reading_pruning
@@ -32,14 +33,7 @@ _SHORTEST: Final = 1.0
 )
 @click.option("--dry-run", is_flag=True, help="Only say how many sessions would be pruned.")
 @click.option("--wait", is_flag=True, help="Wait for the result.")
-@click.option(
-    "--timeout",
-    type=Length(),
-    default="1h",
-    show_default=True,
-    metavar="DURATION",
-    help="Wait at most this long.",
-)
+@timeout_option("1h")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def prune(
