@@ -312,7 +312,7 @@ def _lines(story: Story, *, is_verbose: bool) -> list[str]:
     for entry in story.entries:
         if entry.kind == "journal" and entry.detail["state"] == "done" and not is_verbose:
             continue
-        leads = entry.kind == "event"
+        leads = entry.kind in ("event", "action")
         when = f"{local(entry.at)}  " if leads else indent
         lines.append(f"{when}{_kind(entry):<9} {_coloured_summary(entry)}")
         lines += [f"{indent}          {safe(note)}" for note in entry.notes]

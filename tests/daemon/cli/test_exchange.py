@@ -1,6 +1,7 @@
 """The exchange as people and runs use it, against a real daemon."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -67,6 +68,10 @@ def test_agents_share_and_pay_and_are_refused(place: Place) -> None:
         assert "not_authorized" in logged[2]
         why = place.call("why", "principal:reader")
         assert "minted" in why.out, why
+        causes = place.call("why", "artifact:paper").out
+        assert len(re.findall(r"^\d{4}-.* action    \w+: ", causes, re.MULTILINE)) == 5, (
+            "each action has its time"
+        )
 
 
 def test_a_run_acts_by_writing_lines_and_reads_what_became_of_them(place: Place) -> None:
