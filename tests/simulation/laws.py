@@ -499,7 +499,7 @@ RARE_ROWS: Final[dict[str, str]] = {
     "a plan that came after a leg worked": "select count(*) from decisions where summary like '%which is older'",
     "a plan whose leg was seen at work before it": "select count(*) from decisions where summary like '%before it'",
     "a second plan": "select count(*) from decisions where summary like '%it is not the plan%'",
-    "a plan after the end": "select count(*) from decisions where summary like '%when the session was over%'",
+    "a plan after the end": "select count(*) from decisions where summary like '%after the session was over%'",
     "a plan with an agent that nobody knows": "select count(*) from decisions where summary like '%no agent%'",
     "a hashed file": "select count(*) from files where sha256 is not null",
     "a file that changed after its verdict": "select count(*) from files where problem = 'changed'",

@@ -4,12 +4,14 @@
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.simulation.laws import RARE_ROWS
 from tests.simulation.simulation import run
 from tests.simulation.tally import Tally
 
@@ -40,6 +42,15 @@ def test_the_laws_hold_in_every_history_and_every_fault_and_rare_path_was_met() 
     tally = play(range(CHUNK))
     assert tally.never_struck() == [], "no fault ever struck at these points"
     assert tally.never_reached() == [], "these rare paths were never taken"
+
+
+@only_chunks
+def test_rare_paths_are_known_by_words_that_handlers_still_say() -> None:
+    handlers = Path(__file__).parents[2] / "handlers"
+    said = "".join(each.read_text() for each in handlers.rglob("*.py"))
+    quoted = {words for question in RARE_ROWS.values() for words in re.findall(r"like '%?([^'%]+)", question)}
+    assert quoted
+    assert {words for words in quoted if words not in said} == set()
 
 
 @only_chunks
