@@ -37,7 +37,7 @@ from runward.handlers.bundle.by_time import as_shown
 from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.effects import RecordReceipt, Sealed
 from runward.handlers.bundle.facts import Draft, DraftOf, NoDraft
-from runward.handlers.bundle.order import BundleOrder, load_order
+from runward.handlers.bundle.order import BundleOrder, Grown, load_order
 from runward.handlers.bundle.part import Part as BundlePart
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
 from runward.handlers.bundle.receipt import receipt_text, sealed
@@ -62,9 +62,13 @@ KEPT_ASIDE: Final = "the file that had its name is kept as "
 
 CHANGED: Final = "the session's files changed after its replay had been shown: what was shown stays, and the rest follows it"
 
-SHOWN_IS_GONE: Final = (
-    "the session's files changed after its replay had been shown, and what was shown is gone"
-)
+SHOWN_IS_GONE: Final = "the session's files changed after its replay had been begun, and what was shown of it, if anything, is gone"
+
+IS_BEING_SHOWN: Final = "lines of running replays are being written, its own may be among them"
+
+LOST: Final = "its parts were lost, and the new ones differ: the session's files have changed since"
+
+OTHER_KEY: Final = "its receipt was lost, and can't be signed as it was: the signing key is another one now, see `runward receipt key`"
 
 
 ToldActions: TypeAlias = Callable[[str, int], Generator[Told]]
@@ -138,12 +142,12 @@ class Bundles(Part):
         self._bodies[order.key, order.attempt] = made.body
         return Draft(made.parts, dump_summary(made.summary), made.problem)
 
-    def _make(self, order: BundleOrder) -> Made | NoDraft | Unreadable | Gone:
+    def _make(self, order: BundleOrder, *, is_again: bool = False) -> Made | NoDraft | Unreadable | Gone:
         self.files.check_epoch(self.store.epoch)
         cleared = self.files.clear_parts(order.directory, part_names(order.attempt))
         if cleared is not None:
             return cleared
-        replay, written = self._replayed(order)
+        replay, written = self._replayed(order, is_again)
         if not isinstance(written, BundlePart):
             return written
         point("bundle.replay.after")
@@ -156,7 +160,9 @@ class Bundles(Part):
         parts = (written, told)
         return Made(receipt_body(replay, parts, (REPLAY, SUMMARY)), parts, summary, replay.problem)
 
-    def _replayed(self, order: BundleOrder) -> tuple[Replay, BundlePart | NoDraft | Unreadable | Gone]:
+    def _replayed(
+        self, order: BundleOrder, is_again: bool
+    ) -> tuple[Replay, BundlePart | NoDraft | Unreadable | Gone]:
         """The replay, written. What was shown of it while the session ran stays its beginning."""
         name, grown = part_name(REPLAY, order.attempt), order.grown
         replay = Replay(order)
@@ -165,7 +171,9 @@ class Bundles(Part):
         written = self.files.write_part(order.directory, name, lines)
         if grown is None or not isinstance(written, BundlePart) or beginning.sha256 == grown.sha256:
             return replay, written
-        shown = self.files.shown_lines(order.directory, name, grown.length, grown.sha256)
+        if self.placing.locked() and not is_again:  # then it is recorded, and maybe not written yet
+            return replay, Unreadable(IS_BEING_SHOWN)
+        shown = self._shown_of(order.directory, name, grown)
         if isinstance(shown, Unreadable):
             return replay, shown
         if shown is None:
@@ -178,6 +186,14 @@ class Bundles(Part):
         replay.found_changed(CHANGED)
         lines = chain(_adopted(replay, shown), self._lines(replay))
         return replay, self.files.write_part(order.directory, name, lines)
+
+    def _shown_of(self, directory: str, name: str, grown: Grown) -> Iterator[bytes] | Unreadable | None:
+        """The lines that were shown. A crash may have come between recording the last of them and writing them."""
+        shown = self.files.shown_lines(directory, name, grown.length, grown.sha256)
+        for step in grown.steps[-1:]:
+            if shown is None and step.length:
+                shown = self.files.shown_lines(directory, name, step.length, step.sha256)
+        return shown
 
     def _lines(self, replay: Replay) -> Iterator[bytes]:
         order = replay.order
@@ -345,20 +361,21 @@ class Bundles(Part):
         low = self.low_disk()
         if low is not None:
             return Unreadable(low)
-        made = self._make(order)
+        made = self._make(order, is_again=True)
         if isinstance(made, Gone):
             return GONE
         if isinstance(made, Unreadable):
             return made
         if isinstance(made, NoDraft):
             return made.why
-        sealed = self._seal_body(order, made.body, bundle.prev)
-        if isinstance(sealed, str):
-            return Unreadable(sealed)
-        found = [*made.parts, sealed.part]
+        again = self._seal_body(order, made.body, bundle.prev)
+        if isinstance(again, str):
+            return Unreadable(again)
+        found = [*made.parts, again.part]
         if [each[:3] for each in found] != [each[:3] for each in bundle.parts]:
             self.files.clear_parts(bundle.directory, part_names(order.attempt))
-            return "its parts were lost, and the new ones differ: the session's files have changed since"
+            # The hash of a receipt covers all of it but its signature.
+            return OTHER_KEY if again.receipt_hash == bundle.receipt_hash else LOST
         return found
 
     def _say(self, bundle: UnplacedBundle, answer: PartsPlaced | str) -> None:

@@ -99,8 +99,9 @@ class GrowingReplay:
     def _step(self, before: tuple[Step, ...], others: int) -> None:
         """What was rendered up to now will be rendered first again. A step that added no others needs no trace."""
         earlier = [step.others for step in (Step(0, 0), *before)][-2:]
-        step = Step(sum(end for _, end in self.calls.offsets), others)
-        self.steps = (*(before[:-1] if earlier == [others, others] else before), step)
+        kept = before[:-1] if earlier == [others, others] else (*before[:-1], *map(_bare, before[-1:]))
+        written = (0, "") if self.recorded is None else (self.recorded.length, self.recorded.sha256)
+        self.steps = (*kept, Step(sum(end for _, end in self.calls.offsets), others, *written))
 
     def _take(self, line: bytes) -> bytes:
         """Add a line; returns what must be written of it. Raises `Changed`."""
@@ -141,6 +142,10 @@ def begin_replay(
     stands = (there.length, there.sha256) == (grown.length, grown.sha256)
     written = grown.length if stands else 0
     return GrowingReplay(Replay(order), calls, grown, is_verified=False, is_lost=not stands, written=written)
+
+
+def _bare(step: Step) -> Step:
+    return Step(step.end, step.others)
 
 
 class _Counted:

@@ -43,10 +43,15 @@ class Cost(NamedTuple):
 
 class Step(NamedTuple):
     """Up to where the sources of a replay had been shown at one time: the byte of the session's log, and how much of
-    what the store added to it."""
+    what the store added to it.
+
+    The last step also has the length and the hash of what was written before its own lines, if anything was.
+    """
 
     end: int
     others: int
+    length: int = 0
+    sha256: str = ""
 
 
 class Grown(NamedTuple):

@@ -45,15 +45,16 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
     if session is None:
         return (Explain(event.session_key, "refused", "no bundle: the session's record is pruned"),)
     rules = yield from ask(BundleRulesOf(session.layout, session.path))
+    begun = yield from ask(BegunReplayOf(event.session_key, event.attempt))
+    if begun is not None:
+        # What was shown stays the beginning of the whole, also if the root has no bundles any more.
+        rules = begun.rules if rules is None else begun.rules._replace(sign=rules.sign)
     if rules is None:
         return ()
     taken = yield from ask(ActionsOf(event.session_key))
     if taken.waiting:
         raise NotYet(given.at + min(LATEST, max(SOONEST, taken.waiting / _A_SECOND)))
     stretch = yield from ask(StretchOf(event.session_key, event.attempt))
-    begun = yield from ask(BegunReplayOf(event.session_key, event.attempt))
-    if begun is not None:
-        rules = begun.rules._replace(sign=rules.sign)  # what was shown stays the beginning of the whole
     told = yield from ask(ReportedOf(event.session_key, event.attempt))
     began = Stretch(event.at, event.at) if stretch is None else stretch
     tree = None

@@ -50,7 +50,9 @@ def session_bundle(
         problem = "; ".join(each for each in (found.problem, found.place_problem) if each) or None
         return SessionBundle("written", number, directory, found, problem)
     job = job_state(connection, row.key, number)
-    if bundle_rules(settings, row.layout, row.path) is None or job in (None, "done", "discarded"):
+    is_begun, _ = growing(connection, row.key, number)
+    has_none = bundle_rules(settings, row.layout, row.path) is None and not is_begun
+    if has_none or job in (None, "done", "discarded"):
         return SessionBundle("on_demand", number, place)
     if job == "held":
         return SessionBundle("failed", number, place, None, "its job is held: `runward queue list`")

@@ -39,6 +39,7 @@ class UnplacedBundle(NamedTuple):
     attempt: int
     directory: str
     parts: tuple[Part, ...]
+    receipt_hash: str
     prev: str | None
     facts: str
     place_problem: str | None
@@ -59,7 +60,7 @@ async def unplaced(store: Store, after: int, most: int, was_placed: bool = False
     With `was_placed` those that were in place when the store was backed up: their parts are to be looked for.
     """
     rows = await store.read(
-        "select seq, session_key, attempt, directory, parts, prev, facts, place_problem from receipts"
+        "select seq, session_key, attempt, directory, parts, receipt_hash, prev, facts, place_problem from receipts"
         " where placed_at is null and seq > ? and (place_problem is not null) = ? order by seq limit ?",
         (after, int(was_placed), most),
     )
@@ -70,11 +71,12 @@ async def unplaced(store: Store, after: int, most: int, was_placed: bool = False
             as_int(attempt),
             str(directory),
             load_parts(str(parts)),
+            str(receipt_hash),
             None if prev is None else str(prev),
             str(facts),
             None if problem is None else str(problem),
         )
-        for seq, key, attempt, directory, parts, prev, facts, problem in rows
+        for seq, key, attempt, directory, parts, receipt_hash, prev, facts, problem in rows
     ]
 
 

@@ -291,6 +291,23 @@ async def test_parts_that_can_not_be_made_again_as_they_were_are_said(tmp_path: 
     assert not [name for name in PARTS if (run / name).exists()]
 
 
+async def test_a_lost_receipt_that_another_key_would_sign_is_said_to_be_that(tmp_path: Path) -> None:
+    def signed(session: BundleRulesOf) -> BundleRules:
+        return BundleRules(sign="ed25519")
+
+    run = worked(tmp_path, "run")
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=signed) as running:
+        await running.settle()
+    (lost,) = run.glob(".RECEIPT.json.*")
+    lost.unlink()
+    (tmp_path / "state" / "keys" / "receipt-ed25519").unlink()
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=signed) as running:
+        await settle(running)
+        ((problem,),) = await running.rows("select place_problem from receipts")
+    assert "the signing key is another one now" in str(problem)
+    assert not (run / "RECEIPT.json").exists()
+
+
 def make_directory(path: Path) -> None:
     path.mkdir()
 

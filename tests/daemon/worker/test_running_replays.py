@@ -348,3 +348,84 @@ async def test_what_was_shown_stays_if_the_run_changes_its_trace_and_a_problem_s
         verified = verify_bundle(str(run), 1, frozenset)
         assert verified is not None
         assert verified.problems == ()
+
+
+async def test_what_was_shown_stays_if_a_crash_came_before_the_next_lines_and_then_the_trace_changed(
+    tmp_path: Path,
+) -> None:
+    clock, run = StillClock(), begin(tmp_path, "run")
+    seen: list[bytes] = []
+
+    def strike(name: str) -> None:
+        if name == "replay.write.before":
+            raise Killed
+
+    async def work() -> None:
+        async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
+            await settle(running)
+            add(run, *LINES[:2])
+            await grow(running)
+            seen.append(shown(run))
+            add(run, LINES[2])
+            faults.install(strike)
+            await grow(running)
+
+    with pytest.raises((Killed, BaseExceptionGroup)):
+        await work()
+    (before,) = seen
+    faults.install(lambda name: None)
+    assert shown(run) == before
+    (run / "trace.jsonl").write_text("".join(LINES).replace("of a", "of z"))
+    finish(run)
+    async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
+        await settle(running)
+        assert shown(run).startswith(before)
+        assert [name for _, name in told(shown(run))] == [None, "a", "a", "b", "b", None]
+        ((problem,),) = await running.rows("select problem from receipts")
+        assert "what was shown stays" in str(problem)
+    assert not (run / "REPLAY.jsonl.before").exists()
+
+
+async def test_a_bundle_waits_while_what_is_shown_of_its_replay_may_be_in_writing(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        run = begin(tmp_path, "run")
+        await settle(running)
+        add(run, *LINES[:2])
+        await grow(running)
+        before = shown(run)
+        CHANGES["rewritten"](run)
+        finish(run)
+        async with running.supervisor.assembly.bundles.placing:
+            await running.settle()
+            assert await running.rows("select count(*) from receipts") == [(0,)]
+        running.clock.move(60)
+        await settle(running)
+        assert shown(run).startswith(before)
+        assert (run / "RECEIPT.json").exists()
+
+
+async def test_a_replay_that_was_begun_gets_its_end_though_its_root_has_no_bundles_any_more(
+    tmp_path: Path,
+) -> None:
+    rules: list[BundleRules | None] = [BundleRules()]
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=lambda session: rules[-1]) as running:
+        run = begin(tmp_path, "run")
+        await settle(running)
+        add(run, LINES[0])
+        await grow(running)
+        before = shown(run)
+        rules.append(None)
+        later = begin(tmp_path, "later")
+        add(run, LINES[1])
+        await settle(running)
+        await grow(running)
+        assert told(shown(run))[-1] == ("ToolResult", "a")
+        finish(run)
+        finish(later)
+        await settle(running)
+        assert shown(run).startswith(before)
+        assert told(shown(run))[-1] == ("SessionEnd", None)
+        verified = verify_bundle(str(run), 1, frozenset)
+        assert verified is not None
+        assert verified.problems == ()
+    assert not [each.name for each in later.iterdir() if each.name.startswith(("REPLAY", "RECEIPT", "PR_"))]
