@@ -3,7 +3,6 @@
 import hashlib
 import hmac
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,6 +17,7 @@ from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
 from runward.daemon.inbox.occurrences import FieldsTooLong, put_occurrence
 from runward.daemon.web.body import BodyReader, BodyTooLong
 from runward.daemon.web.github_events import occurrence_of
+from runward.daemon.web.refusals import Refusals
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 
 MOST: Final = 5 << 20
@@ -27,6 +27,7 @@ THREADS: Final = 4
 """Deliveries that are checked and kept at the same time."""
 
 _SIGNATURE: Final = re.compile(r"sha256=([0-9a-f]{64})")
+_ANSWERED: Final = "webhook.answered"
 _DELIVERY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -55,9 +56,9 @@ class GithubWebhook:
         self._secret_file = secret_file
         self._bodies = bodies
         self._log = log
+        self._refusals = Refusals(log, _ANSWERED)
         self._threads = anyio.CapacityLimiter(THREADS)
         self._trouble: str | None = None
-        self._refused_at = -1.0
 
     def degraded(self) -> list[str]:
         """What keeps deliveries from being taken, for `status`."""
@@ -81,15 +82,11 @@ class GithubWebhook:
         return PlainTextResponse(f"{answer.text}\n", answer.status)
 
     def _say(self, answer: _Answer, kind: str, delivery: str) -> None:
-        """Log it; refusals, which anybody can cause, at most once a second."""
-        now = time.monotonic()
-        if answer.status != 202:
-            if now - self._refused_at < 1.0:
-                return
-            self._refused_at = now
-        self._log.info(
-            "webhook.answered", status=answer.status, what=answer.text, delivery=delivery, kind=kind
-        )
+        words = {"status": answer.status, "what": answer.text, "delivery": delivery, "kind": kind}
+        if answer.status == 202:
+            self._log.info(_ANSWERED, **words)
+        else:
+            self._refusals.say(**words)
 
     def _take(self, body: bytes, signature: str, kind: str, delivery: str) -> _Answer:
         path = self._secret_file()

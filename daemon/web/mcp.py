@@ -1,6 +1,5 @@
 """`POST /mcp`: agents' tools over HTTP. Who acts depends on the token alone; the server is a process of its own."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -18,6 +17,7 @@ from runward.daemon.web.body import BodyReader, BodyTooLong
 from runward.daemon.web.forwarding import Forwarding, Headers, NoAnswer
 from runward.daemon.web.mcp_process import PRINCIPAL, SWITCHED_OFF, McpProcess, NoServer
 from runward.daemon.web.own_address import is_own_host, is_own_origin
+from runward.daemon.web.refusals import Refusals
 
 MOST: Final = 4 << 20
 """Bytes of a request's body."""
@@ -45,10 +45,9 @@ class McpGateway:
         self._state = state
         self._http = http
         self._bodies = bodies
-        self._log = log
+        self._refusals = Refusals(log, "mcp.refused")
         self._threads = anyio.CapacityLimiter(2)
         self._calls = 0
-        self._refused_at = -1.0
         self.process = McpProcess(state, self._is_wanted, log)
 
     def degraded(self) -> list[str]:
@@ -63,15 +62,8 @@ class McpGateway:
         """Answer a message of a client."""
         answer = await self._answer(request)
         if isinstance(answer, PlainTextResponse):
-            self._say(answer.status_code, bytes(answer.body).decode().strip())
+            self._refusals.say(status=answer.status_code, what=bytes(answer.body).decode().strip())
         return answer
-
-    def _say(self, status: int, text: str) -> None:
-        """Log a refusal, which anybody can cause, at most once a second."""
-        now = time.monotonic()
-        if now - self._refused_at >= 1.0:
-            self._refused_at = now
-            self._log.info("mcp.refused", status=status, what=text)
 
     async def _answer(self, request: Request) -> Response:
         http = self._http()
