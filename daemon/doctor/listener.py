@@ -6,8 +6,8 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from runward.config.listening import TcpAddress, address_of
-from runward.daemon.configuration.mcp_library import NO_LIBRARY, has_library
+from runward.config.listening import Http, TcpAddress, address_of
+from runward.daemon.configuration.mcp_library import FIX, why_not_over_http
 from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.host.report import read_report
@@ -47,12 +47,13 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     if settings.github_secret_file is not None:
         yield _of_secret(settings.github_secret_file)
     if settings.http.mcp:
-        yield _of_tools()
+        yield _of_tools(settings.http)
 
 
-def _of_tools() -> Finding:
-    if not has_library():
-        return Finding("failed", f"http.mcp: {NO_LIBRARY}", "install it, or leave http.mcp out")
+def _of_tools(http: Http) -> Finding:
+    without = why_not_over_http(http)
+    if without is not None:
+        return Finding("failed", without, FIX)
     return Finding("ok", "the library that serves tools over HTTP is installed")
 
 

@@ -11,7 +11,7 @@ import structlog
 
 from runward.config.listening import Http
 from runward.config.settings import Settings
-from runward.daemon.configuration.mcp_library import NO_LIBRARY, has_library
+from runward.daemon.configuration.mcp_library import why_not_over_http
 from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
 from runward.daemon.web.app import Web
 from runward.daemon.web.links import Links
@@ -35,8 +35,9 @@ class Listener:
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         _check_secret(settings().github_secret_file)
-        if http.mcp and not has_library():
-            raise CannotListen(f"http.mcp: {NO_LIBRARY}")
+        without_tools = why_not_over_http(http)
+        if without_tools is not None:
+            raise CannotListen(without_tools)
         self._settings = settings
         self.links = Links(state, self._base)
         self._opened = open_sockets(http.listen)

@@ -47,14 +47,12 @@ def _secret_of_webhooks(settings: Settings) -> tuple[Problem, ...]:
 
 def _library_of_tools(settings: Settings) -> tuple[Problem, ...]:
     """That tools are to be served without the library for it."""
-    if settings.http is None or not settings.http.mcp:
-        return ()
-    from runward.daemon.configuration.mcp_library import NO_LIBRARY, has_library
+    from runward.daemon.configuration.mcp_library import FIX, why_not_over_http
 
-    if has_library():
+    without = why_not_over_http(settings.http)
+    if without is None:
         return ()
-    written = settings.origin.get("http.mcp", "http.mcp")
-    return (Problem(written, None, None, f"http.mcp: {NO_LIBRARY}", "install it, or leave http.mcp out"),)
+    return (Problem(settings.origin.get("http.mcp", "http.mcp"), None, None, without, FIX),)
 
 
 def _rules_without_playbook(settings: Settings) -> tuple[Problem, ...]:
