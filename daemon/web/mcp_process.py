@@ -28,6 +28,9 @@ PRINCIPAL: Final = "x-runward-principal"
 LOG: Final = "mcp.log"
 """Next to the daemon's own log: the server's errors."""
 
+MOST_LOG: Final = 1 << 20
+"""Bytes of this log: one that is larger is emptied before the next request is passed on."""
+
 _MODULE: Final = "runward.daemon.cli.mcp.over_http"
 _SOCKET: Final = "mcp.sock"
 _BACKLOG: Final = 64
@@ -65,6 +68,7 @@ class McpProcess:
         """A connection to it. Raises `NoServer`."""
         async with self._starting:
             try:
+                await anyio.to_thread.run_sync(_empty_if_large, self._log_path())
                 if self._process is None or self._process.returncode is not None:
                     await self._start()
                 try:
@@ -108,6 +112,9 @@ class McpProcess:
     def _path(self) -> Path:
         return self._state / _SOCKET
 
+    def _log_path(self) -> Path:
+        return self._state / "log" / LOG
+
     async def _note_end(self) -> None:
         """Nobody accepts connections any more, so it is about to end, or has ended."""
         if self._process is not None:
@@ -131,7 +138,7 @@ class McpProcess:
             raise NoServer(f"the server ended at once; log/{LOG} in the state directory may say why")
         self._started_at = time.monotonic()
         log = os.open(
-            self._state / "log" / LOG,
+            self._log_path(),
             os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC,
             0o600,
         )
@@ -169,6 +176,13 @@ class McpProcess:
     async def _reach(self) -> Forwarding:
         with _short(self._state) as directory:
             return Forwarding(*await asyncio.open_unix_connection(f"{directory}/{_SOCKET}"))
+
+
+def _empty_if_large(log: Path) -> None:
+    """The server goes on with the same file: it only appends."""
+    with suppress(FileNotFoundError):
+        if log.stat().st_size > MOST_LOG:
+            os.truncate(log, 0)
 
 
 @contextmanager

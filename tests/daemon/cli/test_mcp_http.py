@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -20,6 +21,8 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.daemon.cli.calling import Place
 from tests.daemon.cli.test_mcp import ACTIONS, HELLO, READING, told
 from tests.waiting import PATIENCE_S, wait_for
+
+from runward.daemon.web.mcp import AT_ONCE
 
 HTTP: Final = '\n[http]\nlisten = "127.0.0.1:0"\nmcp = true\n'
 
@@ -175,8 +178,46 @@ def test_a_large_body_is_refused_and_a_wrong_one_answered(served: Served) -> Non
     assert served.post(b"{")[0] == 400
 
 
+@contextlib.contextmanager
+def stopped(served: Served) -> Iterator[int]:
+    """A handle of the server, which accepts requests and answers none."""
+    wait_for(lambda: served.post(HELLO_BODY)[0] == 200, "a server")
+    server = os.pidfd_open(served.server())
+    signal.pidfd_send_signal(server, signal.SIGSTOP)
+    try:
+        yield server
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(server, signal.SIGCONT)
+        os.close(server)
+
+
+def test_so_many_calls_are_in_progress_and_one_more_is_turned_away(served: Served) -> None:
+    with ThreadPoolExecutor(AT_ONCE + 1) as clients:
+        with stopped(served):
+            asked = [clients.submit(served.post, HELLO_BODY) for _ in range(AT_ONCE + 1)]
+            turned_away = next(as_completed(asked)).result()
+        answered = sorted(each.result()[0] for each in asked)
+    assert turned_away == (503, f"{AT_ONCE} calls are going on: try again later\n".encode())
+    assert answered == [*[200] * AT_ONCE, 503]
+
+
+def test_a_client_learns_that_the_server_ended_before_it_answered(served: Served) -> None:
+    def sockets() -> set[str]:
+        opened = (os.readlink(each) for each in Path(f"/proc/{served.daemon.pid}/fd").iterdir())
+        return {each for each in opened if each.startswith("socket:")}
+
+    with ThreadPoolExecutor(1) as clients, stopped(served) as server:
+        before = sockets()
+        asked = clients.submit(served.post, HELLO_BODY)
+        wait_for(lambda: len(sockets() - before) == 2, "the daemon has a client and has reached the server")
+        signal.pidfd_send_signal(server, signal.SIGKILL)
+        status, said = asked.result()
+    assert (status, b"may still be done" in said) == (502, True)
+
+
 def test_a_server_that_was_killed_comes_back(served: Served) -> None:
-    assert served.post(HELLO_BODY)[0] == 200
+    wait_for(lambda: served.post(HELLO_BODY)[0] == 200, "a server")
     killed = served.server()
     os.kill(killed, signal.SIGKILL)
     # Not at once, for one that keeps ending must not be started all the time.
@@ -187,7 +228,7 @@ def test_a_server_that_was_killed_comes_back(served: Served) -> None:
 
 
 def test_settings_that_switch_it_off_end_the_server(served: Served) -> None:
-    assert served.post(HELLO_BODY)[0] == 200
+    wait_for(lambda: served.post(HELLO_BODY)[0] == 200, "a server")
     settings = served.place.directory / "runward.toml"
     written = settings.read_text()
     try:
