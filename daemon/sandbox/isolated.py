@@ -65,6 +65,9 @@ class Isolated(Protocol):
     def watch(self) -> None:
         """From now on `overfull` is asked: the worker has cut itself off. May raise `OSError`."""
 
+    def is_current(self) -> bool:
+        """Whether the machine is still as its limits assume, however long it has waited for its job."""
+
     def overfull(self) -> str | None:
         """What its files are too much for; None if they are within their bounds."""
 

@@ -17,6 +17,9 @@ from runward.daemon.sandbox.kernel import cpu_and_end, kill, start
 from runward.daemon.sandbox.private_directory import PrivateDirectory
 
 _MORE_THREADS: Final = 32
+_DRIFT: Final = 16
+"""By how many the threads of the user may change while a worker waits; beside the other workers that wait."""
+
 _FIX: Final = "let processes of this user be started, and be seen in /proc"
 
 
@@ -32,10 +35,13 @@ class Landlocked:
         self.check()
         user = NOBODY if os.geteuid() == 0 else None
         python = interpreter(user)
+        self._user = os.geteuid() if user is None else user
+        self._drift = _DRIFT + executor.workers
         self._most = executor.tmp
         self.inner: int | None = None
         try:
-            self.threads = _threads_of(os.geteuid() if user is None else user) + _MORE_THREADS
+            self._counted = _threads_of(self._user)
+            self.threads = self._counted + _MORE_THREADS
             self._directory = PrivateDirectory(user)
         except OSError as error:
             raise NoSandbox(f"a sandbox can't be made: {error}", _FIX) from error
@@ -78,6 +84,10 @@ class Landlocked:
 
     def watch(self) -> None:
         """Its directory is known from the start."""
+
+    def is_current(self) -> bool:
+        """Whether the user still has about as many threads as when it started: the kernel's limit counts all of them."""
+        return abs(_threads_of(self._user) - self._counted) <= self._drift
 
     def overfull(self) -> str | None:
         """What is too much in its directory."""

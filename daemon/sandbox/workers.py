@@ -33,7 +33,11 @@ _OPEN_FILES: Final = 64
 _TURN_S: Final = 0.05
 _SHORTEST_TURN_S: Final = 0.002
 
+_SILENT: Final = "free memory and processor time, and look into the kernel's log for what ended it: `journalctl -k`, or `dmesg`"
+"""What to do where a worker ended or hung without a complaint."""
+
 _FIXES: Final = (
+    ("Unknown option", "install bubblewrap 0.8 or later"),
     ("No module named", "correct preloaded_imports in [exchange.executor]: modules of the standard library"),
     (
         "the kernel refuses RLIMIT_",
@@ -214,9 +218,11 @@ class Worker:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it lives and waits for its job."""
+        """Whether it lives, waits for its job, and would still be started with the same limits."""
         ends = (self._isolated.outer, self._inner)
-        return not self._used and not any(readable(each, 0.0) for each in ends)
+        return (
+            not self._used and not any(readable(each, 0.0) for each in ends) and self._isolated.is_current()
+        )
 
     def close(self) -> None:
         """End it, and count its CPU time."""
@@ -284,7 +290,9 @@ class Worker:
                 break
             said += piece
         lines = said.decode("utf-8", "replace").strip().splitlines()
-        why = lines[-1] if lines else "the worker didn't start"
+        if not lines:
+            return "the worker didn't start, and said nothing", _SILENT
+        why = lines[-1]
         return why, next((fix for words, fix in _FIXES if words in why), self._isolated.fix)
 
     def _write(self, data: bytes, deadline: float) -> bytes:

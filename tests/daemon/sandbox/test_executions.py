@@ -202,6 +202,7 @@ def test_where_bubblewrap_can_not_be_started_no_namespaces_are_asked_for(
     ("complaint", "fix"),
     [
         ("bwrap: No permissions to create new namespace", "allow user namespaces"),
+        ("bwrap: Unknown option --disable-userns", "bubblewrap 0.8"),
         ("PermissionError: [Errno 1] Operation not permitted", "SystemCallFilter=, AppArmor or SELinux"),
         ("OSError: the kernel accepts no system call filter: Invalid argument", "seccomp filters"),
     ],
@@ -215,6 +216,16 @@ def test_where_no_worker_starts_code_is_refused_with_what_was_said_and_its_fix(
     assert (said.code, said.error) == ("not_configured", f"no sandbox: {complaint}")
     assert said.fix is not None
     assert fix in said.fix
+
+
+def test_a_worker_that_ends_in_silence_is_not_blamed_on_namespaces(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    fake_bubblewrap(monkeypatch, tmp_path_factory.mktemp("bin"), "#!/bin/sh\nkill -KILL $$\n")
+    said = execute(Job("def run(): return 1", []), USUAL)
+    assert said.error == "no sandbox: the worker didn't start, and said nothing"
+    assert "namespaces" not in str(said.fix)
+    assert "dmesg" in str(said.fix)
 
 
 def test_a_limit_that_can_not_be_set_is_named_with_the_fix(sandbox: None) -> None:

@@ -2,14 +2,18 @@
 
 import errno
 import os
+import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.daemon.sandbox.attempts import ATTEMPTS, NEEDS_NAMESPACES, WITHOUT_NAMESPACES
 from tests.daemon.sandbox.machine import Machine, children, machine_for_attempts, surprises
 from tests.nobody import as_nobody
+from tests.waiting import wait_for
 
 from runward.config.executor import Executor
 from runward.daemon.sandbox import landlock, landlocked, private_directory, workers
@@ -17,9 +21,17 @@ from runward.daemon.sandbox.execution import execution_to_json
 from runward.daemon.sandbox.interpreter import interpreter
 from runward.daemon.sandbox.isolated import NOBODY, NoSandbox
 from runward.daemon.sandbox.private_directory import PrivateDirectory
+from runward.daemon.sandbox.ready_workers import ReadyWorkers
 from runward.daemon.sandbox.workers import Job, Worker, execute
 
 WEAKER = Executor(sandbox="landlock", timeout=20.0)
+FEW_THREADS = """
+import threading
+def run():
+    made = [threading.Thread(target=len, args=((),)) for _ in range(10)]
+    [each.start() for each in made]
+    return len(made)
+"""
 SAMPLE = (
     "reads a secret by its path",
     "changes a secret's rights and times",
@@ -88,6 +100,36 @@ def test_without_the_filter_the_same_user_changes_a_secret(
     monkeypatch.setattr(workers, "Worker", lambda executor: Worker(executor, filtered=False))
     changes = next(each for each in ATTEMPTS if each.name == "changes a secret's rights and times")
     assert surprises("landlock", machine.told(), [changes]) != []
+
+
+def test_what_its_user_started_while_it_waited_takes_no_threads_from_code(machine: Machine) -> None:
+    ready = ReadyWorkers()
+    try:
+        ready.take(WEAKER).close()
+        wait_for(lambda: ready.count == WEAKER.workers, "workers that wait")
+        with _many_processes():
+            answered = execute(Job(FEW_THREADS, []), WEAKER, take=ready.take)
+            assert (answered.result, answered.error) == (10, None)
+    finally:
+        ready.close()
+
+
+@contextmanager
+def _many_processes() -> Iterator[None]:
+    """64 of them, which belong to the user that code runs as."""
+    started = subprocess.Popen(
+        ("sh", "-c", "for _ in $(seq 64); do sleep 600 & done; echo all run; wait"),
+        user=NOBODY if os.geteuid() == 0 else None,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        assert started.stdout is not None
+        assert started.stdout.readline() == b"all run\n"
+        yield
+    finally:
+        os.killpg(started.pid, signal.SIGKILL)
+        started.communicate()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives its user up")
