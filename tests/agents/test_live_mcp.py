@@ -1,4 +1,4 @@
-"""The real Claude Code uses the tools of `runward mcp`, outside a run and in one."""
+"""The real Claude Code uses the tools of `runward mcp`, outside a run and in one, and those that the daemon serves over HTTP."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from tests.agents.installed import NotToBeHadError, program
 from tests.agents.replies import Says, Uses
 from tests.agents.scripted_model import Model, Scripts, prompt
 from tests.daemon.cli.calling import Place
+from tests.daemon.cli.test_mcp_http import HTTP
 from tests.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
@@ -47,26 +48,38 @@ def place(tmp_path: Path) -> Place:
     return place
 
 
-@pytest.mark.parametrize("where", ["outside", "in a run"])
+def over_stdio(place: Place, *options: str) -> dict[str, object]:
+    """As the documentation has it: the client expands the variable, to nothing outside a run."""
+    command, *arguments = place.argv("--config", str(place.directory / "runward.toml"), "mcp", *options)
+    environment = {"PYTHONPATH": place.environment["PYTHONPATH"], "RUNWARD_RUN_DIR": "${RUNWARD_RUN_DIR:-}"}
+    return {"command": command, "args": arguments, "env": environment}
+
+
+def over_http(place: Place, home: Home) -> dict[str, object]:
+    """As the documentation has it: the client expands the token."""
+    home.variables["RUNWARD_TOKEN"] = place.call("exchange", "token", "create", "--as", "writer").out.strip()
+    where = place.call("status", "--json").object()["http"]
+    assert isinstance(where, dict)
+    headers = {"Authorization": "Bearer ${RUNWARD_TOKEN}"}
+    return {"type": "http", "url": f"{where['address']}/mcp", "headers": headers}
+
+
+@pytest.mark.parametrize("where", ["outside", "in a run", "over HTTP"])
 def test_claude_code_acts_through_the_tools(home: Home, place: Place, where: str) -> None:
     is_in_run = where == "in a run"
-    server = [
-        "--config",
-        str(place.directory / "runward.toml"),
-        "mcp",
-        *([] if is_in_run else ["--as", "writer"]),
-    ]
-    command, *arguments = place.argv(*server)
-    # As the documentation has it: the client expands the variable, to nothing outside a run.
-    environment = {"PYTHONPATH": place.environment["PYTHONPATH"], "RUNWARD_RUN_DIR": "${RUNWARD_RUN_DIR:-}"}
-    told = {"mcpServers": {"runward": {"command": command, "args": arguments, "env": environment}}}
+    settings = place.directory / "runward.toml"
+    settings.write_text(settings.read_text() + HTTP)
     file = home.work / "mcp.json"
-    file.write_text(json.dumps(told))
     options = ["--mcp-config", str(file), "--allowedTools", "mcp__runward", "--output-format", "stream-json"]
     words = [*program(CLAUDE.pinned), "-p", prompt("share"), *options, "--verbose"]
     with Model(SCRIPTS) as model, place.daemon():
         CLAUDE.settle(home, model.url)
         assert place.call("exchange", "principal", "create", "writer").code == 0
+        if where == "over HTTP":
+            server = over_http(place, home)
+        else:
+            server = over_stdio(place, *([] if is_in_run else ["--as", "writer"]))
+        file.write_text(json.dumps({"mcpServers": {"runward": server}}))
         if is_in_run:
             proxies = {"HTTP_PROXY": NOWHERE, "HTTPS_PROXY": NOWHERE, "NO_PROXY": "127.0.0.1"}
             variables = {"HOME": str(home.home), "PATH": os.environ["PATH"], **proxies, **home.variables}
