@@ -12,6 +12,7 @@ import pytest
 from tests.daemon.sandbox.attempts import ATTEMPTS, PROCESSES, RIGHTS, Attempt
 from tests.daemon.sandbox.machine import (
     BOUNDED,
+    PATIENT,
     SECRET,
     Machine,
     as_expected,
@@ -63,14 +64,25 @@ def test_code_that(attempt: Attempt, machine: Machine) -> None:
         assert execution.wall_ms < 1000 * (BOUNDED.timeout + 1)
     assert len(str(execution.error)) < 5000
     machine.is_untouched()
-    assert any(_is_answered_within_a_second() for _ in range(5)), "others wait for what is left"
+    assert _answering_s() < 1.0, "others wait for what is left"
 
 
-def _is_answered_within_a_second() -> bool:
-    """Whether a legitimate piece of code is; a busy machine may take longer once."""
-    began = time.monotonic()
-    assert execute(Job("def run(a): return a + 1", [1]), BOUNDED._replace(timeout=20.0)).result == 2
-    return time.monotonic() - began < 1.0
+def _answering_s() -> float:
+    """Seconds until a legitimate piece of code is answered, but for those in which others kept the processors or disks busy."""
+    began, waited = time.monotonic(), _waited_s()
+    assert execute(Job("def run(a): return a + 1", [1]), PATIENT).result == 2
+    return time.monotonic() - began - (_waited_s() - waited)
+
+
+def _waited_s() -> float:
+    """Seconds since the boot in which something waited for a processor or a disk, if the kernel counts them."""
+    return sum(
+        int(line.rpartition("total=")[2]) / 1e6
+        for path in (Path("/proc/pressure/cpu"), Path("/proc/pressure/io"))
+        if path.exists()
+        for line in path.read_text().splitlines()
+        if line.startswith("some ")
+    )
 
 
 def test_each_attempt_is_there_once() -> None:
