@@ -16,7 +16,7 @@ from runward.daemon.doctor.commands import Ended
 from runward.daemon.doctor.findings import Finding, Installation, OutOfTime, Patience
 from runward.daemon.doctor.private_place import PLAYBOOK, PROOF, PrivatePlace, private_place
 from runward.daemon.host.report import NAME
-from runward.daemon.store import reading
+from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.reading_bundles import BundleRow, bundle_of
 from runward.handlers.bundle.parts import REPLAY
 
@@ -135,13 +135,13 @@ def _receipted(place: PrivatePlace, daemon: subprocess.Popen[str], name: str) ->
 
 def _receipt(place: PrivatePlace, name: str) -> BundleRow | None:
     with reading.reading(str(place.state)) as connection:
-        key = next(row.key for row in reading.sessions(connection) if row.session_id == name)
+        key = next(row.key for row in reading_sessions.sessions(connection) if row.session_id == name)
         return bundle_of(connection, key, 1)
 
 
 def _verdict(place: PrivatePlace, name: str) -> tuple[str, str | None] | None:
     with reading.reading(str(place.state)) as connection:
-        rows = reading.sessions(connection)
+        rows = reading_sessions.sessions(connection)
     found = next((row for row in rows if row.session_id == name), None)
     return None if found is None or found.finished_at is None else (found.status, found.delivery)
 
@@ -162,7 +162,7 @@ def _verified(place: PrivatePlace) -> None:
 def _change(place: PrivatePlace, name: str) -> None:
     """Change one byte of the run's replay."""
     with reading.reading(str(place.state)) as connection:
-        path = next(row.path for row in reading.sessions(connection) if row.session_id == name)
+        path = next(row.path for row in reading_sessions.sessions(connection) if row.session_id == name)
     replay = Path(path) / REPLAY
     content = replay.read_bytes()
     replay.write_bytes(content.replace(b"Success", b"success"))

@@ -8,7 +8,7 @@ from runward.config.counting import counted
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.host.report import read_report
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.store import reading
+from runward.daemon.store import reading, reading_problems, reading_queue
 from runward.daemon.store.ownership import holder
 
 LONG_S: Final = 300.0
@@ -35,9 +35,9 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
 
 def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
     with reading.reading(installation.settings.state_dir) as connection:
-        held = reading.held_by_reason(connection)
-        figures = reading.queue_figures(connection)
-        problems = reading.problems(connection)
+        held = reading_queue.held_by_reason(connection)
+        figures = reading_queue.queue_figures(connection)
+        problems = reading_problems.problems(connection)
     for reason, count in held:
         fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"
         yield Finding(

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.rundir.told_lines import JournalAway, told_lines
-from runward.daemon.store import reading
+from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.session_state import FreshStore, keys_after, packed_among, state_of
 from runward.handlers.contracts.snapshots import BrokenSnapshot, snapshot_of, stored_contract
@@ -113,7 +113,7 @@ def _some(
     """The next sessions after `last`; returns the last one of them, None if there is none."""
     keys = keys_after(connection, last, AT_ONCE)
     packed = packed_among(connection, keys)
-    for row in reading.sessions_with_keys(connection, keys):
+    for row in reading_sessions.sessions_with_keys(connection, keys):
         rebuilt.sessions += 1
         live = state_of(connection, row.key, packed.get(row.key))
         try:
@@ -138,7 +138,7 @@ def _compare(
     connection: sqlite3.Connection,
     state: str,
     fresh: FreshStore,
-    row: reading.SessionRow,
+    row: reading_sessions.SessionRow,
     live: Mapping[str, JsonValue],
     on_the_way: OnTheWay,
 ) -> _Outcome:
@@ -149,7 +149,7 @@ def _compare(
         if name == EVENTS
         for each in lines
     ]
-    owed = _told(reading.owed(connection, row.key, EVENTS))
+    owed = _told(reading_sessions.owed(connection, row.key, EVENTS))
     written = [*_told(standing), *owed]
     hashes = {digest for value in written if isinstance(digest := value.get("hash"), str)}
     if not hashes:
@@ -169,7 +169,7 @@ def _told(contents: Iterable[bytes]) -> list[dict[str, JsonValue]]:
 
 
 def _on_disk(
-    state: str, row: reading.SessionRow, hashes: set[str], on_the_way: OnTheWay
+    state: str, row: reading_sessions.SessionRow, hashes: set[str], on_the_way: OnTheWay
 ) -> Iterator[JsonValue]:
     directory = os.path.join(state, journal_directory(row.layout, row.key, row.path))
     if row.layout != DEFAULT_LAYOUT and not os.path.lexists(directory):

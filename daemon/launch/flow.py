@@ -15,7 +15,7 @@ from runward.daemon.configuration.settings import NotFound, load_settings
 from runward.daemon.ports.files import Gone
 from runward.daemon.rundir.legs import early_legs
 from runward.daemon.rundir.looking import look
-from runward.daemon.store import reading
+from runward.daemon.store import reading, reading_sessions
 from runward.handlers.contracts.fold import Unfoldable, fold_legs, why_too_late
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.facts import LegsBefore
@@ -36,7 +36,7 @@ def folded_by_the_daemon(state: str, session_key: str) -> Contract | None:
     """
     try:
         with closing(reading.open_to_read(os.path.join(state, reading.STORE))) as connection:
-            session = reading.session(connection, session_key)
+            session = reading_sessions.session(connection, session_key)
     except (reading.StoreUnreadable, sqlite3.Error):
         return None  # the plan that is there now is the first that a daemon will see
     if session is None or not session.folded or session.artifact_contract_json is None:

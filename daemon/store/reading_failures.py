@@ -3,8 +3,8 @@
 import sqlite3
 from typing import Final, NamedTuple
 
-from runward.daemon.store import reading
-from runward.daemon.store.reading import SessionRow
+from runward.daemon.store import reading_sessions
+from runward.daemon.store.reading_sessions import SessionRow
 
 LATELY: Final = 86_400.0
 """Seconds after its end for which a failure is shown."""
@@ -33,7 +33,7 @@ def unseen_failures(connection: sqlite3.Connection, now: float, limit: int | Non
         f"select s.key {_UNSEEN} order by s.finished_at desc, s.key limit ?2",  # our own words
         (now - LATELY, -1 if limit is None else limit),
     )
-    rows = reading.sessions_with_keys(connection, [key for (key,) in keys])
+    rows = reading_sessions.sessions_with_keys(connection, [key for (key,) in keys])
     return Failures(total, sorted(rows, key=lambda row: (-(row.finished_at or 0.0), row.key)))
 
 

@@ -20,8 +20,8 @@ from runward.daemon.inbox.spool import put
 from runward.daemon.rundir.bundle_verifying import receipt_fields
 from runward.daemon.store import reading, reading_causes
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading import SessionRow
 from runward.daemon.store.reading_bundles import SigningRow, signing
+from runward.daemon.store.reading_sessions import SessionRow
 from runward.handlers.bundle.events import ReceiptSignRequested
 from runward.handlers.bundle.signatures import NotSignable, nostr_event
 

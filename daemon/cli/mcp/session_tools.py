@@ -21,8 +21,8 @@ from runward.daemon.cli.why.commands import story_of
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.rundir.contract_facts import contract_facts
 from runward.daemon.rundir.outcome_writing import write_outcome
-from runward.daemon.store.reading import Wanted
 from runward.daemon.store.reading_files import kept_files
+from runward.daemon.store.reading_sessions import Wanted
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import boundary, rules_as_json, verification_as_json, verify
 from runward.handlers.outcomes.facts import OutcomeFile

@@ -15,7 +15,7 @@ from runward.daemon.cli.session.journal_text import text_of, value_of
 from runward.daemon.cli.shell.request_waiting import AwayTime
 from runward.daemon.cli.terminal.output import coloured, note, print_json, print_json_line, safe
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
-from runward.daemon.store import reading, reading_causes, reading_starts
+from runward.daemon.store import reading, reading_causes, reading_sessions, reading_starts
 from runward.handlers.layouts.foreign_json import NotJson
 from runward.handlers.requests.subjects import of_start
 
@@ -39,7 +39,7 @@ class Standing(NamedTuple):
     status: str
     problem: str | None = None
     directory: str | None = None
-    session: reading.SessionRow | None = None
+    session: reading_sessions.SessionRow | None = None
 
 
 def watch(state: str, asked: Asked, follow: bool, as_json: bool) -> int:
@@ -80,7 +80,7 @@ def _standing(connection: sqlite3.Connection, asked: Asked) -> Standing:
     if start is None:
         decided = reading_causes.decisions_about(connection, of_start(asked.session_id))
         return Standing("refused", "; ".join(each.summary for each in decided))
-    session = reading.session(connection, start.session_key)
+    session = reading_sessions.session(connection, start.session_key)
     status = start.state if session is None else session.status
     return Standing(status, start.why, None if start.state == "owed" else start.directory, session)
 
@@ -94,7 +94,7 @@ def _not_begun(asked: Asked, standing: Standing, as_json: bool) -> int:
     return WRONG_USAGE if standing.status == "refused" else NOT_SO
 
 
-def _over(asked: Asked, session: reading.SessionRow, as_json: bool, is_stream: bool) -> int:
+def _over(asked: Asked, session: reading_sessions.SessionRow, as_json: bool, is_stream: bool) -> int:
     if as_json:
         reason: JsonValue = {"code": session.reason_code, "summary": session.reason_summary}
         said = asked.as_json(session.status, None, reason=reason, delivery=session.delivery)
@@ -105,12 +105,12 @@ def _over(asked: Asked, session: reading.SessionRow, as_json: bool, is_stream: b
     return BY_STATUS[session.status]
 
 
-def _wait_for_journal(state: str, session: reading.SessionRow, followed: "Followed") -> None:
+def _wait_for_journal(state: str, session: reading_sessions.SessionRow, followed: "Followed") -> None:
     """Until the journal has all its lines: they are written after the verdict."""
     give_up = time.monotonic() + _LAST_LINES
     while time.monotonic() < give_up:
         with reading.reading(state) as connection:
-            owed = reading.owed(connection, session.key, _JOURNAL)
+            owed = reading_sessions.owed(connection, session.key, _JOURNAL)
         if not owed or ends_with(journal_place(state, session), _JOURNAL, owed[-1]):
             return
         followed.show()

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.session.launched_command import launched_command
 from runward.daemon.cli.terminal.output import iso
-from runward.daemon.store.reading import SessionRow, StatusChange
 from runward.daemon.store.reading_files import KeptFile
+from runward.daemon.store.reading_sessions import SessionRow, StatusChange
 from runward.handlers.contracts.artifact_facts import RULES
 
 

@@ -4,9 +4,9 @@ import json
 import sqlite3
 
 from runward.config.settings import Settings
-from runward.daemon.store.reading import SessionRow, status_history
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_attempts import attempts_of, finished_hash
+from runward.daemon.store.reading_sessions import SessionRow, status_history
 from runward.daemon.store.reading_told_actions import actions_taken
 from runward.handlers.bundle.next_steps import next_steps
 from runward.handlers.bundle.order import BundleOrder, Verdict

@@ -17,9 +17,9 @@ from runward.daemon.cli.shell.request_waiting import refuse_without_daemon, wait
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
-from runward.daemon.store import reading, reading_causes
+from runward.daemon.store import reading, reading_causes, reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_sessions import SessionRow
 from runward.handlers.events import SessionCancelRequested
 
 
@@ -79,7 +79,7 @@ def _wait(state: str, row: SessionRow, request: str, patience: float, as_json: b
 
 
 def _standing(connection: sqlite3.Connection, row: SessionRow, request: str) -> Standing:
-    now = reading.session(connection, row.key)
+    now = reading_sessions.session(connection, row.key)
     if now is None:
         refuse_pruned(connection, row.key)
         fail(f"the record of {safe(row.session_id)} is gone", NOT_FOUND)

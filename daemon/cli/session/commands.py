@@ -22,7 +22,7 @@ from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import ago, coloured, duration, note, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Length, Moment
 from runward.daemon.cli.terminal.wrapping import columns_there, fitting, wrapped
-from runward.daemon.store import reading
+from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_failures import is_unseen_failure, unseen_failures
 from runward.daemon.store.reading_files import kept_files
@@ -155,7 +155,7 @@ def list_sessions(
     if failed:
         statuses = (*statuses, *FAILED)
     directory = None if cwd is None else os.path.abspath(cwd)
-    wanted = reading.Wanted(statuses, layouts, roots, playbooks, agents, since, text, directory)
+    wanted = reading_sessions.Wanted(statuses, layouts, roots, playbooks, agents, since, text, directory)
     with store_to_read(settings) as connection:
         rows, is_cut = newest_sessions(connection, settings, wanted, limit)
         kept = kept_files(connection, [row.key for row in rows]) if as_json else {}
@@ -169,7 +169,7 @@ def list_sessions(
         note(f"there are more than these {limit}, the newest: `--limit 0` shows all")
 
 
-def _print_list(settings: Settings, rows: Sequence[reading.SessionRow]) -> None:
+def _print_list(settings: Settings, rows: Sequence[reading_sessions.SessionRow]) -> None:
     now = time.time()
     table = [_HEADS, *(_row(row, now) for row in rows)]
     if any(row.about is not None for row in rows):
@@ -193,7 +193,7 @@ def _say_below(said: str) -> None:
         click.echo(line, err=True)
 
 
-def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:
+def _row(row: reading_sessions.SessionRow, now: float) -> tuple[str, ...]:
     verification = verification_of(row)
     verified = str(verification["status"]) if isinstance(verification, dict) else "-"
     if row.contract_problem is not None:
@@ -211,7 +211,7 @@ def _row(row: reading.SessionRow, now: float) -> tuple[str, ...]:
     )
 
 
-def _about(row: reading.SessionRow) -> tuple[str, ...]:
+def _about(row: reading_sessions.SessionRow) -> tuple[str, ...]:
     told = about_of(row)
     cwd, prompt = told.cwd or "-", told.prompt or "-"
     return (
@@ -222,7 +222,7 @@ def _about(row: reading.SessionRow) -> tuple[str, ...]:
     )
 
 
-def _status(row: reading.SessionRow) -> str:
+def _status(row: reading_sessions.SessionRow) -> str:
     if row.not_judged_yet:
         return f"{coloured(row.status)}, {NOT_JUDGED}"
     if is_unknown(row):
@@ -247,7 +247,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         if as_json:
             print_json(session_as_json(connection, settings, row))
             return
-        history = reading.status_history(connection, row.key)
+        history = reading_sessions.status_history(connection, row.key)
         kept = kept_files(connection, [row.key]).get(row.key, [])
         outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
         from runward.daemon.cli.session.bundle_of import bundle_text, shown_bundle

@@ -18,7 +18,7 @@ from runward.daemon.cli.session.bundle_on_demand import order_on_demand
 from runward.daemon.cli.terminal.output import fail, print_json, safe, size
 from runward.daemon.rundir.bundle_on_demand import CannotMake, make_on_demand
 from runward.daemon.rundir.bundle_parts import clear_parts, copy_part, exists_otherwise, put_over
-from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_told_actions import told_actions
 from runward.handlers.bundle.part import Part
 from runward.handlers.bundle.parts import PARTS

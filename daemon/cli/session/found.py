@@ -6,22 +6,22 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.session.as_json import details_of
 from runward.daemon.cli.session.unjudged import unjudged
-from runward.daemon.store import reading
-from runward.daemon.store.reading import SessionRow
+from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_files import kept_files
+from runward.daemon.store.reading_sessions import SessionRow
 
 
 def newest_sessions(
-    connection: sqlite3.Connection, settings: Settings, wanted: reading.Wanted, limit: int
+    connection: sqlite3.Connection, settings: Settings, wanted: reading_sessions.Wanted, limit: int
 ) -> tuple[list[SessionRow], bool]:
     """The newest `limit` sessions (0: all) that are wanted, and whether there are more. Those not judged yet are among them."""
     most = limit + 1 if limit else None
     fresh = unjudged(connection, settings, most)
-    cwds = reading.working_directories(connection, [row.key for row in fresh]) if wanted.cwd else {}
+    cwds = reading_sessions.working_directories(connection, [row.key for row in fresh]) if wanted.cwd else {}
     fresh = [row for row in fresh if wanted.has(row._replace(cwd=row.cwd or cwds.get(row.key)))]
     known = {row.key for row in fresh}
-    rows = [row for row in reading.sessions(connection, wanted, most) if row.key not in known]
+    rows = [row for row in reading_sessions.sessions(connection, wanted, most) if row.key not in known]
     rows = sorted([*fresh, *rows], key=lambda row: (-row.started_at, row.key))
     is_cut = bool(limit) and len(rows) > limit
     return (rows[:limit] if is_cut else rows), is_cut
@@ -34,7 +34,7 @@ def session_as_json(
     from runward.daemon.cli.session.artifact import artifact_as_json
     from runward.daemon.cli.session.bundle_of import bundle_json, shown_bundle
 
-    history = reading.status_history(connection, row.key)
+    history = reading_sessions.status_history(connection, row.key)
     kept = kept_files(connection, [row.key]).get(row.key, [])
     outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
     bundle = shown_bundle(connection, settings, row)

@@ -2,7 +2,7 @@
 
 import os
 
-from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_sessions import SessionRow
 from runward.handlers.journal.place import journal_directory
 
 

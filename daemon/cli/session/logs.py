@@ -15,7 +15,8 @@ from runward.daemon.cli.session.run_output import RunOutput, shown
 from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.terminal.output import fail, print_json_line, safe
 from runward.daemon.rundir.tailing import MAXIMUM_LINE, NotRegular
-from runward.daemon.store.reading import SessionRow, reading
+from runward.daemon.store.reading import reading
+from runward.daemon.store.reading_sessions import SessionRow
 
 Form: TypeAlias = Literal["safe", "raw", "json"]
 

@@ -16,7 +16,7 @@ from runward.daemon.cli.terminal.output import note, print_json, safe
 from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading, reading_failures
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_sessions import SessionRow
 
 
 def put_seen(state: Path, row: SessionRow) -> str:

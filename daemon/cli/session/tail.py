@@ -13,7 +13,7 @@ from runward.daemon.cli.session.journal_text import text_of, value_of
 from runward.daemon.cli.terminal import following
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_json_line
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
-from runward.daemon.store import reading
+from runward.daemon.store import reading, reading_sessions
 from runward.handlers.layouts.foreign_json import NotJson
 
 _JOURNAL: Final = "events.jsonl"
@@ -22,7 +22,7 @@ _PERIOD: Final = 0.5
 
 
 def print_journal(
-    state: str, row: reading.SessionRow, follow: bool, count: int | None, as_json: bool
+    state: str, row: reading_sessions.SessionRow, follow: bool, count: int | None, as_json: bool
 ) -> None:
     """Print the journal of a session; exits 3 if there is none."""
     place = journal_place(state, row)
@@ -64,7 +64,7 @@ def _wait_for(place: str, session_id: str, is_over: Callable[[], bool]) -> Tail:
     return _open(place, session_id)
 
 
-def _until_over(state: str, row: reading.SessionRow) -> Callable[[], bool]:
+def _until_over(state: str, row: reading_sessions.SessionRow) -> Callable[[], bool]:
     """Whether the session is over and its journal has all its lines; asks the store twice a second."""
     asked = float("-inf")
 
@@ -74,10 +74,10 @@ def _until_over(state: str, row: reading.SessionRow) -> Callable[[], bool]:
             return False
         asked = time.monotonic()
         with reading.reading(state) as connection:
-            now = reading.session(connection, row.key)
+            now = reading_sessions.session(connection, row.key)
             if now is not None and now.status == "running":
                 return False
-            owed = reading.owed(connection, row.key, _JOURNAL)
+            owed = reading_sessions.owed(connection, row.key, _JOURNAL)
         return not owed or ends_with(journal_place(state, row), _JOURNAL, owed[-1])
 
     return is_over

@@ -15,10 +15,10 @@ from runward.daemon.cli.session.liveness import fix_of, in_full, is_unknown
 from runward.daemon.cli.session.run_output import last_lines
 from runward.daemon.cli.session.unjudged import NOT_JUDGED
 from runward.daemon.cli.terminal.output import ago, align, coloured, duration, local, safe, size
-from runward.daemon.store.reading import SessionRow, StatusChange
 from runward.daemon.store.reading_artifacts import ArtifactRow
 from runward.daemon.store.reading_causes import decisions_about
 from runward.daemon.store.reading_files import KeptFile
+from runward.daemon.store.reading_sessions import SessionRow, StatusChange
 from runward.handlers.contracts.file_problems import MEANINGS
 
 NOT_RECORDED: Final = f"{NOT_JUDGED}: this is what its own files say; the daemon's verdict counts"

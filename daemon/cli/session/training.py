@@ -17,8 +17,8 @@ from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import fail, print_json, safe
 from runward.daemon.cli.terminal.times import Moment
-from runward.daemon.store import reading
-from runward.daemon.store.reading import SessionRow
+from runward.daemon.store import reading_sessions
+from runward.daemon.store.reading_sessions import SessionRow
 from runward.handlers.bundle.told_calls import ToldCall
 
 SIGNATURE = "ToolCallSignature"
@@ -77,7 +77,9 @@ def export(
         if identifier is not None:
             rows = [recorded_session(connection, settings, identifier)]
         else:
-            rows = list(reversed(reading.sessions(connection, reading.Wanted(since=since), None)))
+            rows = list(
+                reversed(reading_sessions.sessions(connection, reading_sessions.Wanted(since=since), None))
+            )
         rows = [row for row in rows if row.status != "running"]
         try:
             with click.open_file(file, "w", encoding="utf-8", atomic=file != "-") as output:

@@ -16,9 +16,9 @@ from runward.config.settings import Root, Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.processes.here import here
 from runward.daemon.processes.identity import ProcessIdentity, state_of
-from runward.daemon.store import reading, reading_unjudged
+from runward.daemon.store import reading_sessions, reading_unjudged
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_unjudged import OpenRun
 from runward.handlers.layouts.process_host import is_here
 
@@ -126,7 +126,7 @@ def _ended(connection: sqlite3.Connection, settings: Settings) -> list[SessionRo
         return []
     from runward.daemon.cli.session.unjudged_row import ended_row
 
-    return [ended_row(row) for key in over if (row := reading.session(connection, key)) is not None]
+    return [ended_row(row) for key in over if (row := reading_sessions.session(connection, key)) is not None]
 
 
 def _is_over(path: str, run: OpenRun, is_up: bool) -> bool:

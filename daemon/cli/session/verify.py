@@ -16,8 +16,8 @@ from runward.daemon.cli.session.record import Record
 from runward.daemon.cli.terminal.output import align, coloured, fail, iso, local, note, print_json, safe, size
 from runward.daemon.rundir.contract_facts import contract_facts
 from runward.daemon.rundir.hashes import file_hashes
-from runward.daemon.store.reading import SessionRow
 from runward.daemon.store.reading_files import KeptFile
+from runward.daemon.store.reading_sessions import SessionRow
 from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.contracts.comparison import Compared, Look, compare, each_file
 from runward.handlers.contracts.file_hashes import FileHash

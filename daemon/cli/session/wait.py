@@ -13,10 +13,10 @@ from runward.daemon.cli.exits import BY_STATUS, TIMED_OUT, TRY_AGAIN
 from runward.daemon.cli.session.as_json import summary_of
 from runward.daemon.cli.shell.finding import refuse_pruned
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
-from runward.daemon.store import reading
+from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading import SessionRow
 from runward.daemon.store.reading_files import kept_files
+from runward.daemon.store.reading_sessions import SessionRow
 
 _PERIOD: Final = 0.2
 """Seconds between two questions to the store."""
@@ -42,7 +42,7 @@ def wait_until_over(settings: Settings, row: SessionRow, patience: float | None,
 
 
 def _say_if_over(connection: sqlite3.Connection, row: SessionRow, as_json: bool) -> bool:
-    now = reading.session(connection, row.key)
+    now = reading_sessions.session(connection, row.key)
     if now is None:
         refuse_pruned(connection, row.key)
         return False

@@ -18,7 +18,7 @@ from runward.daemon.configuration.settings import (
     playbook_names,
     working_directory,
 )
-from runward.daemon.store import reading, reading_causes
+from runward.daemon.store import reading, reading_causes, reading_sessions
 
 _OFFERED = 200
 _PLAIN: Final = re.compile(r"[\w@%+=:,./-]+")
@@ -32,7 +32,7 @@ def sessions(context: click.Context, parameter: click.Parameter, incomplete: str
         return []
     try:
         with reading.reading(settings.state_dir) as connection:
-            found = reading.sessions_beginning(connection, incomplete, _OFFERED)
+            found = reading_sessions.sessions_beginning(connection, incomplete, _OFFERED)
     except reading.StoreUnreadable:
         return []
     words = [

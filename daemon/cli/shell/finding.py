@@ -11,11 +11,11 @@ from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.session.unjudged import as_its_files_tell, unjudged, unjudged_called
 from runward.daemon.cli.terminal.output import fail, local, safe
-from runward.daemon.store import reading, reading_causes
+from runward.daemon.store import reading_causes, reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading import SessionRow
 from runward.daemon.store.reading_causes import JobRow
 from runward.daemon.store.reading_pruning import Tombstone, tombstone
+from runward.daemon.store.reading_sessions import SessionRow
 
 LAST: Final = "@last"
 _NAMED: Final = 8
@@ -52,7 +52,7 @@ def find_session(connection: sqlite3.Connection, settings: Settings, text: str) 
     refuse_empty(text)
     key = session_called(connection, text)
     if key is not None:
-        row = reading.session(connection, key)
+        row = reading_sessions.session(connection, key)
         assert row is not None, "it was found in the same transaction"
         return as_its_files_tell(connection, settings, row)
     found = unjudged_called(connection, settings, text)
@@ -67,7 +67,7 @@ def find_session(connection: sqlite3.Connection, settings: Settings, text: str) 
 def recorded_session(connection: sqlite3.Connection, settings: Settings, text: str) -> SessionRow:
     """The session that `text` means, from the store; exits 75 if no daemon has looked at it yet."""
     found = find_session(connection, settings, text)
-    row = reading.session(connection, found.key)
+    row = reading_sessions.session(connection, found.key)
     if row is None:
         fail(f"session {safe(found.session_id)} is not judged yet: {how_to_judge(settings)}", TRY_AGAIN)
     return row
@@ -81,7 +81,7 @@ def how_to_judge(settings: Settings) -> str:
 
 def _newest(connection: sqlite3.Connection, settings: Settings) -> SessionRow:
     """The session that started last, of those that are recorded and those that are not yet."""
-    recorded = reading.newest_session(connection)
+    recorded = reading_sessions.newest_session(connection)
     found = unjudged(connection, settings, 1)
     if recorded is not None:
         found.append(as_its_files_tell(connection, settings, recorded))
@@ -111,7 +111,7 @@ def _of_tombstone(pruned: Tombstone) -> str:
 
 def session_called(connection: sqlite3.Connection, text: str) -> str | None:
     """The key of the session that `text` is or begins; exits 2 if it begins several."""
-    found = reading.sessions_called(connection, text, _NAMED + 1)
+    found = reading_sessions.sessions_called(connection, text, _NAMED + 1)
     if len(found) > 1:
         refuse_ambiguous(text, [_shortest(each, found) for each in found])
     return found[0][0] if found else None
@@ -119,7 +119,7 @@ def session_called(connection: sqlite3.Connection, text: str) -> str | None:
 
 def session_names(connection: sqlite3.Connection) -> list[str]:
     """Ids and keys of the newest sessions, for suggestions."""
-    return [word for each in reading.newest_sessions(connection, _COMPARED) for word in each]
+    return [word for each in reading_sessions.newest_sessions(connection, _COMPARED) for word in each]
 
 
 def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> JobRow:

@@ -24,7 +24,14 @@ from runward.daemon.cli.terminal.wrapping import room
 from runward.daemon.configuration.settings import chain_names, changed_files, find_chain
 from runward.daemon.host.heartbeat import stalled_s
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.store import reading, reading_chains, reading_exchange
+from runward.daemon.store import (
+    reading,
+    reading_chains,
+    reading_exchange,
+    reading_problems,
+    reading_queue,
+    reading_sessions,
+)
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.store.reading_notices import notices_by_state
@@ -44,7 +51,7 @@ class Status(NamedTuple):
     """What `--json` prints, and the running sessions that began first, for people."""
 
     told: dict[str, JsonValue]
-    running: list[reading.RunningRow]
+    running: list[reading_sessions.RunningRow]
 
 
 @click.command()
@@ -154,7 +161,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "epoch": reading.epoch(connection),
             "version": report.get("version"),
             "http": report.get("http"),
-            "sessions": dict(reading.sessions_by_status(connection)),
+            "sessions": dict(reading_sessions.sessions_by_status(connection)),
             "chains": _chains(settings, connection),
             "chain_runs": reading_chains.runs_by_status(connection),
             "steps": reading_chains.steps_by_standing(connection),
@@ -172,7 +179,7 @@ def status_of(settings: Settings, now: float) -> Status:
                 "event_to_verdict_p99_s": report.get("lag_p99_s"),
             },
             "fences_refused": report.get("fences_refused"),
-            "held_by_reason": dict(reading.held_by_reason(connection)),
+            "held_by_reason": dict(reading_queue.held_by_reason(connection)),
             "degraded": report.get("degraded", []),
             "next_due": _next_due(connection),
             "retention_s": settings.retention,
@@ -181,7 +188,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "roots": roots_of(settings, report),
             "problems": _problems(connection, report),
         }
-        return Status(told, reading.running(connection, MOST_RUNNING))
+        return Status(told, reading_sessions.running(connection, MOST_RUNNING))
 
 
 def _chains(settings: Settings, connection: sqlite3.Connection) -> JsonValue:
@@ -251,7 +258,7 @@ def _pair(value: JsonValue) -> tuple[JsonValue, JsonValue]:
 
 
 def _queue(connection: sqlite3.Connection, now: float) -> JsonValue:
-    figures = reading.queue_figures(connection)
+    figures = reading_queue.queue_figures(connection)
     oldest = figures.oldest_waiting
     return {
         "waiting": figures.waiting,
@@ -291,7 +298,7 @@ def _failures(connection: sqlite3.Connection, now: float) -> JsonValue:
 
 
 def _next_due(connection: sqlite3.Connection) -> JsonValue:
-    due = reading.next_due(connection)
+    due = reading_queue.next_due(connection)
     return None if due is None else {"at": iso(due.at), "what": f"{due.handler} of {due.lane}"}
 
 
@@ -306,7 +313,7 @@ def _problems(connection: sqlite3.Connection, report: Mapping[str, JsonValue]) -
             "mend": each.fix,  # the former name of `fix`, which programs may still read
             "since": iso(each.since),
         }
-        for each in reading.problems(connection)
+        for each in reading_problems.problems(connection)
     ]
     told = report.get("problems")
     for each in told if isinstance(told, list) else []:

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.terminal.output import duration, iso, local
 from runward.daemon.cli.why.event_sentences import sentence
-from runward.daemon.store import reading, reading_causes, reading_starts
-from runward.daemon.store.reading import StatusChange
+from runward.daemon.store import reading_causes, reading_sessions, reading_starts
 from runward.daemon.store.reading_causes import CancellationRow, DecisionRow, EventRow, JobRow, LineRow
+from runward.daemon.store.reading_sessions import StatusChange
 from runward.handlers.requests.subjects import of_start
 
 _LATE = 2.0
@@ -52,7 +52,7 @@ def causes_of_session(connection: sqlite3.Connection, key: str) -> list[Entry]:
     ]
     jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
     decisions = reading_causes.decisions_about(connection, key)
-    history = reading.status_history(connection, key)
+    history = reading_sessions.status_history(connection, key)
     lines = reading_causes.lines_of(connection, key)
     orders = reading_causes.cancellations(connection, key)
     found = list(_entries(events, jobs, decisions, history, lines, key, orders))

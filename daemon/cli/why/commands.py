@@ -29,9 +29,9 @@ from runward.daemon.cli.why import causes
 from runward.daemon.cli.why import obstacles as hindrances
 from runward.daemon.cli.why.causes import Entry
 from runward.daemon.cli.why.obstacles import Hindrance
-from runward.daemon.store import reading, reading_causes, reading_chains, reading_starts
+from runward.daemon.store import reading_causes, reading_chains, reading_sessions, reading_starts
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading import SessionRow
+from runward.daemon.store.reading_sessions import SessionRow
 from runward.handlers.requests.subjects import START, of_start
 
 _JOB = "job:"
@@ -135,14 +135,14 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         return told
     if not text:
         fail("an empty id is not valid: write the beginning of one, or @last", WRONG_USAGE)
-    exact = reading.session(connection, text)
+    exact = reading_sessions.session(connection, text)
     if exact is None and text.isdecimal() and not _is_session_id(connection, text):
         number = int(text)
         if number < 1 << 63 and reading_causes.job(connection, number) is not None:
             return _of_job(connection, text, is_up, now)
     key = exact.key if exact is not None else session_called(connection, text)
     if key is not None:
-        row = reading.session(connection, key)
+        row = reading_sessions.session(connection, key)
         assert row is not None, "it was found in the same transaction"
         row = as_its_files_tell(connection, settings, row)
         if row.not_judged_yet:
@@ -162,7 +162,7 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
 def _of_unjudged(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> Story:
     """A run whose end no daemon has judged yet, according to its files."""
     headline = f"{NOT_JUDGED}; by its own files: {row.reason_code}, {row.reason_summary}"
-    if reading.session(connection, row.key) is not None:
+    if reading_sessions.session(connection, row.key) is not None:
         return _of_session(connection, row.key, is_up, now)._replace(status=row.status, headline=headline)
     return Story("session", row.key, row.status, headline, [], [hindrances.not_judged(is_up)])
 
@@ -181,7 +181,7 @@ def _newest(connection: sqlite3.Connection, settings: Settings) -> str | Session
 
 
 def _is_session_id(connection: sqlite3.Connection, text: str) -> bool:
-    return any(text in each for each in reading.sessions_called(connection, text, 2))
+    return any(text in each for each in reading_sessions.sessions_called(connection, text, 2))
 
 
 def _of_job(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
@@ -257,7 +257,7 @@ def _of_chain_run(connection: sqlite3.Connection, text: str) -> Story | None:
 
 
 def _of_session(connection: sqlite3.Connection, key: str, is_up: bool, now: float) -> Story:
-    row = reading.session(connection, key)
+    row = reading_sessions.session(connection, key)
     assert row is not None, "it was found in the same transaction"
     return Story(
         "session",
@@ -282,13 +282,13 @@ def _delivered(row: SessionRow) -> str | None:
 
 def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
     """A run directory: its session, whatever that calls itself; else what was looked at there, and what is wrong."""
-    found = reading.directories_called(connection, text, 9)
+    found = reading_sessions.directories_called(connection, text, 9)
     if len(found) > 1:
         refuse_ambiguous(text, [f"{each.root}/{each.directory}" for each in found])
     if not found:
         refuse_unknown("session", text, session_names(connection))
     (directory,) = found
-    if reading.session(connection, directory.session_key) is not None:
+    if reading_sessions.session(connection, directory.session_key) is not None:
         return _of_session(connection, directory.session_key, is_up, now)
     problems = hindrances.of_directory(connection, directory.path)
     if not problems:

@@ -8,9 +8,9 @@ from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.session.liveness import fix_of
 from runward.daemon.cli.terminal.output import local
-from runward.daemon.store import reading, reading_causes
-from runward.daemon.store.reading import SessionRow
+from runward.daemon.store import reading_causes, reading_problems, reading_sessions
 from runward.daemon.store.reading_causes import JobRow
+from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_starts import StartRow
 
 _START = "start `runward daemon`"
@@ -90,7 +90,7 @@ def of_directory(connection: sqlite3.Connection, path: str) -> list[Hindrance]:
     """What is wrong with the files of a run directory."""
     return [
         Hindrance(_place(each.path, each.line), each.message, each.fix)
-        for each in reading.problems(connection, path)
+        for each in reading_problems.problems(connection, path)
     ]
 
 
@@ -122,7 +122,7 @@ def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hi
     from runward.daemon.worker.remembered import read_remembered
     from runward.daemon.world.machine import RealProcesses
 
-    text = reading.remembered(connection, row.key)
+    text = reading_sessions.remembered(connection, row.key)
     remembered = read_remembered(text) if text is not None else None
     followed = remembered.followed if remembered is not None else None
     turn = f"its turn is {followed.turn}" if followed is not None else "no file of it was read yet"
@@ -140,7 +140,7 @@ def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> H
     from runward.handlers.layouts.process_host import is_here
     from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
 
-    text = reading.remembered(connection, row.key)
+    text = reading_sessions.remembered(connection, row.key)
     watched = (read_watched(text) if text is not None else None) or NEVER_SEEN
     processes = RealProcesses()
     if not is_here(watched.host, processes.host()):

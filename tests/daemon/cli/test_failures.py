@@ -10,7 +10,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.session.seen import put_seen
 from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import list_inbox
-from runward.daemon.store import reading
+from runward.daemon.store import reading, reading_sessions
 from runward.handlers.events import SessionSeenRequested
 
 
@@ -127,7 +127,7 @@ def test_the_request_that_a_page_leaves_is_read_as_one(place: Place) -> None:
     _fail(place, "bad")
     place.daemon_once()
     with reading.reading(str(place.state)) as connection:
-        row = reading.session(connection, "native:runs/bad")
+        row = reading_sessions.session(connection, "native:runs/bad")
     assert row is not None
     name = put_seen(place.state, row)
     (file,) = list_inbox(place.state)

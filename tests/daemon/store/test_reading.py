@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.store import journals, reading, reading_causes, reading_chain
+from runward.daemon.store import (
+    journals,
+    reading,
+    reading_causes,
+    reading_chain,
+    reading_queue,
+    reading_sessions,
+)
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.reading import StoreUnreadable
 
@@ -37,7 +44,7 @@ def _write(state: Path, sql: str, rows: list[tuple[object, ...]]) -> None:
 def test_before_the_first_daemon_the_store_is_empty_and_none_is_made(tmp_path: Path) -> None:
     assert not reading.exists(str(tmp_path))
     with reading.reading(str(tmp_path)) as connection:
-        assert reading.sessions(connection) == []
+        assert reading_sessions.sessions(connection) == []
         assert reading.epoch(connection) == 0
     assert list(tmp_path.iterdir()) == []
 
@@ -59,18 +66,18 @@ def test_a_path_with_characters_of_a_uri_is_read(tmp_path: Path) -> None:
 def test_what_reading_leaves_behind_is_for_the_owner_alone(state: Path) -> None:
     (state / "runward.db").chmod(0o600)
     with reading.reading(str(state)) as connection:
-        reading.sessions(connection)
+        reading_sessions.sessions(connection)
     assert {stat.S_IMODE(each.stat().st_mode) for each in state.iterdir()} == {0o600}
 
 
 def test_a_reading_sees_one_moment(state: Path) -> None:
     with reading.reading(str(state)) as connection:
-        assert reading.queue_figures(connection).waiting == 0
+        assert reading_queue.queue_figures(connection).waiting == 0
         _write(state, _EVENT, [(1, "a#1/ended", "a", 1.0, 2.0, None)])
         _write(state, _JOB, [(32, 1, "a", "waiting", 0.0, 2.0)])
-        assert reading.queue_figures(connection).waiting == 0
+        assert reading_queue.queue_figures(connection).waiting == 0
     with reading.reading(str(state)) as connection:
-        assert reading.queue_figures(connection) == (1, 0, 0, 2.0)
+        assert reading_queue.queue_figures(connection) == (1, 0, 0, 2.0)
 
 
 def test_a_writer_that_holds_its_transaction_keeps_nobody_from_reading(state: Path) -> None:
@@ -128,7 +135,7 @@ def test_a_waiting_job_names_the_one_that_stops_its_lane(state: Path) -> None:
     )
     with reading.reading(str(state)) as connection:
         jobs = reading_causes.open_jobs(connection)
-        due = reading.next_due(connection)
+        due = reading_queue.next_due(connection)
     assert [(job.id, job.blocked_by) for job in jobs] == [(64, None), (96, 64), (128, None)]
     assert due == (9.0, "sessions/ended", "b")
 
@@ -138,11 +145,11 @@ def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
     plans: list[str] = []
     with reading.reading(str(state)) as connection:
         explained = _Explained(connection, plans)
-        reading.sessions_by_status(explained)  # type: ignore[arg-type]  # likewise
-        reading.sessions_called(explained, "a", 2)  # type: ignore[arg-type]  # likewise
-        reading.queue_figures(explained)  # type: ignore[arg-type]  # stands in for a connection
-        reading.held_by_reason(explained)  # type: ignore[arg-type]  # likewise
-        reading.next_due(explained)  # type: ignore[arg-type]  # likewise
+        reading_sessions.sessions_by_status(explained)  # type: ignore[arg-type]  # likewise
+        reading_sessions.sessions_called(explained, "a", 2)  # type: ignore[arg-type]  # likewise
+        reading_queue.queue_figures(explained)  # type: ignore[arg-type]  # stands in for a connection
+        reading_queue.held_by_reason(explained)  # type: ignore[arg-type]  # likewise
+        reading_queue.next_due(explained)  # type: ignore[arg-type]  # likewise
         reading_causes.open_jobs(explained)  # type: ignore[arg-type]  # likewise
         reading_causes.session_events(explained, "a")  # type: ignore[arg-type]  # likewise
         reading_causes.jobs_for_events(explained, [1])  # type: ignore[arg-type]  # likewise

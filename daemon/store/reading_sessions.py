@@ -1,0 +1,357 @@
+"""Sessions as commands read them from the store: their rows, their status changes, their directories."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.processes.here import here
+from runward.daemon.store import packed_document
+from runward.handlers.layouts.process_host import bare_host
+
+_LAST_CHARACTER: Final = "\U0010ffff"
+"""Behind every other character: what begins with a text is between it and it with this."""
+
+_ACTIVITY: Final = (
+    "case when s.status <> 'running' then null when s.layout <> :native then c.activity"
+    " when coalesce(json_extract(c.state, '$[8]'), json_extract(c.state, '$[9]')) is not null"
+    " and coalesce(json_extract(c.state, '$[10]'), :here) in (:here, :host)"
+    " then 'active' end"
+)
+"""What a session does. A native run works as long as its process does: where its launcher or its process is known (the
+fields 8 and 9 of what is remembered of its directory), here (10, as `is_here` says)."""
+
+_ABOUT: Final = "case when s.layout <> :native then json_extract(c.state, '$[10]') end"
+"""What is shown of a foreign session: the field 10 of what is remembered of it."""
+
+
+class SessionRow(NamedTuple):
+    """A session as stored. Times are Unix seconds; `*_json`, `evidence_refs` and `linked` are JSON texts.
+
+    `activity` is what a running session does, None if it is not known whether it still runs. `linked` are the keys of
+    the sessions that were started inside it, and of the launcher's that it was started in. `about` is a JSON list:
+    directory, first prompt, model, tokens in and out, each of which may be null. `not_judged_yet` comes from the run's
+    own files. `cwd` is present if it was requested.
+    """
+
+    key: str
+    session_id: str
+    layout: str
+    root: str
+    path: str
+    kind: str
+    status: str
+    attempt: int
+    origin: str
+    started_at: float
+    finished_at: float | None
+    ended_by: str | None
+    reason_code: str
+    reason_summary: str
+    evidence_refs: str
+    playbook: str | None
+    agent: str | None
+    invocation_id: str | None
+    containment: str | None
+    artifacts_path: str
+    artifact_contract_json: str | None
+    contract_basis: str | None
+    contract_problem: str | None
+    artifact_verification_json: str | None
+    delivery: str | None
+    folded: bool
+    activity: str | None
+    linked: str
+    about: str | None = None
+    not_judged_yet: bool = False
+    cwd: str | None = None
+
+
+class StatusChange(NamedTuple):
+    """A row of a session's status history."""
+
+    attempt: int
+    at: float
+    replaced: str | None
+    status: str
+    reason_code: str
+    reason_summary: str
+    evidence_refs: str
+    source: str
+
+
+class Directory(NamedTuple):
+    """A run directory that was looked at; `phase` is `none` if nothing in it began a session."""
+
+    root: str
+    directory: str
+    session_key: str
+    phase: str
+    path: str
+
+
+class RunningRow(NamedTuple):
+    """A running session: who it is, since when (Unix seconds), and what it does, if known."""
+
+    session_id: str
+    layout: str
+    playbook: str | None
+    agent: str | None
+    started_at: float
+    activity: str | None
+
+
+class Wanted(NamedTuple):
+    """Which sessions are wanted. Each filter that has values must match one of them.
+
+    `since` is a time in Unix seconds. `text` is looked for, in any case, in ids, names, the path and the reason. `cwd`
+    is a directory: sessions that worked in it or below it match.
+    """
+
+    statuses: tuple[str, ...] = ()
+    layouts: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
+    playbooks: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    since: float | None = None
+    text: str | None = None
+    cwd: str | None = None
+
+    def has(self, row: SessionRow) -> bool:
+        """Whether this session matches."""
+        chosen = (
+            (self.statuses, row.status),
+            (self.layouts, row.layout),
+            (self.roots, row.root),
+            (self.playbooks, row.playbook),
+            (self.agents, row.agent),
+        )
+        said = (row.session_id, row.playbook or "", row.agent or "", row.path, row.reason_summary)
+        return (
+            all(not values or value in values for values, value in chosen)
+            and (self.since is None or row.started_at >= self.since)
+            and (self.text is None or any(self.text.lower() in each.lower() for each in said))
+            and (self.cwd is None or f"{row.cwd or ''}/".startswith(f"{self.cwd.rstrip('/')}/"))
+        )
+
+
+EVERY: Final = Wanted()
+
+
+def sessions(
+    connection: sqlite3.Connection, wanted: Wanted = EVERY, limit: int | None = None
+) -> list[SessionRow]:
+    """The sessions that are wanted, newest first."""
+    keys = connection.execute(
+        "select key from sessions where (:statuses = '[]' or status in (select value from json_each(:statuses)))"
+        " and (:layouts = '[]' or layout in (select value from json_each(:layouts)))"
+        " and (:roots = '[]' or root in (select value from json_each(:roots)))"
+        " and (:playbooks = '[]' or playbook in (select value from json_each(:playbooks)))"
+        " and (:agents = '[]' or agent in (select value from json_each(:agents)))"
+        " and (:since is null or started_at >= :since)"
+        " and (:text is null or instr(lower(session_id || char(10) || coalesce(playbook, '') || char(10)"
+        "  || coalesce(agent, '') || char(10) || path || char(10) || reason_summary), lower(:text)))"
+        " order by started_at desc, key limit :limit",
+        {
+            **{name: json.dumps(getattr(wanted, name)) for name in _CHOSEN},
+            "since": wanted.since,
+            "text": wanted.text,
+            "limit": -1 if limit is None or wanted.cwd is not None else limit,
+        },
+    )
+    chosen = [key for (key,) in keys]
+    if wanted.cwd is None:
+        return _rows(connection, chosen)
+    found: list[SessionRow] = []
+    for start in range(0, len(chosen), _AT_ONCE):
+        cwds = working_directories(connection, chosen[start : start + _AT_ONCE])
+        rows = _rows(connection, list(cwds))
+        found += [row for row in (row._replace(cwd=cwds[row.key]) for row in rows) if wanted.has(row)]
+        if limit is not None and len(found) >= limit:
+            return found[:limit]
+    return found
+
+
+_CHOSEN: Final = ("statuses", "layouts", "roots", "playbooks", "agents")
+
+_AT_ONCE: Final = 500
+"""Sessions whose directories are looked up at once: packed ones have to be unpacked for it."""
+
+
+def working_directories(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, str]:
+    """The directories that these sessions began in, as far as they are known."""
+    rows = connection.execute(
+        "select k.value, json_extract(e.payload, '$.declaration.cwd') from json_each(?) k"
+        " cross join main.events e on e.key = k.value || '#1/started'",
+        (json.dumps(keys),),
+    )
+    found: dict[str, str] = {key: cwd for key, cwd in rows if cwd is not None}
+    packed = connection.execute(
+        "select session_key, document from main.packed where session_key in (select value from json_each(?))",
+        (json.dumps(keys),),
+    )
+    for key, content in packed:
+        cwd = _declared_cwd(key, packed_document.unpack(content))
+        if cwd is not None:
+            found[key] = cwd
+    return found
+
+
+def _declared_cwd(key: str, document: packed_document.Document) -> str | None:
+    columns = packed_document.COLUMNS["events"]
+    names, payloads = columns.index("key"), columns.index("payload")
+    for row in document.rows["events"]:
+        if row[names] == f"{key}#1/started":
+            declaration = json.loads(str(row[payloads])).get("declaration")
+            cwd = declaration.get("cwd") if isinstance(declaration, dict) else None
+            return cwd if isinstance(cwd, str) else None
+    return None
+
+
+def session(connection: sqlite3.Connection, key: str) -> SessionRow | None:
+    """The session with this key."""
+    return next(iter(_rows(connection, [key])), None)
+
+
+def sessions_with_keys(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
+    """The sessions with these keys, newest first."""
+    return _rows(connection, keys)
+
+
+def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
+    packed = packed_document.show(connection, keys)
+    rows = connection.execute(
+        "select s.key, session_id, layout, s.root, path, kind, status, attempt, origin, started_at,"  # noqa: S608 - a constant of ours
+        " finished_at, ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment,"
+        " artifacts_path, artifact_contract_json, contract_basis, contract_problem,"
+        f" artifact_verification_json, delivery, folded, {_ACTIVITY},"
+        " (select json_group_array(other) from (select linked as other from links where launcher = s.key"
+        "  union all select launcher from links where linked = s.key)),"
+        f" {_ABOUT}"
+        " from sessions s left join cursors c"
+        " on c.key = case s.layout when :native then substr(s.key, length(:native) + 2) else s.key end"
+        " where s.key in (select value from json_each(:keys)) order by started_at desc, s.key",
+        {"keys": json.dumps(keys), **_here()},
+    )
+    found = [SessionRow(*row) for row in rows]
+    return [_whole(row, packed[row.key]) if row.key in packed else row for row in found]
+
+
+def _here() -> dict[str, str]:
+    place = here()
+    return {"native": DEFAULT_LAYOUT, "here": place, "host": bare_host(place)}
+
+
+def _whole(row: SessionRow, document: packed_document.Document) -> SessionRow:
+    return row._replace(
+        evidence_refs=document.evidence_refs, artifact_verification_json=document.verification
+    )
+
+
+def sessions_called(connection: sqlite3.Connection, text: str, limit: int) -> list[tuple[str, str]]:
+    """Keys and ids of the sessions whose id or key is `text`; if there are none, begins with it."""
+    exact = connection.execute(
+        "select key, session_id from sessions where key = ?1 or session_id = ?1 order by key limit ?2",
+        (text, limit),
+    ).fetchall()
+    if exact:
+        return exact
+    return connection.execute(
+        "select key, session_id from sessions"
+        " where (key >= ?1 and key < ?3) or (session_id >= ?1 and session_id < ?3)"
+        " order by started_at desc, key limit ?2",
+        (text, limit, text + _LAST_CHARACTER),
+    ).fetchall()
+
+
+def sessions_beginning(connection: sqlite3.Connection, text: str, limit: int) -> list[tuple[str, str, str]]:
+    """Key, id and status of the newest sessions whose id, or whose key, begins with `text`."""
+    return connection.execute(
+        "select key, session_id, status from sessions"
+        " where (session_id >= ?1 and session_id < ?3) or (?1 <> '' and key >= ?1 and key < ?3)"
+        " order by started_at desc, key limit ?2",
+        (text, limit, text + _LAST_CHARACTER),
+    ).fetchall()
+
+
+def newest_session(connection: sqlite3.Connection) -> SessionRow | None:
+    """The session that started last."""
+    row = connection.execute("select key from sessions order by started_at desc, key limit 1").fetchone()
+    return None if row is None else session(connection, row[0])
+
+
+def newest_sessions(connection: sqlite3.Connection, limit: int) -> list[tuple[str, str]]:
+    """Keys and ids of the sessions that started last."""
+    return connection.execute(
+        "select key, session_id from sessions order by started_at desc, key limit ?", (limit,)
+    ).fetchall()
+
+
+def status_history(connection: sqlite3.Connection, key: str) -> list[StatusChange]:
+    """How a session's status changed, first change first."""
+    rows = connection.execute(
+        "select attempt, at, replaced, status, reason_code, reason_summary, evidence_refs, source"
+        " from status_history where session_key = ? order by id",
+        (key,),
+    )
+    return [StatusChange(*row) for row in rows]
+
+
+def owed(connection: sqlite3.Connection, key: str, name: str) -> list[bytes]:
+    """What is still open for the session's journal `name`: not written, or written and not synced yet."""
+    rows = connection.execute(
+        "select o.content from outbox o join events e on e.seq = o.event"
+        " where e.lane = ? and o.name = ? order by o.id",
+        (key, name),
+    )
+    return [content for (content,) in rows]
+
+
+def remembered(connection: sqlite3.Connection, session_key: str) -> str | None:
+    """What the daemon remembers of a session between looks, as JSON text; for a native run, of its directory."""
+    layout, _, directory = session_key.partition(":")
+    key = directory if layout == DEFAULT_LAYOUT else session_key
+    row = connection.execute("select state from cursors where key = ?", (key,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def directories_called(connection: sqlite3.Connection, text: str, limit: int) -> list[Directory]:
+    """The run directories called `text` or `root/text`; if there are none, whose name begins with it."""
+    for query in (_DIRECTORIES_CALLED, _DIRECTORIES_BEGINNING):
+        rows = connection.execute(query, (text, limit)).fetchall()
+        if rows:
+            return [Directory(*row) for row in rows]
+    return []
+
+
+def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
+    """How many sessions have each status."""
+    return dict(
+        connection.execute("select status, sessions from session_counts where sessions > 0 order by status")
+    )
+
+
+def running(connection: sqlite3.Connection, limit: int) -> list[RunningRow]:
+    """The running sessions, oldest first, at most `limit` of them."""
+    rows = connection.execute(
+        f"select s.session_id, s.layout, s.playbook, s.agent, s.started_at, {_ACTIVITY} from cursors c"  # noqa: S608 - a constant of ours
+        " join sessions s on s.key = c.session_key where c.phase = 'open' and s.status = 'running'"
+        " order by s.started_at, s.key limit :limit",
+        {"limit": limit, **_here()},
+    )
+    return [RunningRow(*row) for row in rows]
+
+
+_DIRECTORIES_CALLED: Final = (
+    "select c.root, c.directory, c.session_key, c.phase, r.path || '/' || c.directory"
+    " from cursors c join roots r on r.name = c.root"
+    " where c.key = ?1 or c.directory = ?1 order by c.key limit ?2"
+)
+
+_DIRECTORIES_BEGINNING: Final = (
+    "select c.root, c.directory, c.session_key, c.phase, r.path || '/' || c.directory"
+    " from cursors c join roots r on r.name = c.root"
+    " where substr(c.key, 1, length(?1)) = ?1 or substr(c.directory, 1, length(?1)) = ?1"
+    " order by c.key limit ?2"
+)
