@@ -33,7 +33,9 @@ def _not_found(place: Place) -> int:
 
 
 def _own_bug(place: Place) -> int:
-    with mock.patch("runward.daemon.store.reading_sessions.sessions", side_effect=ZeroDivisionError("by zero")):
+    with mock.patch(
+        "runward.daemon.store.reading_sessions.sessions", side_effect=ZeroDivisionError("by zero")
+    ):
         told = place.call("session", "list")
     assert told.err.splitlines()[-1] == (
         "runward: a bug in Runward: ZeroDivisionError: by zero (--debug shows where)"
