@@ -57,7 +57,6 @@ class Report:
     stolen: int
     degraded: list[str]
     roots: list[RootReport]
-    problems: list[dict[str, str | int | float | None]] = field(default_factory=list)
     settings: SettingsReport | None = None
     http: HttpReport | None = None
     told_at: float | None = field(default=None, compare=False)

@@ -1,9 +1,9 @@
-"""Background work: slow work that follows a verdict. Today that is hashing what was produced.
+"""Background work: slow work that follows a verdict, such as hashing what was produced.
 
 Verdicts and their journals come first: each step begins only when neither is in progress and the last verdict was a
-moment ago, because one verdict is often followed by the next. If verdicts never pause, the steps are taken in the gaps. Claimed jobs go through the
-same queue under their own token. A stop puts back the jobs that were not reached; a crash leaves them to the next
-daemon.
+moment ago, because one verdict is often followed by the next. If verdicts never pause, the steps are taken in the
+gaps. Claimed jobs go through the same queue under their own token. A stop puts back the jobs that were not reached; a
+crash leaves them to the next daemon.
 """
 
 import math

@@ -186,7 +186,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "failures": _failures(connection, now),
             "settings": _settings(settings, report),
             "roots": roots_of(settings, report),
-            "problems": _problems(connection, report),
+            "problems": _problems(connection),
         }
         return Status(told, reading_sessions.running(connection, MOST_RUNNING))
 
@@ -302,9 +302,9 @@ def _next_due(connection: sqlite3.Connection) -> JsonValue:
     return None if due is None else {"at": iso(due.at), "what": f"{due.handler} of {due.lane}"}
 
 
-def _problems(connection: sqlite3.Connection, report: Mapping[str, JsonValue]) -> JsonValue:
-    """What people and agents wrote wrongly, from the store and from the daemon's own report."""
-    found: list[JsonValue] = [
+def _problems(connection: sqlite3.Connection) -> JsonValue:
+    """What is wrong with files that people and agents wrote."""
+    return [
         {
             "path": each.path,
             "line": each.line,
@@ -315,12 +315,6 @@ def _problems(connection: sqlite3.Connection, report: Mapping[str, JsonValue]) -
         }
         for each in reading_problems.problems(connection)
     ]
-    told = report.get("problems")
-    for each in told if isinstance(told, list) else []:
-        if isinstance(each, dict):
-            keys = ("path", "line", "message", "fix", "mend")
-            found.append({**{key: each.get(key) for key in keys}, "since": iso(_number(each.get("since")))})
-    return found
 
 
 def _number(value: JsonValue) -> float | None:
