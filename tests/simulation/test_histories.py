@@ -19,8 +19,8 @@ FEW: Final = 20
 """Histories of the default run."""
 
 MANY: Final = 500
-CHUNK: Final = 330
-"""Histories that strike every point and take every rare path, all together."""
+CHUNK: Final = 250
+"""Histories of one test. They usually strike every point and take every rare path, all together."""
 
 ONE: Final = os.environ.get("RUNWARD_SEED")
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes its time, and time is not what is tested here
@@ -40,6 +40,10 @@ def play(seeds: range) -> Tally:
 @pytest.mark.longest
 def test_the_laws_hold_in_every_history_and_every_fault_and_rare_path_was_met() -> None:
     tally = play(range(CHUNK))
+    for seed in range(CHUNK, MANY):  # each change shifts the histories, and what is rarest may come later
+        if not tally.never_struck() and not tally.never_reached():
+            break
+        tally.add(run(seed).tally)
     assert tally.never_struck() == [], "no fault ever struck at these points"
     assert tally.never_reached() == [], "these rare paths were never taken"
 
