@@ -46,11 +46,13 @@ class Bubblewrapped:
         self._pid: int | None = None
         self.inner: int | None = None
         self._tmp: int | None = None
-        self._told, tells = os.pipe()
+        try:
+            self._told, tells = os.pipe()
+        except OSError as error:
+            raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _START) from error
         try:
             starts = command(program, python, executor.tmp, tells, arguments)
-            self.process = start(starts, tells, "/", {}, user)
-            self.outer = os.pidfd_open(self.process.pid)
+            self.process, self.outer = start(starts, tells, "/", {}, user)
         except OSError as error:
             os.close(self._told)
             raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _START) from error

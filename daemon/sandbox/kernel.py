@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 
 def start(
     command: Sequence[str], inherited: int, directory: str, environment: Mapping[str, str], user: int | None
-) -> subprocess.Popen[bytes]:
-    """Start a process with pipes, one more descriptor, and nothing of our own; as `user`, None for the one we run as."""
-    return subprocess.Popen(
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a process with pipes, one more descriptor, and nothing of our own; as `user`, None for the one we run as.
+
+    With its handle. Raises `OSError`, and then nothing was left running.
+    """
+    process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -26,6 +29,12 @@ def start(
         group=user,
         extra_groups=None if user is None else (),
     )
+    try:
+        return process, os.pidfd_open(process.pid)
+    except OSError:
+        process.kill()
+        cpu_and_end(process)
+        raise
 
 
 def cpu_of(pid: int) -> float:

@@ -20,7 +20,9 @@ _MORE_THREADS: Final = 32
 _DRIFT: Final = 16
 """By how many the threads of the user may change while a worker waits; beside the other workers that wait."""
 
-_FIX: Final = "let processes of this user be started, and be seen in /proc"
+_FIX: Final = (
+    "let processes of this user be started, be seen in /proc, and open files: `ulimit -u` and `ulimit -n`"
+)
 
 
 class Landlocked:
@@ -64,8 +66,9 @@ class Landlocked:
                 "MALLOC_ARENA_MAX": "1",
                 "TMPDIR": tmp,
             }
-            self.process = start((python.places[0][0], *arguments), ruleset, tmp, environment, user)
-        self.outer = os.pidfd_open(self.process.pid)
+            self.process, self.outer = start(
+                (python.places[0][0], *arguments), ruleset, tmp, environment, user
+            )
         self.inner = self.outer
 
     @staticmethod

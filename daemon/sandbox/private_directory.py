@@ -56,6 +56,8 @@ class PrivateDirectory:
                     return f"the code wrote more than {most} bytes to its directory"
         except PermissionError:
             return "the code made a directory that can't be looked into"
+        except OSError as error:
+            return f"the directory of the code can't be looked into: {error.strerror}"
         except _TooDeep:
             return f"the code made directories that are nested more than {_DEEPEST} deep"
         finally:

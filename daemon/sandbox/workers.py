@@ -26,6 +26,9 @@ from runward.daemon.sandbox.means import MEANS
 MOST_CODE: Final = 1 << 20
 """The bytes that a piece of code may have, its arguments included."""
 
+_START: Final = (
+    "let the daemon start processes and open files: `ulimit -u` and `ulimit -n`, or Limit…= of its unit"
+)
 _START_S: Final = 20.0
 _ENVELOPE: Final = 256
 _LONGEST_COMPLAINT: Final = 4096
@@ -128,14 +131,17 @@ class Worker:
         self._cpu_s: float | None = None
         self._full: str | None = None
         self._used = False
-        source = Path(__file__).with_name("worker.py").read_text(encoding="utf-8")
-        self._isolated = MEANS[executor.sandbox](executor, ("-I", "-S", "-B", "-X", "utf8", "-c", source))
-        self._process = self._isolated.process
         try:
-            self._get_ready(filtered)
-        except BaseException:
-            self.close()
-            raise
+            source = Path(__file__).with_name("worker.py").read_text(encoding="utf-8")
+            self._isolated = MEANS[executor.sandbox](executor, ("-I", "-S", "-B", "-X", "utf8", "-c", source))
+            self._process = self._isolated.process
+            try:
+                self._get_ready(filtered)
+            except BaseException:
+                self.close()
+                raise
+        except OSError as error:
+            raise NoSandbox(f"a worker can't be started: {error.strerror}", _START) from error
 
     def __enter__(self) -> Self:
         return self
