@@ -16,6 +16,7 @@ from runward.daemon.store.tables import all as tables
 from runward.daemon.store.transaction import Row, Statement, Value
 from runward.daemon.store.values import as_float, as_int, listed
 from runward.handlers.events import HookSpoke, PlayRunRequested
+from runward.handlers.exchange.events import IntentMade
 from runward.handlers.requests.play import run_name
 from runward.handlers.requests.subjects import of_start
 
@@ -41,6 +42,8 @@ _EVENTS: Final = (
 _LOOSE: Final = (
     "select e.lane, e.seq, e.hash, e.type, e.payload, e.recorded_at < ?3"  # noqa: S608 # our own words
     "  and not exists (select 1 from sessions s where s.key = e.lane)"
+    f"  and (e.type <> '{IntentMade.type}'"
+    "   or not exists (select 1 from sessions s where s.key = e.payload ->> 'session_key'))"
     "  and not exists (select 1 from starts x where x.event = e.seq)"
     "  and not exists (select 1 from chain_runs x where x.event = e.seq)"
     "  and not exists (select 1 from prunings x where x.event = e.seq and x.ended_at is null)"

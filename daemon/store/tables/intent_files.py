@@ -1,4 +1,7 @@
-"""How far the intents of each run were read. A run that is over still needs a last reading."""
+"""How far the intents of each run were read. A run that is over still needs a last reading.
+
+A row stays when its session is pruned: without it, a later attempt would be read from the first line again.
+"""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -75,6 +78,5 @@ async def _taken(store: Store, keys: Iterable[str]) -> dict[str, ActionsTaken]:
 
 INTENT_FILES: Final = Table(
     writes=(OWE, READ),
-    goes_with_session=("delete from intent_files where session_key = ?",),
     answers={ActionsOf: answers_by(_taken, lambda asked: asked.session_key, ActionsTaken())},
 )

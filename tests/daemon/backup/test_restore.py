@@ -1,5 +1,6 @@
 """Restoring a backup: what is kept, what is fenced, and what must not begin twice."""
 
+import json
 import os
 import sqlite3
 from contextlib import closing
@@ -11,6 +12,7 @@ from runward.daemon.backup.back_up import back_up
 from runward.daemon.backup.examine import Damaged
 from runward.daemon.backup.restore import MAYBE_BEGUN, plan_restore, restore
 from runward.daemon.disk.epoch import read_epoch, write_epoch
+from runward.daemon.disk.exchange_tokens import TOKENS, create_token, list_tokens, revoke_token
 from runward.daemon.launch.ticket import has_ticket, take_ticket
 from runward.daemon.store.hash_chain import GENESIS_HEAD, link
 from runward.daemon.store.migrate import migrate
@@ -113,6 +115,20 @@ def test_the_epoch_is_higher_than_any_before_in_the_store_and_beside_it(state: P
     carry_out(state, backup)
     assert rows(state / "runward.db", "select epoch from daemon") == [(11,)]
     assert rows(state / "runward.db", "select head_seq, epoch from restores") == [(0, 11)]
+
+
+def test_a_backup_has_no_tokens_and_a_restore_brings_none_back(state: Path, tmp_path: Path) -> None:
+    kept, _ = create_token(state, "writer", 1.0)
+    revoked, _ = create_token(state, "writer", 2.0)
+    back_up(state / "runward.db", tmp_path / "backup.db")
+    assert [path.name for path in tmp_path.iterdir() if path != state] == ["backup.db"]
+    for token in (kept, revoked):
+        content = json.loads((state / TOKENS / f"{token.id}.json").read_text())
+        for said in (token.id, content["sha256"]):
+            assert said.encode() not in (tmp_path / "backup.db").read_bytes()
+    assert revoke_token(state, revoked.id)
+    carry_out(state, tmp_path / "backup.db")
+    assert list_tokens(state) == [kept]
 
 
 def test_what_chains_have_seen_and_know_of_files_begins_anew(state: Path, backup: Path) -> None:
