@@ -15,7 +15,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.isolated import REFUSED
 from runward.daemon.store import reading, reading_exchange
 from runward.daemon.store.migrate import migrations
-from runward.daemon.worker.actions_with_code import Work, failed
+from runward.daemon.worker.actions_with_code import NotWorkedOut, Work
 from runward.handlers.asking import Asking, Question
 from runward.handlers.exchange import kernel_calls
 from runward.handlers.exchange.accounts import Accounts, ReadTooMuch, accounts_of
@@ -66,9 +66,8 @@ def acting_with_code(
                 decided = code.drive(worked_out(accounts, asked.event))
                 if trouble is not None:
                     trouble.note(code)
-            except Exception as error:  # noqa: BLE001 - a mistake of ours is this action's result, and its CPU time counts
-                why = f"{type(error).__name__}: {error}"
-                return failed("internal_error", why, code.cpu.used, code.sandbox)
+            except Exception as error:
+                raise NotWorkedOut(error, code.cpu.used) from error
             used = round(code.cpu.used, 6)
             return Worked(decided, tuple(accounts.effects), accounts.read, used, code.sandbox)
 

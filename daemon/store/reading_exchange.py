@@ -165,6 +165,16 @@ def action(connection: sqlite3.Connection, key: str) -> ActionRow | None:
     return found[0] if found and found[0].key == key else None
 
 
+def held_job(connection: sqlite3.Connection, key: str) -> int | None:
+    """The job that is to carry this intent out and is held, because Runward failed at it."""
+    row = connection.execute(
+        "select j.id from events e join jobs j on j.id between 32 * e.seq and 32 * e.seq + 31"
+        " where e.key = ? and j.handler = 'exchange/act' and j.state = 'held'",
+        (key,),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
 def _action(row: tuple[object, ...]) -> ActionRow:
     return ActionRow(*row)._replace(is_success=bool(row[10]))  # type: ignore[arg-type] # the schema's own types
 

@@ -4,8 +4,12 @@ An action asks as often as it likes; the first time its code begins. If others c
 out again; after three times in vain, the others wait for it. The next action of a principal begins when the one before it is
 recorded: begun earlier, it would miss what that one changed, and its code would run twice. What ended is kept until the
 action is recorded. A daemon that dies forgets it, and its successor works it out again.
+
+An action that can't be worked out has no result: its job is held for a mistake of ours, and put off if the world refused.
+Once it is tried again, it is worked out again, and the CPU time of its code so far is charged with it.
 """
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +17,9 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from runward.config.executor import DEFAULT_WORKERS
+from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.worker.reactions import Done
+from runward.handlers.asking import TryLater
 from runward.handlers.exchange.acting_with_code import (
     Acted,
     ActedWithCode,
@@ -33,7 +39,16 @@ LONGEST_TURN_S: Final = 5.0
 """How long other actions wait for one that was worked out to be recorded: it may be held."""
 
 Work: TypeAlias = Callable[[ActedWithCode], Worked]
-"""Works an action out to its end. Blocks."""
+"""Works an action out to its end. Blocks. Raises `NotWorkedOut`."""
+
+
+class NotWorkedOut(Exception):
+    """An action can't be worked out, because of `error`. Its code has used `cpu_s` seconds."""
+
+    def __init__(self, error: Exception, cpu_s: float = 0.0) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.cpu_s = cpu_s
 
 
 def no_sandbox(asked: ActedWithCode) -> Worked:
@@ -41,9 +56,9 @@ def no_sandbox(asked: ActedWithCode) -> Worked:
     return failed("not_configured", "nothing runs code here")
 
 
-def failed(code: str, why: str, cpu_s: float = 0.0, sandbox: str | None = None) -> Worked:
+def failed(code: str, why: str) -> Worked:
     """An action that fails before it is known what it comes to."""
-    return Worked(Decided(None, Refused(code, why).result(), None), (), {}, cpu_s, sandbox)
+    return Worked(Decided(None, Refused(code, why).result(), None), (), {}, 0.0, None)
 
 
 @dataclass(slots=True)
@@ -52,8 +67,16 @@ class _Action:
     began: float
     number: int = 1
     earlier_cpu_s: float = 0.0
-    worked: Worked | None = None
+    worked: Worked | NotWorkedOut | None = None
+    """What came of it; None while it is worked out."""
     ended: float = 0.0
+    is_told: bool = False
+    """Whether the job knows that it can't be worked out."""
+
+    @property
+    def cpu_s(self) -> float:
+        """The CPU time of all times that it was worked out."""
+        return self.earlier_cpu_s + (0.0 if self.worked is None else self.worked.cpu_s)
 
 
 @dataclass(slots=True)
@@ -67,7 +90,7 @@ class ActionsWithCode:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, asked: ActedWithCode) -> Running | Acted:
-        """What became of the action; asked in a thread."""
+        """What became of the action; asked in a thread. Raises why it can't be worked out, once each time."""
         key, now, most = asked.event.key, time.monotonic(), self.at_once()
         if most == 0:
             return Acted(1, 0.0, failed("not_configured", "no code runs: workers = 0 in [exchange.executor]"))
@@ -75,19 +98,23 @@ class ActionsWithCode:
             action = self._actions.get(key)
             if action is not None and action.worked is None:
                 return Running(now - action.began)
-            if action is not None and action.worked is not None and action.number > asked.after:
-                return Acted(action.number, action.earlier_cpu_s + action.worked.cpu_s, action.worked)
+            if action is not None and isinstance(action.worked, NotWorkedOut) and not action.is_told:
+                action.is_told = True
+                raise _said(action.worked.error)
+            if action is not None and isinstance(action.worked, Worked) and action.number > asked.after:
+                return Acted(action.number, action.cpu_s, action.worked)
             if sum(each.worked is None for each in self._actions.values()) >= most:
                 return Running(0.0)
             principal = asked.event.principal
             if action is None and self._is_to_be_recorded(principal, now):
                 return Running(0.0)
-            if action is None or action.worked is None:
-                action = self._actions[key] = _Action(principal, now)
-            else:
-                cpu_s = action.earlier_cpu_s + action.worked.cpu_s
-                action = self._actions[key] = _Action(principal, now, action.number + 1, cpu_s)
-        threading.Thread(target=self._run, args=(asked, action), daemon=True).start()
+            number = 1 if action is None else action.number + isinstance(action.worked, Worked)
+            cpu_s = 0.0 if action is None else action.cpu_s
+            action = self._actions[key] = _Action(principal, now, number, cpu_s)
+        try:
+            threading.Thread(target=self._run, args=(asked, action), daemon=True).start()
+        except RuntimeError as error:  # the machine has no thread left
+            self._end(action, NotWorkedOut(OSError(str(error))))
         return Running(0.0)
 
     def ran(self, asked: CodeOf) -> Running | float:
@@ -98,7 +125,7 @@ class ActionsWithCode:
                 return 0.0
             if action.worked is None:
                 return Running(time.monotonic() - action.began)
-            return action.earlier_cpu_s + action.worked.cpu_s
+            return action.cpu_s
 
     def may_be_decided(self, asked: TurnOf) -> bool:
         """Whether no other action has the exchange for itself."""
@@ -122,13 +149,26 @@ class ActionsWithCode:
         )
 
     def _run(self, asked: ActedWithCode, action: _Action) -> None:
+        worked: Worked | NotWorkedOut
         try:
             worked = self.work(asked)
-        except Exception as error:  # noqa: BLE001 - a mistake of ours is this action's result, and harms no other
-            worked = failed("internal_error", f"{type(error).__name__}: {error}")
+        except NotWorkedOut as error:
+            worked = error
+        except Exception as error:  # noqa: BLE001 - it is raised where the action is asked for, and harms no other
+            worked = NotWorkedOut(error)
+        self._end(action, worked)
+
+    def _end(self, action: _Action, worked: Worked | NotWorkedOut) -> None:
         with self._lock:
             action.ended = time.monotonic()
             action.worked = worked
+
+
+def _said(error: Exception) -> Exception:
+    """What a handler raises for this: what the world refuses may work later."""
+    if isinstance(error, OSError | sqlite3.OperationalError | StoreUnreadable):
+        return TryLater(f"its code can't be run: {error}")
+    return error
 
 
 def _is_alone(action: _Action, now: float) -> bool:

@@ -1,6 +1,8 @@
 """Actions that people take in the exchange: sent through the inbox one after another, each waiting for its result."""
 
+import json
 import os
+import sqlite3
 import sys
 import time
 import uuid
@@ -17,7 +19,8 @@ from runward.daemon.cli.terminal.output import fail, iso, print_json, safe
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
-from runward.daemon.store.reading_exchange import ActionRow, action, agent_of, as_json
+from runward.daemon.store.reading_exchange import ActionRow, action, agent_of, as_json, held_job
+from runward.handlers.exchange.action_result import Refused, result_to_json
 from runward.handlers.exchange.events import ActionRequested
 from runward.handlers.exchange.intent import NotAnIntent, read_intent
 
@@ -74,12 +77,11 @@ class Acting:
             fail(str(error), WRONG_USAGE)
 
     def result(self, key: str) -> ActionRow:
-        """The result of an action."""
+        """The result of an action; `internal_error` if its job is held."""
 
         def found() -> ActionRow | None:
             with store_to_read(self._settings) as connection:
-                row = action(connection, key)
-            return None if row is None or row.hash is None else row
+                return result_so_far(connection, key)
 
         return wait_for(
             self._settings.state_dir,
@@ -89,9 +91,42 @@ class Acting:
         )
 
 
-def _text(intent: JsonValue) -> str:
-    import json
+def result_so_far(connection: sqlite3.Connection, key: str) -> ActionRow | None:
+    """The result of an action, None if it has none yet. One whose job is held counts as `internal_error` meanwhile."""
+    row = action(connection, key)
+    if row is not None:
+        return None if row.hash is None else row
+    job = held_job(connection, key)
+    if job is None:
+        return None
+    why = (
+        f"Runward failed at this action, so job {job} is held: `runward queue` says why, and `runward queue"
+        f" retry {job}` carries it out"
+    )
+    refused = Refused("internal_error", why)
+    told = json.dumps(result_to_json(refused.result()))
+    return ActionRow(
+        *(
+            0,
+            key,
+            time.time(),
+            None,
+            None,
+            None,
+            None,
+            None,
+            "{}",
+            told,
+            False,
+            refused.code,
+            None,
+            None,
+            None,
+        )
+    )
 
+
+def _text(intent: JsonValue) -> str:
     return json.dumps(intent, ensure_ascii=False)
 
 

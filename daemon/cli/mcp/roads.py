@@ -11,14 +11,13 @@ import anyio
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.exchange.acting import TooLong, leave, result_of
+from runward.daemon.cli.exchange.acting import TooLong, leave, result_of, result_so_far
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.request_waiting import PATIENCE_S
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.rundir.acting_inside import ResultsOfRun, append_intent
 from runward.daemon.rundir.tailing import NotRegular
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_exchange import action
 from runward.handlers.exchange.intent import Intent, as_intent
 
 _PERIOD_S: Final = 0.05
@@ -61,8 +60,8 @@ class ByInbox:
 
     def _result(self, key: str) -> dict[str, JsonValue] | None:
         with store_to_read(self._settings) as connection:
-            row = action(connection, key)
-        return None if row is None or row.hash is None else result_of(row)
+            row = result_so_far(connection, key)
+        return None if row is None else result_of(row)
 
 
 class ByRun:

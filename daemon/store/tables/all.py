@@ -81,8 +81,10 @@ TABLES: Final[tuple[Table, ...]] = (
 )
 
 WRITES: Final[tuple[Write, ...]] = tuple(write for table in TABLES for write in table.writes)
-APPLIERS: Final[Mapping[type[Effect], Applier]] = {
-    kind: apply for table in TABLES for kind, apply in table.appliers.items()
+APPLIERS: Final[Mapping[type[Effect], tuple[Applier, ...]]] = {
+    kind: tuple(table.appliers[kind] for table in TABLES if kind in table.appliers)
+    for table in TABLES
+    for kind in table.appliers
 }
 ANSWERS: Final[Mapping[type[Question[Any]], Answerer]] = {
     kind: answer for table in TABLES for kind, answer in table.answers.items()

@@ -4,14 +4,19 @@ A row stays when its session is pruned: without it, a later attempt would be rea
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.daemon.ports.intents import IntentCursor
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
-from runward.handlers.exchange.events import LANES
+from runward.handlers.effects import ReleaseJob
+from runward.handlers.exchange.events import LANES, IntentMade
 from runward.handlers.exchange.facts import ActionsOf, ActionsTaken
+
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+    from runward.daemon.store.tables.jobs import Job
 
 OWE: Final = Write(
     'insert into intent_files (session_key, directory, attempt, "offset", line, before, told, state)'
@@ -27,6 +32,13 @@ READ: Final = Write(
     " state = iif(?8, 'read', intent_files.state), problem = excluded.problem"
 )
 """Lines were read. A file that is over stays so until all of it is."""
+
+GIVEN_UP: Final = Write(
+    f"update intent_files set told = told + 1 where session_key = (select e.payload ->> 'session_key' from events e"  # noqa: S608 # our own words
+    f" join jobs j on j.event = e.seq where j.id = ? and j.state = 'discarded' and e.type = '{IntentMade.type}')",
+    exact=False,
+)
+"""A job was discarded. If it was an intent's, it counts as told: it will have no result."""
 
 
 class IntentFile(NamedTuple):
@@ -76,7 +88,13 @@ async def _taken(store: Store, keys: Iterable[str]) -> dict[str, ActionsTaken]:
     return {str(key): ActionsTaken(as_int(told), as_int(waiting)) for key, told, waiting in rows}
 
 
+def _given_up(batch: "Batch", job: "Job", effect: ReleaseJob) -> None:
+    if effect.state == "discarded":
+        batch.row(GIVEN_UP, (effect.job,))
+
+
 INTENT_FILES: Final = Table(
-    writes=(OWE, READ),
+    writes=(OWE, READ, GIVEN_UP),
+    appliers={ReleaseJob: _given_up},
     answers={ActionsOf: answers_by(_taken, lambda asked: asked.session_key, ActionsTaken())},
 )
