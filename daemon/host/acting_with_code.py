@@ -14,7 +14,7 @@ from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.isolated import REFUSED
 from runward.daemon.store import reading, reading_exchange
-from runward.daemon.store.migrate import migrations
+from runward.daemon.store.migrate import make_empty
 from runward.daemon.worker.actions_with_code import NotWorkedOut, Work
 from runward.handlers.asking import Asking, Question
 from runward.handlers.exchange import kernel_calls
@@ -108,8 +108,7 @@ def snapshot(state: Path) -> Iterator[sqlite3.Connection]:
 def empty_store() -> Iterator[sqlite3.Connection]:
     """A store in which nothing happened yet."""
     with closing(sqlite3.connect(":memory:")) as connection:
-        for each in migrations():
-            connection.executescript(each.sql)
+        make_empty(connection)
         yield connection
 
 

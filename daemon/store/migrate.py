@@ -6,6 +6,7 @@ import sqlite3
 import time
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Final
@@ -36,6 +37,24 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(sorted(found, key=lambda each: each.number))
 
 
+def make_empty(connection: sqlite3.Connection, version: int | None = None) -> None:
+    """Make an empty database a store of this version, or of the latest, in which nothing happened yet, in one transaction."""
+    steps = tuple(step for step in migrations() if version is None or step.number <= version)
+    with closing(sqlite3.connect(":memory:")) as made:
+        made.deserialize(_empty(steps))
+        made.backup(connection)
+
+
+@lru_cache(1)
+def _empty(steps: tuple[Migration, ...]) -> bytes:
+    """The bytes of an empty store. To copy them takes a tenth of the time of the steps."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        made.execute("pragma auto_vacuum = incremental")
+        for step in steps:
+            made.executescript(f"{step.sql}\npragma user_version = {step.number};")
+        return made.serialize()
+
+
 def migrate(path: Path, *, keep: bool = True) -> int:
     """Bring the store at `path` to this program's schema; returns its version.
 
@@ -54,13 +73,13 @@ def migrate(path: Path, *, keep: bool = True) -> int:
         return version
     connection = sqlite3.connect(path, isolation_level=None)
     try:
-        if version == 0:
-            connection.execute("pragma auto_vacuum = incremental")
+        if is_new := not connection.execute("select 1 from sqlite_schema").fetchall():
+            make_empty(connection)
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")
         if version and keep:
             _keep(connection, path, version)
-        for step in due:
+        for step in () if is_new else due:
             connection.executescript(
                 f"begin immediate;\n{step.sql}\npragma user_version = {step.number};\ncommit;"
             )

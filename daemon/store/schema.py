@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from runward.daemon.store.migrate import migrations
+from runward.daemon.store.migrate import make_empty
 from runward.daemon.store.reading import uri_of
 from runward.daemon.store.transaction import StoreMalformed
 
@@ -46,9 +46,7 @@ def _names(rows: Schema) -> set[str]:
 def _made(version: int) -> Schema:
     """The schema that the migrations up to this version make."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        for step in migrations():
-            if step.number <= version:
-                connection.executescript(step.sql)
+        make_empty(connection, version)
         return frozenset(connection.execute(_ROWS))
 
 

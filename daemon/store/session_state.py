@@ -12,7 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.store import packed_document
 from runward.daemon.store.batch import Batch
 from runward.daemon.store.hash_chain import GENESIS_HEAD
-from runward.daemon.store.migrate import migrations
+from runward.daemon.store.migrate import make_empty
 from runward.daemon.store.packed_document import Document
 from runward.daemon.store.tables.jobs import Job
 from runward.handlers.effects import Effects
@@ -91,8 +91,7 @@ class FreshStore:
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        for step in migrations():
-            self._connection.executescript(step.sql)
+        make_empty(self._connection)
         self._connection.execute(_NO_LAUNCHES)
 
     def __enter__(self) -> Self:

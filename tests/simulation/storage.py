@@ -8,6 +8,8 @@ a commit may fail before or after it happened.
 import itertools
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from functools import cache
 from typing import Any, Final, Protocol
 
 from tests.simulation.whole_record import keep_what_goes, whole_record
@@ -32,17 +34,25 @@ class Weather(Protocol):
     def found_full(self) -> None: ...
 
 
+@cache
+def _empty() -> bytes:
+    """The bytes of a store in which nothing happened yet. To copy them takes a tenth of the time of making them."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        for step in migrations():
+            made.executescript(f"{step.sql}\npragma user_version = {step.number};")
+        keep_what_goes(made)
+        return made.serialize()
+
+
 class Disk:
     """The database itself. It lives as long as this object, no matter who opens it."""
 
     def __init__(self) -> None:
         self.full = False
         self.world = self._make()
-        for step in migrations():
-            self.world.executescript(
-                f"begin immediate;\n{step.sql}\npragma user_version = {step.number};\ncommit;"
-            )
-        keep_what_goes(self.world)
+        with closing(sqlite3.connect(":memory:")) as made:
+            made.deserialize(_empty())
+            made.backup(self.world)
 
     def _make(self) -> sqlite3.Connection:
         self._uri = f"file:/simulated-{next(_number)}?vfs=memdb"

@@ -5,12 +5,14 @@ run that was judged again after its record was pruned shows as an event that is 
 """
 
 import sqlite3
+from contextlib import closing
+from functools import cache
 from typing import Final
 
 from tests.simulation.broken import Broken
 
 from runward.daemon.store.hash_chain import ChainedEvent, Head, follow
-from runward.daemon.store.migrate import migrations
+from runward.daemon.store.migrate import make_empty
 from runward.daemon.store.packed_document import COLUMNS, insert, unpack
 
 PRUNED: Final = (
@@ -94,13 +96,20 @@ def keep_what_goes(connection: sqlite3.Connection) -> None:
     connection.commit()
 
 
+@cache
+def _without_triggers() -> bytes:
+    """The bytes of a store in which nothing happened yet, where each row stays as it is put."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        make_empty(made)
+        for (name,) in made.execute("select name from sqlite_master where type = 'trigger'").fetchall():
+            made.execute(f"drop trigger {name}")
+        return made.serialize()
+
+
 def whole_record(uri: str) -> sqlite3.Connection:
     """The store at `uri` with everything that went from it. Raises `Broken` where something is there twice."""
     whole = sqlite3.connect(":memory:", uri=True, isolation_level=None)
-    for step in migrations():
-        whole.executescript(step.sql)
-    for (name,) in whole.execute("select name from sqlite_master where type = 'trigger'").fetchall():
-        whole.execute(f"drop trigger {name}")
+    whole.deserialize(_without_triggers())
     whole.execute("attach database ? as live", (uri,))
     tables = whole.execute("select name from main.sqlite_master where type = 'table'").fetchall()
     for (table,) in tables:
