@@ -8,6 +8,8 @@ WORKERS ?= 3
 # The same order and the same chance each time, so that a landing depends on the change alone.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --randomly-seed=1 --randomly-dont-reorganize
 MINUTES ?= 10
+# Without bytecode on the disk, each worker compiles every test again and each start of a command all of Runward.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test prove rest again explore soak bench check format clean
