@@ -106,23 +106,21 @@ def result_so_far(connection: sqlite3.Connection, key: str) -> ActionRow | None:
     refused = Refused("internal_error", why)
     told = json.dumps(result_to_json(refused.result()))
     return ActionRow(
-        *(
-            0,
-            key,
-            time.time(),
-            None,
-            None,
-            None,
-            None,
-            None,
-            "{}",
-            told,
-            False,
-            refused.code,
-            None,
-            None,
-            None,
-        )
+        seq=0,
+        key=key,
+        at=time.time(),
+        principal=None,
+        session_key=None,
+        line=None,
+        action_type=None,
+        artifact_id=None,
+        intent="{}",
+        result=told,
+        is_success=False,
+        error_code=refused.code,
+        scrip_after=None,
+        sandbox=None,
+        hash=None,
     )
 
 
