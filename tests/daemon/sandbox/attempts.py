@@ -4,7 +4,7 @@ Each piece of code returns what it got, so that a table can say what it must get
 machine are that it must not reach; the test looks at those from outside.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -220,6 +220,29 @@ ASKING: Final = tuple(
 )  # fmt: skip
 
 ATTEMPTS: Final = (*FILES, *NETWORK, *PROCESSES, *RIGHTS, *FLOODS, *ANSWERS, *OUTLIVING, *COMPILING, *ASKING)
+
+BY_THE_MEANS: Final = (*FILES, *NETWORK, *PROCESSES, *RIGHTS, *FLOODS, *OUTLIVING)
+"""What the means of isolation stop. The rest is stopped by how the daemon reads the pipe, with all means alike."""
+
+ONLY_LOOK: Final = tuple(
+    each for each in (*FILES, *NETWORK, *PROCESSES, *RIGHTS) if each.name != "looks for descriptors"
+)
+"""Attempts that leave nothing behind if they are stopped: one piece of code can make all of them, each on its own terms."""
+
+
+def together(attempts: Sequence[Attempt]) -> str:
+    """Code that makes these attempts one after another, and returns what each got, by its name."""
+    sources = {each.name: each.source for each in attempts}
+    return f"""
+def run(at):
+    got = {{}}
+    for name, source in {sources!r}.items():
+        known = {{"__builtins__": __builtins__}}
+        exec(compile(source, name, "exec"), known)
+        got[name] = known["run"](at)
+    return got
+"""
+
 
 NEEDS_NAMESPACES: Final = frozenset(("sees its parent", "asks who it is", "asks for the host's name"))
 """Attempts that the weaker means don't promise to stop."""

@@ -12,7 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from tests.daemon.sandbox.attempts import ANY, ATTEMPTS, NEEDS_NAMESPACES, WITHOUT_NAMESPACES, Attempt
+from tests.daemon.sandbox.attempts import (
+    ANY,
+    ATTEMPTS,
+    NEEDS_NAMESPACES,
+    ONLY_LOOK,
+    WITHOUT_NAMESPACES,
+    Attempt,
+    together,
+)
 from tests.waiting import wait_for
 
 from runward.config.executor import Executor
@@ -149,12 +157,31 @@ def as_expected(attempt: Attempt, execution: Execution, sandbox: str = "bubblewr
 
 
 def surprises(sandbox: str, told: JsonValue, attempts: Sequence[Attempt] = ATTEMPTS) -> list[str]:
-    """What became of the attempts that didn't come to what they must; several are tried at once."""
+    """What became of the attempts that didn't come to what they must.
 
-    def tried(attempt: Attempt) -> str | None:
-        execution = attempt_it(attempt, told, sandbox)
-        is_kept_in = as_expected(attempt, execution, sandbox) and SECRET not in str(execution)
-        return None if is_kept_in else f"{attempt.name}: {execution}"
+    Those that only look share a worker, and the others are tried several at once.
+    """
 
+    def tried(attempt: Attempt) -> tuple[Attempt, Execution]:
+        return attempt, attempt_it(attempt, told, sandbox)
+
+    looking = [each for each in attempts if each in ONLY_LOOK]
+    others = [each for each in attempts if each not in ONLY_LOOK]
     with ThreadPoolExecutor(6) as pool:
-        return [each for each in pool.map(tried, attempts) if each is not None]
+        looked = [pool.submit(_looked, looking, told, sandbox)] if looking else []
+        became = [*pool.map(tried, others), *(each for one in looked for each in one.result())]
+    return [
+        f"{attempt.name}: {execution}"
+        for attempt, execution in became
+        if not as_expected(attempt, execution, sandbox) or SECRET in str(execution)
+    ]
+
+
+def _looked(attempts: Sequence[Attempt], told: JsonValue, sandbox: str) -> list[tuple[Attempt, Execution]]:
+    """What became of attempts that are made by one piece of code: if it fails, all of them did."""
+    execution = execute(Job(together(attempts), [told]), PATIENT._replace(sandbox=sandbox))
+    got = execution.result if isinstance(execution.result, dict) else None
+    return [
+        (each, execution if got is None else execution._replace(result=got.get(each.name)))
+        for each in attempts
+    ]

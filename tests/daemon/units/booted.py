@@ -28,6 +28,12 @@ NEEDED: Final = (
     "dbus-daemon",
 )
 ALICE: Final = 4242
+_LEFT_OUT: Final = (
+    *("*.pth", "mypy*", "*__mypyc*", "pip*", "ruff*", "hypothesis*", "setuptools*", "grimp*"),
+    *("importlinter*", "_pytest", "xdist"),
+)  # fmt: skip
+"""What only development needs."""
+
 _PATH: Final = "/opt/runward/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CALL_S: Final = 150.0
 _SPACES: Final = ("--mount", "--uts", "--ipc", "--net", "--cgroup", "--pid", "--fork", "--kill-child")
@@ -106,7 +112,8 @@ def stage_runward(stage: Path) -> None:
     shutil.copytree(
         Path(pytest.__file__).parents[1],
         packages,
-        ignore=shutil.ignore_patterns("*.pth", "mypy*", "pip*", "ruff*", "hypothesis*"),
+        ignore=shutil.ignore_patterns(*_LEFT_OUT),
+        copy_function=_linked_or_copied,
     )
     zipfile.ZipFile(wheel).extractall(packages)
     home = f"{_prefix() or '/usr'}/bin"
@@ -116,6 +123,14 @@ def stage_runward(stage: Path) -> None:
     program = place / "bin/runward"
     program.write_text("#!/opt/runward/bin/python\nfrom runward.daemon.cli import main\nmain()\n")
     program.chmod(0o755)
+
+
+def _linked_or_copied(source: str, target: str) -> None:
+    """It is copied into the machine later anyway."""
+    try:
+        os.link(source, target)
+    except OSError:  # on another file system
+        shutil.copy2(source, target)
 
 
 def _prefix() -> str | None:

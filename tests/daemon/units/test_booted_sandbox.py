@@ -16,11 +16,12 @@ TELLS: Final = "/var/tmp/attempts.json"  # in the booted machine
 TRIES: Final = f"""\
 import json, sys
 sys.path.insert(0, "/opt/attempts")
+from tests.daemon.sandbox.attempts import ATTEMPTS, BY_THE_MEANS
 from tests.daemon.sandbox.machine import machine_for_attempts, surprises
 told = {{}}
-for sandbox in ("bubblewrap", "landlock"):
+for sandbox, attempts in (("bubblewrap", ATTEMPTS), ("landlock", BY_THE_MEANS)):
     with machine_for_attempts() as machine:
-        told[sandbox] = surprises(sandbox, machine.told())
+        told[sandbox] = surprises(sandbox, machine.told(), attempts)
         machine.is_untouched()
 open("{TELLS}", "w").write(json.dumps(told))
 """
