@@ -41,7 +41,7 @@ class Home:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text)
 
-    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+    def run(self, script: str, patience_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
         """Carry a script out; it ends with the first command that fails."""
         return subprocess.run(
             ["bash", "-eu", "-o", "pipefail", "-c", script],
@@ -50,7 +50,7 @@ class Home:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=patience_s,
             check=False,
         )
 

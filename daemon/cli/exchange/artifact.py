@@ -1,5 +1,6 @@
 """`runward exchange artifact`: what agents share. (`runward artifact` has the outcomes of sessions.)"""
 
+import json
 import time
 
 import click
@@ -142,9 +143,15 @@ def _lines(found: SharedArtifact, broken: list[str]) -> list[str]:
         about = method.get("description") if isinstance(method, dict) else None
         lines.append(f"method     {safe(str(name))}{f': {safe(about)}' if isinstance(about, str) else ''}")
     examples = interface.get("examples")
-    lines += [f"example    {safe(str(each))}" for each in (examples if isinstance(examples, list) else [])]
+    lines += [
+        f"example    {safe(_example(each))}" for each in (examples if isinstance(examples, list) else [])
+    ]
     lines += [f"needs      {safe(each)}{' (broken)' if each in broken else ''}" for each in found.depends_on]
     return lines
+
+
+def _example(example: JsonValue) -> str:
+    return example if isinstance(example, str) else json.dumps(example, ensure_ascii=False)
 
 
 @artifact.command()
