@@ -140,6 +140,17 @@ class Watched:
                 self._read_at = time.monotonic()
             return self._sessions.get(root, [])
 
+    def wait_bundled(self) -> None:
+        """Until each attempt that ended has its bundle in place."""
+        ended = "select count(*) from attempts where ended_by is not null"
+        placed = "select count(*) from receipts where placed_at is not null"
+        wait_for(lambda: self.place.rows(ended) == self.place.rows(placed), "a bundle of each session")
+
+    def bundle_of(self, session: Session) -> Path:
+        """The directory with the bundle of a session's first attempt."""
+        rows = self.place.rows("select session_key, directory from receipts where attempt = 1")
+        return next(self.place.state / str(directory) for key, directory in rows if key == session.key)
+
     def wait_judged(self, root: str, count: int) -> list[Session]:
         """Until so many sessions of a root are there and none of them runs."""
 

@@ -1,5 +1,6 @@
 """A daemon follows real agents while all of this happens to them, with their hooks and without."""
 
+import json
 import signal
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,8 @@ from tests.agents.following import (
     homes,
 )
 from tests.agents.scenarios import Seen, in_request, in_tool
+
+from runward.daemon.rundir.bundle_verifying import verify_bundle
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
 
@@ -71,6 +74,26 @@ def assert_hooked(stage: FollowedStage, session: Session) -> None:
     assert (session.hooked is not None) == speaks, stage.root
 
 
+def assert_bundled(stage: FollowedStage, seen: Seen, session: Session) -> None:
+    """Its bundle is proven, and has the calls of its log, none of those of a sub-agent or of a fork's origin."""
+    directory = stage.watched.bundle_of(session)
+    verified = verify_bundle(str(directory), 1, frozenset)
+    assert verified is not None, stage.root
+    assert verified.problems == (), stage.root
+    replay = [json.loads(line) for line in (directory / "REPLAY.jsonl").read_bytes().splitlines()]
+    called = [each for each in replay if each["event"] == "ToolCall"]
+    log = seen.left[seen.sessions.index(session.session_id)]
+    assert len(called) == checked(stage.agent, log).counts.tool_calls, stage.root
+    if stage.case in ("uses-a-tool", "forked") and called:
+        (call,) = called
+        (result,) = [each for each in replay if each["event"] == "ToolResult"]
+        assert "echo made > out.txt" in json.dumps(call["params"])
+        assert isinstance(call["params"], dict)
+        assert result["output"]["success"], result
+        assert result["exit_code"] == 0
+        assert result["latency_ms"] >= 0
+
+
 @EACH_AGENT
 def test_a_daemon_judges_what_happens_to_a_real_agent(agent: Agent, tmp_path: Path) -> None:
     with homes(agent, tmp_path) as watched:
@@ -80,6 +103,7 @@ def test_a_daemon_judges_what_happens_to_a_real_agent(agent: Agent, tmp_path: Pa
             running = {root: pool.submit(CASES[stage.case].happens, stage) for root, stage in stages.items()}
             seen = {root: each.result() for root, each in running.items()}
             told = {root: stage.sessions() for root, stage in stages.items()}
+            watched.wait_bundled()
         for root, stage in stages.items():
             assert sorted(each.session_id for each in told[root]) == sorted(seen[root].sessions), root
             for session in told[root]:
@@ -90,6 +114,7 @@ def test_a_daemon_judges_what_happens_to_a_real_agent(agent: Agent, tmp_path: Pa
                 assert reason in CASES[stage.case].reasons, root
                 assert session.linked == ()
                 assert_hooked(stage, session)
+                assert_bundled(stage, seen[root], session)
             midway = seen[root].midway
             if midway is not None and midway.alive:
                 assert "running" in {session["state"] for session in midway.inspected}, root
