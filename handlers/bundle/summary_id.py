@@ -4,13 +4,15 @@ import html
 import re
 from typing import Final
 
-_LINE: Final = re.compile(r"^\s*[-*]\s*ID:\s*(.*?)\s*$", re.MULTILINE)
+from runward.handlers.bundle.summary import plain
+
+_LINE: Final = re.compile(r"^\s*[-*]\s*ID:[^\S\n]*(.*?)[^\S\n]*$", re.MULTILINE)
 _ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
 
 
 def names_session(summary: str, session_id: str) -> bool:
     """Whether the summary names this session: in its `- ID:` line, or anywhere if it has no such line."""
-    wanted = {session_id, _plain(session_id)}
+    wanted = {session_id, _plain(session_id), plain(session_id)}
     lines: list[str] = _LINE.findall(summary)
     if lines:
         return all(line in wanted or _plain(line) in wanted for line in lines)

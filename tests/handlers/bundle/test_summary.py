@@ -102,14 +102,22 @@ hostile = st.text() | st.sampled_from(
         "a\u202eb",
         "1. x",
         "~~~",
+        "two  spaces",
+        "x" * 5000,
     ]
 )
 
 
-@given(hostile, hostile, hostile)
-def test_no_value_adds_a_line_a_control_character_or_markup(change: str, path: str, command: str) -> None:
+@given(hostile, hostile, hostile, hostile, hostile, hostile)
+def test_no_value_adds_a_line_a_control_character_or_markup(
+    change: str, path: str, command: str, session_id: str, cause: str, step: str
+) -> None:
     summary = WHOLE._replace(
-        changes=(change,), files=(FileEdit(path, 1),), verification=(Verified(command, 0, None, None),)
+        session_id=session_id,
+        changes=(change,),
+        files=(FileEdit(path, 1),),
+        verification=(Verified(command, 0, None, None),),
+        failure=Failure(cause, (step,)),
     )
     text = summary_text(summary)
     assert len(text.splitlines()) == len(TEXT.splitlines()) - 3
@@ -117,7 +125,9 @@ def test_no_value_adds_a_line_a_control_character_or_markup(change: str, path: s
         line for line in TEXT.splitlines() if line.startswith("#")
     ]
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
-    assert not re.search(r"(?<!\\)[<>\[\]]", plain(change))
+    for each in (change, session_id, cause, step):
+        assert not re.search(r"(?<!\\)[<>\[\]]", plain(each))
+    assert names_session(text, session_id)
 
 
 @given(st.text(min_size=1))
