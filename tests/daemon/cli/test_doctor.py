@@ -157,6 +157,14 @@ def test_on_a_terminal_it_says_what_it_does_meanwhile_and_breaks_lines_between_w
     assert [line for line in lines if line.startswith(" " * 9)], lines
 
 
+def test_without_bubblewrap_it_says_how_to_get_it(place: Place) -> None:
+    told = place.call("doctor", "--json", "--only", "sandbox", PATH="/nowhere")
+    (found,) = told.items("checks")
+    said = "no sandbox: bubblewrap isn't installed; code of the exchange is refused"
+    assert (found["result"], found["found"]) == ("warning", said)
+    assert found["fix"] == "install the package bubblewrap"
+
+
 @pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock"])
 def test_the_sandbox_of_the_settings_stops_attempts_without_a_home(
     place: Place, tmp_path: Path, sandbox: str

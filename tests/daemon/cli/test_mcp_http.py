@@ -214,6 +214,7 @@ def test_a_client_learns_that_the_server_ended_before_it_answered(served: Served
         signal.pidfd_send_signal(server, signal.SIGKILL)
         status, said = asked.result()
     assert (status, b"may still be done" in said) == (502, True)
+    wait_for(lambda: served.post(HELLO_BODY)[0] == 200, "a server again")
 
 
 def test_a_server_that_was_killed_comes_back(served: Served) -> None:
