@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 import structlog
 
 from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.faults import point
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.processes import NotRemoved, Processes
 from runward.daemon.store.store import Store
@@ -63,7 +64,9 @@ class Worktrees(Part):
 
     async def _one(self, owed: OwedRemoval) -> str | None:
         """Remove it; returns why it could not be."""
+        point("worktree.before")
         removed = await in_thread(self.processes.remove_worktree, owed.name, owed.repo)
+        point("worktree.after")
         if isinstance(removed, NotRemoved):
             self.log.warning("worktree.not_removed", session=owed.session_key, why=removed.why)
             return removed.why

@@ -5,11 +5,15 @@ a journal is replaced by the event that it belongs to, a file's inode by its nam
 times that a run's own launcher wrote, which no two histories share, by what they mean; for such a run it is left out
 what is remembered of its files, but not how it stands. A launcher's announcement has an id and a seal of its own and
 comes twice, so it and its timer are left out, too: what they mean for a session is in the session.
+
+What a chain does has the times at which it does it, ids made of the hashes of such events, and what is left of the
+run's time; these are left out.
 """
 
 import json
 import os
 import re
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -34,6 +38,15 @@ _TORN: Final = re.compile(r'(?<="torn_bytes":|"bytes_torn":)[1-9]\d*|[1-9]\d*(?=
 
 _SIGNATURE: Final = re.compile(r"\[(\d+),(\d+,\d{19})\]")
 """A file's signature in what is remembered of a run directory: inode, size, modification time in nanoseconds."""
+
+_MADE_OF_A_HASH: Final = re.compile(
+    r"(?<=ap_)[0-9a-f]{12}|(?<=/approval/)[0-9a-f]{16}|(?<=/\d/\d/)[0-9a-f]{16}|(?<=\"number\":\")[0-9a-f]{16}"
+)
+"""The part of an approval's id, of the key of its request and of the key of a step's start that a hash gives it."""
+
+_MOMENT: Final = re.compile(r"(?<![\d.])\d{10}\.\d+")
+_BEGAN: Final = time.time() - 600
+"""No time in a history of ours is later than this: what is was read from the clock."""
 
 
 def account(place: Place) -> Account:
@@ -65,9 +78,21 @@ def account(place: Place) -> Account:
         "problems": "select path, line, message, mend from problems order by path, line, message",
         "cancellations": "select e.key, session_key, attempt, directory, processes, said_by, reason, told, outcome,"
         " carried_out_at is null from cancellations c join events e on e.seq = c.event order by 1",
-        "starts": "select e.key, s.key, session_key, name, directory, effect, state, why, ended_at is null from starts s"
+        "starts": "select e.key, s.key, session_key, name, directory,"
+        " iif(s.name like 'cr\\_%' escape '\\', json_remove(effect, '$.timeout'), effect), state, why, ended_at is null from starts s"
         " join events e on e.seq = s.event order by 1",
         "roots": "select name, path, layout from roots order by name",
+        "chain_runs": "select id, chain, fired_by, status, reason_code, reason_summary, current_step, depth,"
+        " deadline is null from chain_runs order by id",
+        "chain_steps": "select run, step, attempt, status, reason_code, reason_summary, value, session_key, outcome,"
+        " finished_at is null from chain_steps order by 1, 2, 3",
+        "firings": "select chain, fired_by, event, result, why, run from firings order by 1, 2",
+        "invocations": "select id, skill, status, reason_code, session_key, chain_run_id, step_index, try,"
+        " node_metadata is null from invocations where chain_run_id is not null order by id",
+        "approvals": "select run, step, shown, status, decided_by, note from approvals order by run, step",
+        "notices": "select kind, subject, title, text, state, error from notices order by 1, 3",
+        "worktrees": "select session_key, name, repo, removed_at is null from worktrees order by 1",
+        "artifacts": "select id, session_key, kind, name, summary, passed, content from artifacts order by id",
     }
     names, times = _names_of_inodes(place), _times_of_started_runs(place)
     told = {
@@ -99,13 +124,13 @@ def difference(one: Account, other: Account) -> str:
 def _plain(row: tuple[object, ...], place: Place, names: dict[int, str]) -> str:
     text = " | ".join(str(cell).replace(str(place.directory), "<place>") for cell in row)
     text = _SIGNATURE.sub(lambda found: f"[{names.get(int(found[1]), 'another file')},{found[2]}]", text)
-    return _TORN.sub("some", _DAMAGED.sub("/damaged", text))
+    return _TORN.sub("some", _DAMAGED.sub("/damaged", _MADE_OF_A_HASH.sub("#", text)))
 
 
 def _timeless(text: str, times: dict[str, str]) -> str:
     for moment, meaning in times.items():
         text = text.replace(moment, meaning)
-    return text
+    return _MOMENT.sub(lambda found: "<now>" if float(found[0]) > _BEGAN else found[0], text)
 
 
 def _times_of_started_runs(place: Place) -> dict[str, str]:
@@ -139,7 +164,7 @@ def _journals(place: Place) -> Account:
         lines = []
         for line in path.read_text().splitlines():
             for digest, key in events.items():
-                line = line.replace(digest, key)
+                line = line.replace(digest, _MADE_OF_A_HASH.sub("#", key))
             line = _CHECKED_AT.sub('"checked_at":0', line.replace(str(place.directory), "<place>"))
             line = _TORN.sub("some", _DAMAGED.sub("/damaged", line))
             lines.append(_FOUND_AT.sub('"ts":"then"', line))

@@ -193,9 +193,9 @@ class Place:
         self.finish_run(directory)
         return directory
 
-    def put_request(self, content: dict[str, object]) -> str:
-        """A file in the inbox, as a command puts it there."""
-        name = str(uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(content)))
+    def put_request(self, content: dict[str, object], named: str | None = None) -> str:
+        """A file in the inbox, as a command puts it there. Its name is made of its content, or of `named`."""
+        name = str(uuid.uuid5(uuid.NAMESPACE_URL, named or json.dumps(content)))
         inbox = self.state / "inbox"
         inbox.mkdir(mode=0o700, parents=True, exist_ok=True)
         write(inbox / f"{name}.json", json.dumps(content))

@@ -1,5 +1,7 @@
 """A whole daemon, stopped by SIGSTOP at any point, goes on after a successor finished the work: one effect.
 
+The points are those of the history of runs, and those that only chain runs have: approvals, timers, notices, worktrees.
+
 The frozen daemon's lock file is unlinked meanwhile, or no successor could start. With a fence taken out the same
 history must show two effects, or fail otherwise: so each of these proofs can fail.
 
@@ -9,10 +11,12 @@ can't finish, says so, and nobody is harmed.
 
 import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import pytest
+from tests.proof import chain_runs
 from tests.proof.account import Account, account, difference
 from tests.proof.history import first_chapter, let_go
 from tests.proof.place import Place
@@ -27,6 +31,18 @@ PARTS = 4
 """The sweep is dealt out in so many tests: a slow machine does each within its time."""
 
 
+OF_CHAIN_RUNS: Final = (
+    "notice.",
+    "start.",
+    "worktree.",
+    "commit.notice.",
+    "commit.start.",
+    "commit.worktree.",
+    "commit.apply.",
+)
+"""The beginnings of the names of what chain runs wait for, or have done outside."""
+
+
 @pytest.fixture(scope="module")
 def undisturbed(in_memory: Path, forks: Forks) -> tuple[Account, list[str]]:
     """The account of a history that nobody disturbed, and the names of its points in order."""
@@ -39,14 +55,40 @@ def undisturbed(in_memory: Path, forks: Forks) -> tuple[Account, list[str]]:
     return account(place), points
 
 
+class ChainRuns(NamedTuple):
+    """The account of the history of chain runs, and the names of its points by chapter."""
+
+    account: Account
+    points: list[list[str]]
+
+
+@pytest.fixture(scope="module")
+def undisturbed_chains(in_memory: Path, forks: Forks) -> ChainRuns:
+    """The history of chain runs, as it is when nobody disturbs it."""
+    place = Place(in_memory / "undisturbed chain runs", forks)
+    points = []
+    for chapter in chain_runs.CHAPTERS:
+        chapter(place)
+        assert place.once("list") == 0
+        said = place.started[-1].said()
+        points.append([line.split()[1] for line in said.splitlines() if line.startswith("point ")])
+    chain_runs.check(place)
+    return ChainRuns(account(place), points)
+
+
 def _in_transaction(point: str) -> bool:
     """Whether a daemon that is frozen at this point holds the database."""
     return point.startswith("commit.") and point.endswith(".before")
 
 
-def _frozen(place: Place, point: int | str, fences_out: Sequence[str] = ()) -> Process:
+def _frozen(
+    place: Place,
+    point: int | str,
+    fences_out: Sequence[str] = (),
+    chapter: Callable[[Place], None] = first_chapter,
+) -> Process:
     """A daemon that stands still at a point of the history; nobody knows its lock any more."""
-    first_chapter(place)
+    chapter(place)
     zombie = place.daemon("--once", fault=f"stop@{point}", fences_out=fences_out)
     assert zombie.wait_stopped(), f"it never came to {point}:\n{zombie.said()}"
     (place.state / "lock").unlink()
@@ -86,6 +128,44 @@ def test_a_daemon_frozen_at_any_point_does_nothing_when_it_wakes_up(
     for index, name in [*enumerate(points)][part::PARTS]:
         if not _in_transaction(name) and name not in IN_LOCK:
             _prove_one_effect(Place(in_memory / f"every-{index}", forks), index + 1, points, expected)
+
+
+@pytest.mark.parametrize(("chapter", "point"), [(0, "notice.before"), (2, "worktree.before")])
+def test_a_daemon_frozen_before_it_carries_out_what_a_chain_run_ordered_does_nothing_twice(
+    undisturbed_chains: ChainRuns, in_memory: Path, forks: Forks, chapter: int, point: str
+) -> None:
+    number = undisturbed_chains.points[chapter].index(point) + 1
+    _prove_chain_runs_once(Place(in_memory / f"chains-{point}", forks), chapter, number, undisturbed_chains)
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(900)
+@pytest.mark.longest
+@pytest.mark.parametrize("chapter", range(len(chain_runs.CHAPTERS)))
+def test_a_daemon_frozen_at_any_point_of_what_chain_runs_do_does_nothing_twice(
+    undisturbed_chains: ChainRuns, in_memory: Path, forks: Forks, chapter: int
+) -> None:
+    for index, name in enumerate(undisturbed_chains.points[chapter]):
+        if name.startswith(OF_CHAIN_RUNS) and not _in_transaction(name):
+            place = Place(in_memory / f"chains-{chapter}-{index}", forks)
+            _prove_chain_runs_once(place, chapter, index + 1, undisturbed_chains)
+
+
+def _prove_chain_runs_once(place: Place, frozen: int, point: int, undisturbed: ChainRuns) -> None:
+    told = f"frozen at point {point} of chapter {frozen}, {undisturbed.points[frozen][point - 1]}"
+    for number, chapter in enumerate(chain_runs.CHAPTERS):
+        if number != frozen:
+            chapter(place)
+            assert place.once() == 0, place.started[-1].said()
+            continue
+        zombie = _frozen(place, point, chapter=chapter)
+        assert place.once() == 0, place.started[-1].said()
+        zombie.go_on()
+        assert zombie.wait() == SUPERSEDED, f"{told}:\n{zombie.said()}"
+        assert "Traceback" not in zombie.said(), told
+    chain_runs.check(place)
+    parted = difference(undisturbed.account, account(place))
+    assert not parted, f"{told}:\n{parted}"
 
 
 def _prove_one_effect(place: Place, point: int, points: list[str], expected: Account) -> None:

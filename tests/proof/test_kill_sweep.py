@@ -1,43 +1,66 @@
-"""`kill -9` of the daemon at every point of a scripted history: what is left is what an undisturbed run leaves.
+"""`kill -9` of the daemon at every point of two scripted histories: what is left is what an undisturbed run leaves.
+
+One history is of runs, the other of chain runs, with an approval, a timer, notices and a worktree.
 
 A point stands before and after every commit, every row of the outbox and every write to a journal. The points are
 taken one after the other until the history runs through without being killed.
 """
 
 import random
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import pytest
+from tests.proof import chain_runs, history
 from tests.proof.account import Account, account, difference
-from tests.proof.history import CHAPTERS
 from tests.proof.place import Place
 from tests.proof.processes import Forks
 
 KILLED = -9
-SAMPLE = 72
+SAMPLE = 200
 """In the default run every so many points are taken and one of every other name, each time other ones."""
 
 PARTS = 6
 """The exhaustive sweep of a chapter is dealt out in so many tests: a slow machine does each within its time."""
 
 
-@pytest.fixture(scope="module")
-def undisturbed(in_memory: Path, forks: Forks) -> tuple[Account, list[list[str]]]:
+HISTORIES: Final[Mapping[str, Sequence[Callable[[Place], None]]]] = {
+    "runs": history.CHAPTERS,
+    "chain runs": chain_runs.CHAPTERS,
+}
+EVERY_CHAPTER: Final = [
+    (name, number) for name, chapters in HISTORIES.items() for number in range(len(chapters))
+]
+
+
+class Undisturbed(NamedTuple):
     """The account of a history that nobody disturbed, and the names of its points by chapter."""
-    place = Place(in_memory / "undisturbed", forks)
-    points = []
-    for chapter in CHAPTERS:
-        chapter(place)
-        assert place.once("list") == 0
-        said = place.started[-1].said()
-        points.append([line.split()[1] for line in said.splitlines() if line.startswith("point ")])
-    return account(place), points
+
+    account: Account
+    points: list[list[str]]
 
 
-def test_the_history_has_every_end_and_every_kind_of_point(
-    undisturbed: tuple[Account, list[list[str]]],
+@pytest.fixture(scope="module")
+def undisturbed(in_memory: Path, forks: Forks) -> dict[str, Undisturbed]:
+    """Each history, as it is when nobody disturbs it."""
+    found = {}
+    for name, chapters in HISTORIES.items():
+        place = Place(in_memory / f"undisturbed {name}", forks)
+        points = []
+        for chapter in chapters:
+            chapter(place)
+            assert place.once("list") == 0
+            said = place.started[-1].said()
+            points.append([line.split()[1] for line in said.splitlines() if line.startswith("point ")])
+        found[name] = Undisturbed(_account(place, name), points)
+    return found
+
+
+def test_the_history_of_runs_has_every_end_and_every_kind_of_point(
+    undisturbed: dict[str, Undisturbed],
 ) -> None:
-    told, points = undisturbed
+    told, points = undisturbed["runs"]
     reasons = {line.split(" | ")[12] for line in told["sessions"]}
     assert reasons == {
         "run.completed.ok",
@@ -65,29 +88,47 @@ def test_the_history_has_every_end_and_every_kind_of_point(
     assert told["rejected"] == ["not-a-request.json"]
 
 
+def test_the_history_of_chain_runs_has_every_kind_of_point(undisturbed: dict[str, Undisturbed]) -> None:
+    asked, approved, built, published = undisturbed["chain runs"].points
+    assert {"notice.before", "notice.after", "commit.notice.before"} <= set(asked) & set(published)
+    assert {"start.before", "start.after", "commit.start.before"} <= set(approved) & set(built)
+    assert {"worktree.before", "worktree.after", "commit.worktree.before"} <= set(built)
+    events = undisturbed["chain runs"].account["events"]
+    for kind in ("TimerRang", "ApprovalWanted", "ApprovalDecided", "ChainFired", "ChainRunFinished"):
+        assert sum(f" | {kind} | " in line for line in events) == (1 if kind == "TimerRang" else 2), kind
+
+
 @pytest.mark.longest
 @pytest.mark.timeout(900)  # over a hundred daemons, each at the mercy of a loaded machine
 def test_a_daemon_killed_at_any_point_leaves_what_an_undisturbed_one_leaves(
-    undisturbed: tuple[Account, list[list[str]]], in_memory: Path, forks: Forks
+    undisturbed: dict[str, Undisturbed], in_memory: Path, forks: Forks
 ) -> None:
-    expected, points = undisturbed
-    for chapter, number in _sampled(points):
-        _kill_and_compare(Place(in_memory / f"{chapter}-{number}", forks), chapter, [number], expected)
+    for name, chapter, number in _sampled(undisturbed):
+        place = Place(in_memory / f"{name}-{chapter}-{number}", forks)
+        _kill_and_compare(place, name, chapter, [number], undisturbed[name].account)
+
+
+def test_a_daemon_killed_where_a_step_has_just_begun_leaves_what_an_undisturbed_one_leaves(
+    undisturbed: dict[str, Undisturbed], in_memory: Path, forks: Forks
+) -> None:
+    place = Place(in_memory / "begun", forks)
+    points = ["start.after", "commit.start.before"]
+    assert _kill_and_compare(place, "chain runs", 1, points, undisturbed["chain runs"].account)
 
 
 @pytest.mark.prove
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.parametrize("chapter", [0, 1, 2])
+@pytest.mark.parametrize(("name", "chapter"), EVERY_CHAPTER)
 @pytest.mark.longest
 def test_a_daemon_killed_at_every_single_point_leaves_what_an_undisturbed_one_leaves(
-    undisturbed: tuple[Account, list[list[str]]], in_memory: Path, forks: Forks, chapter: int, part: int
+    undisturbed: dict[str, Undisturbed], in_memory: Path, forks: Forks, name: str, chapter: int, part: int
 ) -> None:
-    expected, points = undisturbed
+    expected, points = undisturbed[name]
     number, killed = 1 + part, True
     while killed:
-        place = Place(in_memory / f"every-{chapter}-{number}", forks)
-        killed = _kill_and_compare(place, chapter, [number], expected)
+        place = Place(in_memory / f"every-{name}-{chapter}-{number}", forks)
+        killed = _kill_and_compare(place, name, chapter, [number], expected)
         number += PARTS
     assert number - PARTS >= len(points[chapter]) - 1, "the sweep ended before the history did"
 
@@ -96,15 +137,15 @@ def test_a_daemon_killed_at_every_single_point_leaves_what_an_undisturbed_one_le
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("part", range(5))
 def test_a_daemon_that_is_killed_again_and_again_while_it_recovers_leaves_the_same(
-    undisturbed: tuple[Account, list[list[str]]], in_memory: Path, forks: Forks, part: int
+    undisturbed: dict[str, Undisturbed], in_memory: Path, forks: Forks, part: int
 ) -> None:
-    expected, points = undisturbed
     for seed in range(8 * part, 8 * part + 8):
         chance = random.Random(seed)
-        chapter = chance.randrange(3)
+        name, chapter = EVERY_CHAPTER[seed % len(EVERY_CHAPTER)]
+        expected, points = undisturbed[name]
         numbers = [chance.randint(1, len(points[chapter])) for _ in range(6)]
         place = Place(in_memory / f"again-{seed}", forks)
-        _kill_and_compare(place, chapter, numbers, expected, f"seed {seed}: ")
+        _kill_and_compare(place, name, chapter, numbers, expected, f"seed {seed}: ")
 
 
 def test_without_looking_for_what_stands_already_a_killed_daemons_line_is_doubled(place: Place) -> None:
@@ -116,31 +157,38 @@ def test_without_looking_for_what_stands_already_a_killed_daemons_line_is_double
         account(place)
 
 
-def _sampled(points: list[list[str]]) -> list[tuple[int, int]]:
-    """Chapter and number of the points of the default run."""
+def _sampled(undisturbed: Mapping[str, Undisturbed]) -> list[tuple[str, int, int]]:
+    """History, chapter and number of the points of the default run."""
     every = [
-        (chapter, number, name)
-        for chapter, names in enumerate(points)
-        for number, name in enumerate(names, start=1)
+        (name, chapter, number, point)
+        for name, (_, points) in undisturbed.items()
+        for chapter, passed in enumerate(points)
+        for number, point in enumerate(passed, start=1)
     ]
     random.shuffle(every)
-    of_every_name = {name: (chapter, number) for chapter, number, name in every}
+    of_every_name = {point: (name, chapter, number) for name, chapter, number, point in every}
     of_some_names = random.sample(sorted(of_every_name.values()), len(of_every_name) // 2)
-    return sorted({*of_some_names, *((chapter, number) for chapter, number, _ in every[::SAMPLE])})
+    return sorted({*of_some_names, *(at[:3] for at in every[::SAMPLE])})
+
+
+def _account(place: Place, name: str) -> Account:
+    if name == "chain runs":
+        chain_runs.check(place)
+    return account(place)
 
 
 def _kill_and_compare(
-    place: Place, chapter: int, numbers: list[int], expected: Account, told: str = ""
+    place: Place, name: str, chapter: int, points: Sequence[int | str], expected: Account, told: str = ""
 ) -> bool:
-    """Play the history, killing a daemon of `chapter` at each of the points in turn; whether the first was killed."""
+    """Play a history, killing a daemon of `chapter` at each of the points in turn; whether the first was killed."""
     killed = False
-    for current, prepare in enumerate(CHAPTERS):
+    for current, prepare in enumerate(HISTORIES[name]):
         prepare(place)
-        for position, number in enumerate(numbers if current == chapter else []):
-            code = place.once(f"kill@{number}")
+        for position, point in enumerate(points if current == chapter else []):
+            code = place.once(f"kill@{point}")
             assert code in (KILLED, 0), place.started[-1].said()
             killed = killed or (position == 0 and code == KILLED)
         assert place.once() == 0, place.started[-1].said()
-    parted = difference(expected, account(place))
-    assert not parted, f"{told}killed at {numbers} of chapter {chapter}:\n{parted}"
+    parted = difference(expected, _account(place, name))
+    assert not parted, f"{told}killed at {points} of chapter {chapter} of {name}:\n{parted}"
     return killed
