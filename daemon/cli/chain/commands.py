@@ -14,7 +14,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.cli.chain.trigger import held_as_json, in_short, in_words, tree
-from runward.daemon.cli.exits import NOT_FOUND, WRONG_SETTINGS, WRONG_USAGE
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.groups import Group
@@ -276,8 +276,8 @@ def fire(
     With --dry-run, show what it would do, without a daemon.
 
     KEY=VALUE gives a text for {{ trigger.KEY }}, KEY:=JSON any other value. In a dry run, an outcome of a step that would
-    not run does not count. Exit code 1: it is paused, disabled or refused. 2: it is invalid. With --wait: 0
-    completed, 1 failed, 124 timed out, 130 aborted, 143 cancelled, 75 no daemon is running.
+    not run does not count. Exit code 1: it is paused, disabled, invalid or refused. In a dry run, 2: it is invalid. With
+    --wait: 0 completed, 1 failed, 124 timed out, 130 aborted, 143 cancelled, 75 no daemon is running.
 
     \b
     Example:
@@ -300,7 +300,7 @@ def fire(
                 fail(f"{option} needs --dry-run: real steps have their own outcomes", WRONG_USAGE)
         from runward.daemon.cli.chain import firing as chain_firing
 
-        found = _right(settings, name)
+        found = _right(settings, name, NOT_SO)
         _refuse_if_paused(settings, found.name)
         chain_firing.fire(settings, found, given_trigger(values, event), waits=wait, as_json=as_json)
         return
@@ -601,9 +601,10 @@ def _found(settings: Settings, name: str) -> Parsed[Chain]:
         fail(str(error), NOT_FOUND)
 
 
-def _right(settings: Settings, name: str) -> Chain:
+def _right(settings: Settings, name: str, code: int = WRONG_USAGE) -> Chain:
+    """The chain of this name. Names everything that is wrong with it, and exits with `code` if it can't be used."""
     parsed = _found(settings, name)
     complain(parsed.problems)
     if parsed.value is None:
-        sys.exit(WRONG_USAGE)
+        sys.exit(code)
     return parsed.value

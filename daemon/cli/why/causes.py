@@ -78,12 +78,18 @@ def causes_of_chain(connection: sqlite3.Connection, subject: str) -> list[Entry]
 
 
 def causes_of_chain_run(connection: sqlite3.Connection, run: str) -> list[Entry]:
-    """What fired a chain run, and what was decided of its steps, the first cause first."""
-    return _causes(connection, reading_causes.decisions_about(connection, run))
+    """What fired a chain run, what was decided of its steps, and how it ended, the first cause first."""
+    finished = reading_causes.event_recorded(connection, f"{run}/finished")
+    further = () if finished is None else (finished,)
+    return _causes(connection, reading_causes.decisions_about(connection, run), further)
 
 
-def _causes(connection: sqlite3.Connection, decisions: Sequence[DecisionRow]) -> list[Entry]:
-    events = reading_causes.events_with_causes(connection, {each.event for each in decisions})
+def _causes(
+    connection: sqlite3.Connection, decisions: Sequence[DecisionRow], further: Sequence[int] = ()
+) -> list[Entry]:
+    """These decisions with their events and causes, and those of `further` events."""
+    numbers = {*(each.event for each in decisions), *further}
+    events = reading_causes.events_with_causes(connection, numbers)
     jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
     return list(_entries(events, jobs, decisions, (), (), ""))
 

@@ -92,6 +92,7 @@ def test_an_event_runs_two_steps_the_second_on_the_outcome_of_the_first(firing: 
     told = firing.call("why", fired).out
     assert "asked to fire the chain two" in told
     assert "step merge is started as" in told
+    assert "ChainRunFinished: the chain run ended completed: chain.completed.ok" in told.splitlines()[-2]
     shown = firing.call("chain", "run", "show", fired[:8]).out
     assert "1  merge   touch  completed" in shown
     assert len(list(firing.runs.glob("cr_*"))) == 5
