@@ -55,7 +55,12 @@ _FIXES: Final = (
         "let the daemon's processes do this: a unit's SystemCallFilter=, AppArmor or SELinux forbids it",
     ),
 )
-"""Words of what a worker complains of, and what to do; all else is a complaint of what isolates it."""
+"""Words of what a worker complains of, and what to do."""
+
+_ABOUT_THE_MEANS: Final = ("namespace", "Landlock", "not permitted", "denied", "No space left")
+"""Words of what only what isolates it complains of: its own fix helps. The kernel has no space for one more namespace."""
+
+_UNKNOWN: Final = "run `runward doctor --only sandbox` again, and report this if it stays"
 
 _End: TypeAlias = Literal["answer", "death", "files", "time", "cpu"]
 
@@ -299,7 +304,10 @@ class Worker:
         if not lines:
             return "the worker didn't start, and said nothing", _SILENT
         why = lines[-1]
-        return why, next((fix for words, fix in _FIXES if words in why), self._isolated.fix)
+        for words, fix in _FIXES:
+            if words in why:
+                return why, fix
+        return why, self._isolated.fix if any(each in why for each in _ABOUT_THE_MEANS) else _UNKNOWN
 
     def _write(self, data: bytes, deadline: float) -> bytes:
         """Write what it takes until then, and return the rest."""

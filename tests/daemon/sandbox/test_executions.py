@@ -3,10 +3,12 @@
 import errno
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,26 @@ from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.workers import MOST_CODE, Job, Worker, execute
 
 USUAL = Executor()
+
+NO_NAMESPACES = """
+import ctypes, json, os, sys
+from runward.config.executor import Executor
+from runward.daemon.sandbox.execution import execution_to_json
+from runward.daemon.sandbox.workers import Job, execute
+user, group = os.geteuid(), os.getegid()
+if ctypes.CDLL(None).unshare(0x10000000) != 0:
+    sys.exit(77)
+for file, text in (
+    ("/proc/self/setgroups", "deny"),
+    ("/proc/self/uid_map", f"1000 {user} 1"),
+    ("/proc/self/gid_map", f"1000 {group} 1"),
+    ("/proc/sys/user/max_user_namespaces", "0"),
+):
+    with open(file, "w") as opened:
+        opened.write(text)
+job = Job("def run(): return 1", [])
+print(json.dumps([execution_to_json(execute(job, Executor(sandbox=each))) for each in ("bubblewrap", "landlock")]))
+"""
 
 FEW_FILES = """
 import json, resource
@@ -66,6 +88,27 @@ def test_code_gives_what_json_can_hold_or_its_text(
     assert (execution.code, execution.result, execution.error) == (None, result, None)
     said = execution_to_json(execution)
     assert list(said) == ["success", "result", "error", "execution_time_ms", "resources_consumed"]
+
+
+IMPORTS = """
+def run(names):
+    missing = []
+    for name in names:
+        try:
+            __import__(name)
+        except ImportError:
+            missing.append(name)
+    return missing
+"""
+WITH_A_SCREEN = {"tkinter", "_tkinter", "turtle", "turtledemo", "idlelib"}
+NOT_FOR_CODE = {"antigravity", "this", "ensurepip", "lib2to3", "test"}
+
+
+def test_the_standard_library_can_be_imported(sandbox: None) -> None:
+    names: list[JsonValue] = [*sorted(sys.stdlib_module_names - WITH_A_SCREEN - NOT_FOR_CODE)]
+    ended = execute(Job(IMPORTS, [names]), USUAL._replace(timeout=60.0))
+    assert isinstance(ended.result, list), ended
+    assert [each for each in ended.result if find_spec(str(each)) is not None] == []
 
 
 @pytest.mark.parametrize(
@@ -203,7 +246,9 @@ def test_where_bubblewrap_can_not_be_started_no_namespaces_are_asked_for(
     ("complaint", "fix"),
     [
         ("bwrap: No permissions to create new namespace", "allow user namespaces"),
+        ("bwrap: loopback: Failed RTM_NEWADDR: Operation not permitted", "bwrap-userns-restrict"),
         ("bwrap: Unknown option --disable-userns", "bubblewrap 0.8"),
+        ("bwrap: Can't find source path /gone: No such file or directory", "report this"),
         ("PermissionError: [Errno 1] Operation not permitted", "SystemCallFilter=, AppArmor or SELinux"),
         ("OSError: the kernel accepts no system call filter: Invalid argument", "seccomp filters"),
     ],
@@ -211,7 +256,7 @@ def test_where_bubblewrap_can_not_be_started_no_namespaces_are_asked_for(
 def test_where_no_worker_starts_code_is_refused_with_what_was_said_and_its_fix(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, complaint: str, fix: str
 ) -> None:
-    script = f"#!/bin/sh\necho '{complaint}' >&2\nexit 1\n"
+    script = f"#!/bin/sh\necho {shlex.quote(complaint)} >&2\nexit 1\n"
     fake_bubblewrap(monkeypatch, tmp_path_factory.mktemp("bin"), script)
     said = execute(Job("def run(): return 1", []), USUAL)
     assert (said.code, said.error) == ("not_configured", f"no sandbox: {complaint}")
@@ -261,6 +306,19 @@ def test_without_a_descriptor_left_code_is_refused_with_the_fix_and_nothing_runs
     assert "Too many open files" in str(said.error)
     assert "ulimit -n" in str(said.fix)
     assert (children(), os.listdir("/proc/self/fd")) == (before, descriptors)
+
+
+def test_where_namespaces_are_switched_off_only_the_weaker_means_run_code(sandbox: None) -> None:
+    words = (sys.executable, "-c", NO_NAMESPACES)
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    if ran.returncode == 77:
+        pytest.skip("no user namespace can be made here")
+    assert ran.returncode == 0, ran.stderr
+    refused, weaker = json.loads(ran.stdout)
+    assert refused["error_code"] == "not_configured"
+    assert "namespace" in refused["error"]
+    assert refused["fix"].startswith("allow user namespaces")
+    assert weaker["result"] == 1 or weaker["error_code"] == "not_configured", weaker
 
 
 def test_a_limit_that_can_not_be_set_is_named_with_the_fix(sandbox: None) -> None:
