@@ -22,7 +22,8 @@ from runward.handlers.contracts.file_problems import MEANINGS
 
 @click.group(cls=Group)
 def artifact() -> None:
-    """List, show and add artifacts: the outcomes that sessions produced.
+    """List, show and add artifacts: the outcomes that sessions produced. For what agents share, see
+    `runward exchange artifact`.
 
     \b
     Example:

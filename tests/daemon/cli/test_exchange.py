@@ -138,6 +138,11 @@ def test_without_a_daemon_nothing_is_sent_that_needs_a_result(place: Place) -> N
     assert "not_found" in exchange(place, "log").out
 
 
+def test_each_help_on_artifacts_names_the_other(place: Place) -> None:
+    assert "`runward artifact`" in exchange(place, "artifact", "--help").out
+    assert "`runward exchange artifact`" in place.call("artifact", "--help").out
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
