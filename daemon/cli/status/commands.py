@@ -7,9 +7,9 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import click
 
@@ -36,6 +36,11 @@ from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.store.reading_notices import notices_by_state
 from runward.daemon.watch.held_watches import held_watches
+
+if TYPE_CHECKING:
+    from runward.config.chain import Chain
+    from runward.config.problem import Parsed
+    from runward.daemon.store.reading_chains import ChainStatusRow
 
 USUAL_PERIOD: Final = "2"
 """Seconds between two pages where nobody says: as watch(1) does."""
@@ -153,6 +158,8 @@ def status_of(settings: Settings, now: float) -> Status:
         pid = holder(Path(settings.state_dir))
         report = report_of(settings.state_dir, pid)
         settings = settings_in_report(report) or settings
+        chains = [find_chain(settings, name) for name in chain_names(settings)]
+        statuses = reading_chains.chain_statuses(connection) if chains else {}
         told: dict[str, JsonValue] = {
             "running": pid is not None,
             "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
@@ -162,7 +169,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "version": report.get("version"),
             "http": report.get("http"),
             "sessions": dict(reading_sessions.sessions_by_status(connection)),
-            "chains": _chains(settings, connection),
+            "chains": _chains(chains, statuses),
             "chain_runs": reading_chains.runs_by_status(connection),
             "steps": reading_chains.steps_by_standing(connection),
             "exchange": _exchange(settings, connection, report),
@@ -186,21 +193,35 @@ def status_of(settings: Settings, now: float) -> Status:
             "failures": _failures(connection, now),
             "settings": _settings(settings, report),
             "roots": roots_of(settings, report),
-            "problems": _problems(connection),
+            "problems": [*_problems(connection), *_wrong_chains(chains)],
         }
         return Status(told, reading_sessions.running(connection, MOST_RUNNING))
 
 
-def _chains(settings: Settings, connection: sqlite3.Connection) -> JsonValue:
+def _chains(chains: "Sequence[Parsed[Chain]]", statuses: "Mapping[str, ChainStatusRow]") -> JsonValue:
     """How many chains fire, are paused or disabled, and are invalid."""
     counts = {"active": 0, "paused": 0, "disabled": 0, "quarantined": 0}
-    names = chain_names(settings)
-    statuses = reading_chains.chain_statuses(connection) if names else {}
-    for name in names:
-        found = find_chain(settings, name).value
-        known = None if found is None else statuses.get(found.name)
-        counts["quarantined" if found is None else "active" if known is None else known.status] += 1
+    for found in chains:
+        known = None if found.value is None else statuses.get(found.value.name)
+        counts["quarantined" if found.value is None else "active" if known is None else known.status] += 1
     return dict(counts)
+
+
+def _wrong_chains(chains: "Sequence[Parsed[Chain]]") -> list[JsonValue]:
+    """What is wrong with the files of chains, which therefore don't fire."""
+    return [
+        {
+            "path": each.file,
+            "line": each.line,
+            "message": f"{each.message}; the chain does not fire",
+            "fix": each.fix,
+            "mend": each.fix,
+            "since": None,
+        }
+        for found in chains
+        for each in found.errors
+        if found.value is None
+    ]
 
 
 def _files(state: str, name: str) -> int:
@@ -302,7 +323,7 @@ def _next_due(connection: sqlite3.Connection) -> JsonValue:
     return None if due is None else {"at": iso(due.at), "what": f"{due.handler} of {due.lane}"}
 
 
-def _problems(connection: sqlite3.Connection) -> JsonValue:
+def _problems(connection: sqlite3.Connection) -> list[JsonValue]:
     """What is wrong with files that people and agents wrote."""
     return [
         {

@@ -55,8 +55,9 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
             fix = "check that it exists and is readable; the daemon notices by itself"
             yield Need(f"root {root['name']}: {root['problem']}", fix)
     told = [f"root {root['name']}: {root['problem']}" for root in _tables(status["roots"])]
+    files = tuple(f"{each['path']}:" for each in _tables(status["problems"]))
     for each in _list(status["degraded"]):
-        if str(each) not in told:
+        if str(each) not in told and not str(each).startswith(files):
             yield Need(f"degraded: {each}", _LOG)
     exchange = status["exchange"]
     problem = exchange.get("sandbox_problem") if isinstance(exchange, dict) else None

@@ -66,6 +66,7 @@ def test_each_wrong_chain_file_has_one_complaint_with_its_place_and_a_good_one_f
             assert re.match(rf"{re.escape(file)}:(\d+:|\d+:\d+:| is larger)", said), "its place"
             assert wanted[file] in said
             assert more == []
+        assert {each["path"] for each in place.call("status", "--json").items("problems")} == wanted.keys()
         (chains / "good.yaml").write_text(GOOD)
         assert place.call("event", "emit", "x", "--id", "one").code == 0
         wait_for(lambda: place.rows("select status from chain_runs") == [("completed",)], "the good chain")
