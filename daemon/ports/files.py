@@ -199,7 +199,9 @@ class Files(Protocol):
         self, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
     ) -> RootHashes | Unreadable: ...
 
-    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst: ...
+    def append(self, lines: Sequence[JournalLine], epoch: int) -> list[Appended | NotAppended | NotFirst]:
+        """Append lines to one journal, in order, up to the first one that can't be written. Raises `EpochPassed`."""
+        ...
 
     def check_epoch(self, epoch: int) -> None:
         """Raises `EpochPassed` if another daemon took the state directory over."""

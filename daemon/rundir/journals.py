@@ -1,7 +1,8 @@
 """Appending Runward's own lines to a session's journal: each exactly once, and in order.
 
 Each line is one write with O_APPEND, under a lock on the file. The epoch is read inside the lock, so a daemon that was
-frozen and woke up after its successor took over writes nothing. A line that may have been written before a crash, or
+frozen and woke up after its successor took over writes nothing. Several lines are written under one lock: as long as it
+is held, no successor writes either. A line that may have been written before a crash, or
 whose sync failed, is looked for first and rewritten at its own place. What a crash or a full disk tore off is
 completed. Foreign bytes are never touched: a foreign torn line is closed off with a newline, and only when the run is
 over.
@@ -33,44 +34,61 @@ _CHUNK: Final = 1 << 20
 
 
 def append(
-    line: JournalLine, epoch: int, current_epoch: Callable[[], int]
-) -> Appended | NotAppended | NotFirst:
-    """Make sure that the line is in its journal. Raises `EpochPassed`; a failure is an answer."""
+    lines: Sequence[JournalLine], epoch: int, current_epoch: Callable[[], int]
+) -> list[Appended | NotAppended | NotFirst]:
+    """Make sure that these lines of one journal are in it, in order, up to the first one that can't be written.
+
+    Raises `EpochPassed`; a failure is an answer.
+    """
+    path, name = lines[0].directory, lines[0].name
     try:
-        directory = os.open(line.directory, DIRECTORY)
+        directory = os.open(path, DIRECTORY)
     except OSError as error:
         gone = error.errno in ABSENT or error.errno == errno.ELOOP
-        return NotAppended(
-            error.strerror or str(error), gone and os.path.isdir(os.path.dirname(line.directory))
-        )
+        return [NotAppended(error.strerror or str(error), gone and os.path.isdir(os.path.dirname(path)))]
     try:
         try:
-            descriptor = os.open(line.name, APPEND, 0o600, dir_fd=directory)
+            descriptor = os.open(name, APPEND, 0o600, dir_fd=directory)
         except OSError as error:
             for_good = error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO)
-            return NotAppended(f"{line.name}: {error.strerror}", for_good)
+            return [NotAppended(f"{name}: {error.strerror}", for_good)]
         try:
-            return _locked(descriptor, line, epoch, current_epoch)
+            _lock(descriptor, epoch, current_epoch)
+            return _all(descriptor, lines)
+        except BlockingIOError:
+            return [NotAppended("another writer has its lock")]
         except OSError as error:
-            return NotAppended(f"{line.name}: {error.strerror}")
+            return [NotAppended(f"{name}: {error.strerror}")]
         finally:
             os.close(descriptor)
     finally:
         os.close(directory)
 
 
-def _locked(
-    descriptor: int, line: JournalLine, epoch: int, current_epoch: Callable[[], int]
-) -> Appended | NotAppended | NotFirst:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return NotAppended("another writer has its lock")
+def _lock(descriptor: int, epoch: int, current_epoch: Callable[[], int]) -> None:
+    """Lock the file, and read the epoch inside the lock. Raises `EpochPassed` and `OSError`."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     current = current_epoch()
     if current != epoch:
         raise EpochPassed(
             f"another daemon took the state directory over: this one's epoch is {epoch}, now it is {current}"
         )
+
+
+def _all(descriptor: int, lines: Sequence[JournalLine]) -> list[Appended | NotAppended | NotFirst]:
+    """Append the lines to the locked file, up to the first one that can't be written."""
+    results: list[Appended | NotAppended | NotFirst] = []
+    for line in lines:
+        try:
+            results.append(_one(descriptor, line))
+        except OSError as error:
+            results.append(NotAppended(f"{line.name}: {error.strerror}"))
+        if not isinstance(results[-1], Appended):
+            break
+    return results
+
+
+def _one(descriptor: int, line: JournalLine) -> Appended | NotAppended | NotFirst:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return NotAppended(f"{line.name} is not a regular file", for_good=True)

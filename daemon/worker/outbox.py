@@ -12,6 +12,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, islice
 from typing import Final, TypeAlias
 
 import anyio
@@ -227,18 +228,19 @@ class Outbox:
         return in_use
 
     def _next(self, most: int) -> list[OwedLine]:
-        """The next line of each journal that isn't delayed, at most so many."""
+        """The next lines of the journals that aren't delayed, at most so many; each journal gets the same share."""
         now = self.clock.monotonic()
+        share = max(1, most // max(1, len(self._owed)))
         lines: list[OwedLine] = []
         for journal, waiting in self._owed.items():
             refused = self._delayed.get(journal)
             if refused is not None and refused.at > now:
                 continue
-            line = waiting[0]
-            if line.live and not waiting[-1].live:
-                line = line._replace(live=False)  # the run is over: nobody will complete its torn line
-            lines.append(line)
-            if len(lines) == most:
+            is_over = not waiting[-1].live
+            for line in islice(waiting, share):
+                # If the run is over, nobody will complete its torn line.
+                lines.append(line._replace(live=False) if is_over and line.live else line)
+            if len(lines) >= most:
                 break
         return lines
 
@@ -260,22 +262,33 @@ class Outbox:
         epoch: int,
         known: KnownLines | None,
     ) -> list[tuple[OwedLine, Appended | NotAppended | NotFirst]]:
+        """Write the lines, in a thread. Behind a line that isn't written, its journal gets no further one."""
         results: list[tuple[OwedLine, Appended | NotAppended | NotFirst]] = []
-        for line in lines:
+        for journal, of_journal in groupby(lines, lambda line: line.journal):
             point("outbox.before")
-            stands = self._adopted.get(line.id)
-            content = line.content if stands is None else stands
-            owed = JournalLine(line.directory, line.name, content, line.check, line.live)
+            together = list(of_journal)
+            owed = [self._owed_line(line, known) for line in together]
             if known is None:
-                owed = owed._replace(only_first=line.journal not in self._begun)
-            elif line.journal in known and stands is None:
-                owed = owed._replace(known=known[line.journal])
-            result = self.files.append(owed, epoch)
-            if stands is not None and isinstance(result, Appended):
-                result = result._replace(adopted=stands)
-            results.append((line, result))
+                owed[0] = owed[0]._replace(only_first=journal not in self._begun)
+            answers = self.files.append(owed, epoch)
+            for line, answer in zip(together, answers, strict=False):  # the last answer may be a refusal
+                stands = self._adopted.get(line.id)
+                if stands is not None and isinstance(answer, Appended):
+                    answer = answer._replace(adopted=stands)
+                results.append((line, answer))
+            first = answers[0]
+            if isinstance(first, Appended) and first.offset == 0 and not first.already:
+                self._has_begun(journal)
             point("outbox.after")
         return results
+
+    def _owed_line(self, line: OwedLine, known: KnownLines | None) -> JournalLine:
+        stands = self._adopted.get(line.id)
+        content = line.content if stands is None else stands
+        owed = JournalLine(line.directory, line.name, content, line.check, line.live)
+        if known is not None and stands is None and line.journal in known:
+            return owed._replace(known=known[line.journal])
+        return owed
 
     def _note(self, results: Sequence[tuple[OwedLine, Appended | NotAppended | NotFirst]]) -> list[OwedLine]:
         written = adopted = 0
@@ -287,8 +300,6 @@ class Outbox:
                     in_use.append(line)
                 case Appended():
                     self._written.append(Written(line, result))
-                    if result.offset == 0 and not result.already:
-                        self._has_begun(journal)
                     if result.adopted is not None:
                         self._adopted[line.id] = result.adopted
                         adopted += 1
@@ -345,13 +356,22 @@ class Outbox:
         left = len(self._written)
         few = gently and left <= MANY_UNSYNCED
         while left > 0:
-            size = min(left, SYNC_MANY if few else left)
+            size = min(left, self._in_few_files()) if few else left
             with anyio.CancelScope(shield=True):
                 if not await self._sweep_part(size):
                     return
             left -= size
             if few:
                 await let_verdicts_pass(self.busy)
+
+    def _in_few_files(self) -> int:
+        """How many of the oldest lines are in so few files that these are synced one by one."""
+        journals: set[Journal] = set()
+        for number, each in enumerate(islice(self._written, BATCH)):
+            journals.add(each.line.journal)
+            if len(journals) > SYNC_MANY:
+                return number
+        return min(BATCH, len(self._written))
 
     async def _sweep_part(self, size: int) -> bool:
         """Sync and mark the oldest `size` lines; returns whether the sweep may continue."""

@@ -163,21 +163,23 @@ class RealFiles:
     ) -> RootHashes | Unreadable:
         return self._unless_away(within or root, file_hashes(root, within, paths, go_on))
 
-    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst:
-        if not os.path.isabs(line.directory):
+    def append(self, lines: Sequence[JournalLine], epoch: int) -> list[Appended | NotAppended | NotFirst]:
+        directory = lines[0].directory
+        if not os.path.isabs(directory):
             try:
-                make_durably(self._state, line.directory)
+                make_durably(self._state, directory)
             except OSError as error:
-                return NotAppended(f"{self._state}/{line.directory}: {error.strerror}")
+                return [NotAppended(f"{self._state}/{directory}: {error.strerror}")]
+            directory = self._place(directory)
             # Nobody but us writes there: half a line is left from a crash, and nobody will end it.
-            line = line._replace(directory=self._place(line.directory), live=False)
-        elif (away := self.away(line.directory)) is not None:
-            return NotAppended(away)
-        appended = journals.append(line, epoch, lambda: read_epoch(self._state))
-        if isinstance(appended, NotAppended) and appended.for_good:
-            away = self.away(line.directory)
-            return appended if away is None else NotAppended(away)
-        return appended
+            lines = [line._replace(directory=directory, live=False) for line in lines]
+        elif (away := self.away(directory)) is not None:
+            return [NotAppended(away)]
+        results = journals.append(lines, epoch, lambda: read_epoch(self._state))
+        last = results[-1]
+        if isinstance(last, NotAppended) and last.for_good and (away := self.away(directory)) is not None:
+            results[-1] = NotAppended(away)
+        return results
 
     def check_epoch(self, epoch: int) -> None:
         current = read_epoch(self._state)

@@ -46,6 +46,7 @@ UNTELLING: Final = frozenset(
     {
         ARTIFACTS,
         "events.jsonl",
+        "results.jsonl",
         "stdout.log",
         "stdout.log.tail",
         "stderr.log",

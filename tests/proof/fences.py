@@ -37,8 +37,10 @@ def _token_of_the_job() -> None:
 def _epoch_of_the_journal() -> None:
     """Lines are appended without reading the epoch inside the lock."""
 
-    def append(self: RealFiles, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst:
-        return journals.append(line, epoch, lambda: epoch)
+    def append(
+        self: RealFiles, lines: Sequence[JournalLine], epoch: int
+    ) -> list[Appended | NotAppended | NotFirst]:
+        return journals.append(lines, epoch, lambda: epoch)
 
     RealFiles.append = append  # type: ignore[method-assign] # to take it out is the purpose
 
@@ -47,8 +49,12 @@ def _look_for_lines() -> None:
     """What an earlier daemon owed is written without looking whether it stands already."""
     looked = RealFiles.append
 
-    def append(self: RealFiles, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst:
-        return looked(self, line._replace(check=False, known=None, only_first=False), epoch)
+    def append(
+        self: RealFiles, lines: Sequence[JournalLine], epoch: int
+    ) -> list[Appended | NotAppended | NotFirst]:
+        return looked(
+            self, [line._replace(check=False, known=None, only_first=False) for line in lines], epoch
+        )
 
     RealFiles.append = append  # type: ignore[method-assign] # to take it out is the purpose
 

@@ -141,12 +141,13 @@ class SimulatedFiles(RealFiles):
         self._kernel = kernel
         self._written = written
 
-    def append(self, line: JournalLine, epoch: int) -> Appended | NotAppended | NotFirst:
-        answer = super().append(line, epoch)
-        path = journal_path(line.directory, line.name)
+    def append(self, lines: Sequence[JournalLine], epoch: int) -> list[Appended | NotAppended | NotFirst]:
+        answers = super().append(lines, epoch)
+        path = journal_path(lines[0].directory, lines[0].name)
         node = self._kernel.node(path) if self._kernel.exists(path) else None
-        self._written.append(Written(node, line, answer, self._kernel.me()))
-        return answer
+        for line, answer in zip(lines, answers, strict=False):
+            self._written.append(Written(node, line, answer, self._kernel.me()))
+        return answers
 
     def inbox(self) -> tuple[InboxFile, ...]:
         return spool.list_inbox(STATE)

@@ -57,12 +57,12 @@ def without_the_journals_identity_check(patch: pytest.MonkeyPatch) -> None:
 
 def without_the_journals_epoch(patch: pytest.MonkeyPatch) -> None:
     """Anyone who has the lock may append, whatever its epoch."""
-    locked = journals._locked
+    lock = journals._lock
 
-    def any_epoch(descriptor: int, line: Any, epoch: int, current_epoch: Callable[[], int]) -> Any:
-        return locked(descriptor, line, epoch, lambda: epoch)
+    def any_epoch(descriptor: int, epoch: int, current_epoch: Callable[[], int]) -> None:
+        lock(descriptor, epoch, lambda: epoch)
 
-    patch.setattr(journals, "_locked", any_epoch)
+    patch.setattr(journals, "_lock", any_epoch)
 
 
 def without_the_stores_epoch(patch: pytest.MonkeyPatch) -> None:

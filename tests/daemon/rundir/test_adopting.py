@@ -20,7 +20,7 @@ def line(event: str, digest: str, ts: str = "2026-01-02T03:04:05Z", **further: o
 
 def owe(directory: Path, content: bytes, known: Sequence[StandingLines] = ()) -> Appended:
     owed = JournalLine(str(directory), "events.jsonl", content, check=False, live=False, known=tuple(known))
-    result = journals.append(owed, EPOCH, lambda: EPOCH)
+    (result,) = journals.append([owed], EPOCH, lambda: EPOCH)
     assert isinstance(result, Appended)
     return result
 

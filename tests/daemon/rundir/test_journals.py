@@ -28,7 +28,7 @@ def append(
     directory: Path, content: bytes, *, check: bool = False, live: bool = False, epoch: int = EPOCH
 ) -> Appended | NotAppended:
     line = JournalLine(str(directory), "events.jsonl", content, check, live)
-    appended = journals.append(line, epoch, lambda: EPOCH)
+    (appended,) = journals.append([line], epoch, lambda: EPOCH)
     assert not isinstance(appended, NotFirst), "only asked for below"
     return appended
 
@@ -185,7 +185,10 @@ def test_the_epoch_is_read_inside_the_lock(tmp_path: Path) -> None:
         return EPOCH
 
     line = JournalLine(str(tmp_path), "events.jsonl", FIRST, check=False, live=False)
-    assert journals.append(line, EPOCH, epoch) == Appended(0)
+    assert journals.append([line, line._replace(content=SECOND)], EPOCH, epoch) == [
+        Appended(0),
+        Appended(len(FIRST)),
+    ]
 
 
 def test_a_lock_that_another_writer_holds_is_waited_for_elsewhere(tmp_path: Path) -> None:
@@ -401,7 +404,7 @@ def test_a_long_torn_line_is_completed_in_no_time(tmp_path: Path) -> None:
 
 def test_a_line_that_is_to_be_the_first_is_written_to_an_empty_journal_alone(tmp_path: Path) -> None:
     first = JournalLine(str(tmp_path), "events.jsonl", FIRST, False, False, only_first=True)
-    assert isinstance(journals.append(first, EPOCH, lambda: EPOCH), Appended)
+    assert journals.append([first], EPOCH, lambda: EPOCH) == [Appended(0)]
     again = first._replace(content=SECOND)
-    assert journals.append(again, EPOCH, lambda: EPOCH) == NotFirst()
+    assert journals.append([again, again], EPOCH, lambda: EPOCH) == [NotFirst()]
     assert (tmp_path / "events.jsonl").read_bytes() == FIRST
