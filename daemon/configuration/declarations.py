@@ -2,8 +2,9 @@
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from runward.config.agent import read_agent
 from runward.config.bundle import BundleRules
@@ -44,8 +45,8 @@ T = TypeVar("T")
 class Remembering(Generic[T]):
     """Parses a file once, as long as neither its text nor what is `given` with it changes."""
 
-    MOST: Final = 1000
-    """Files that are remembered."""
+    MOST: Final = 20_000
+    """Files that are remembered. With more of them, each reading of all parses them all."""
 
     def __init__(
         self, parse: Callable[[str, str], Parsed[T]], given: Callable[[], object] = lambda: None
@@ -77,8 +78,8 @@ class Declarer:
             lambda: callables(self._settings),
         )
         self._wrong: tuple[str, ...] = ()
-        self._chains: tuple[object, list[Chain]] = (None, [])
-        self._none: list[Chain] = []
+        self._chains: tuple[object, _Chains] = (None, _NO_CHAINS)
+        self._reading_chains = threading.Lock()
         self._schedules: tuple[object, dict[str, str]] = (None, {})
 
     def use(self, settings: Settings) -> None:
@@ -93,16 +94,15 @@ class Declarer:
     def check(self) -> None:
         """Read all playbooks, agent profiles and chains; anything wrong with them is a problem until it is fixed."""
         settings = self._settings
-        wrong = _why_not(lambda: playbook_names(settings), lambda name: self._with_agent(settings, name))
-        wrong += _why_not(lambda: agent_names(settings), lambda name: self._defaults(settings, name))
-        chains = _why_not(lambda: chain_names(settings), lambda name: self._read_right(settings, name))
+        wrong = _listed(
+            lambda: _why_not(playbook_names(settings), lambda name: self._with_agent(settings, name))
+        )
+        wrong += _listed(lambda: _why_not(agent_names(settings), lambda name: self._defaults(settings, name)))
+        chains = _listed(lambda: self._all_chains().wrong)
         self._wrong = (
             *(f"{why}; runs that name it have no contract" for why in wrong),
             *(f"{why}; the chain does not fire" for why in chains),
         )
-
-    def _read_right(self, settings: Settings, name: str) -> Chain:
-        return _value(find_chain(settings, name, self._read_chain))
 
     def degraded(self) -> list[str]:
         """What is wrong with the operator's files, and what follows, for `status`."""
@@ -172,22 +172,35 @@ class Declarer:
     def listening(self, event: str) -> tuple[Chain, ...]:
         """The valid chains that an event of this name may fire, by name."""
         return tuple(
-            each for each in self._right_chains() if any(leaf.event == event for leaf in each.trigger.leaves)
+            each
+            for each in self._all_chains().right
+            if any(leaf.event == event for leaf in each.trigger.leaves)
         )
 
-    def _right_chains(self) -> list[Chain]:
-        """The valid chains, by name. Their files are read again once one of them, or what they can name, changed."""
+    def _all_chains(self) -> "_Chains":
+        """The chains, by name. Their files are read again once one of them, or what they can name, changed.
+
+        Raises `OSError` if a directory can't be listed.
+        """
         settings = self._settings
         names = chain_names(settings)
         if not names:
-            return self._none
-        said = (callables(settings), _signatures(settings.chains))
-        known, chains = self._chains
-        if known != said:
-            found = [find_chain(settings, name, self._read_chain).value for name in names]
-            chains = [each for each in found if each is not None]
-            self._chains = said, chains
-        return chains
+            return _NO_CHAINS
+        with self._reading_chains:
+            said = (callables(settings), _signatures(settings.chains))
+            known, chains = self._chains
+            if known != said:
+                right: list[Chain] = []
+                wrong = _why_not(names, lambda name: right.append(self._chain(settings, name)))
+                chains = _Chains(tuple(right), tuple(wrong))
+                self._chains = said, chains
+            return chains
+
+    def _chain(self, settings: Settings, name: str) -> Chain:
+        try:
+            return _value(find_chain(settings, name, self._read_chain))
+        except NotFound as error:
+            raise _Unusable(str(error)) from error
 
     def scheduled(self, name: str) -> Scheduled | None:
         """The schedule of this name: that of the chain of this name, or an item of its trigger."""
@@ -201,15 +214,15 @@ class Declarer:
 
         It is the very same object as long as no file changes.
         """
-        chains = self._right_chains()
+        chains = self._all_chains()
         if self._schedules[0] is not chains:
-            found = {name: words for each in chains for name, (_, words) in _schedules(each).items()}
+            found = {name: words for each in chains.right for name, (_, words) in _schedules(each).items()}
             self._schedules = chains, found
         return self._schedules[1]
 
     def watched_paths(self) -> tuple[str, ...]:
         """The globs of the files whose changes fire valid chains."""
-        leaves = [leaf for each in self._right_chains() for leaf in each.trigger.leaves]
+        leaves = [leaf for each in self._all_chains().right for leaf in each.trigger.leaves]
         return tuple(sorted({leaf.path for leaf in leaves if leaf.path is not None}))
 
     def steps_at_once(self) -> int:
@@ -219,13 +232,13 @@ class Declarer:
     def chain(self, name: str) -> Chain | str:
         """The chain of this name, or why none can be fired. Usually its file has the same name."""
         try:
-            found = _value(find_chain(self._settings, _name(name), self._read_chain))
+            found = self._chain(self._settings, _name(name))
             if found.name == name:
                 return found
             why = f"there is no chain {name!r}: its file calls it {found.name!r}"
         except (NotFound, _Unusable) as error:
             why = str(error)
-        return next((each for each in self._right_chains() if each.name == name), why)
+        return next((each for each in self._all_chains().right if each.name == name), why)
 
     def ruled(self, session: RuledPlaybook) -> Ruled:
         """The `[[contracts]]` rules that apply to a session."""
@@ -259,6 +272,16 @@ class Declarer:
     def bundled(self, session: BundleRulesOf) -> BundleRules | None:
         """How the bundle of a session is made; None if its root wants none, or if it is under no root any longer."""
         return bundle_rules(self._settings, session.layout, session.path)
+
+
+class _Chains(NamedTuple):
+    """The valid chains, and why the others can't be used."""
+
+    right: tuple[Chain, ...]
+    wrong: tuple[str, ...]
+
+
+_NO_CHAINS: Final = _Chains((), ())
 
 
 class _Unusable(Exception):
@@ -307,18 +330,23 @@ def _words(schedule: Schedule) -> str:
     return json.dumps([schedule.times.text, schedule.times.zone, *rules])
 
 
-def _why_not(names: Callable[[], Iterable[str]], read: Callable[[str], object]) -> list[str]:
+def _why_not(names: Iterable[str], read: Callable[[str], object]) -> list[str]:
     """For each named file that can't be used, the reason."""
     wrong = []
-    try:
-        for name in names():
-            try:
-                read(name)
-            except _Unusable as error:
-                wrong.append(str(error))
-    except OSError as error:
-        wrong.append(f"{error.filename} can't be read: {error.strerror}")
+    for name in names:
+        try:
+            read(name)
+        except _Unusable as error:
+            wrong.append(str(error))
     return wrong
+
+
+def _listed(wrong: Callable[[], Iterable[str]]) -> list[str]:
+    """What is wrong with the files of some directories, or with a directory itself."""
+    try:
+        return list(wrong())
+    except OSError as error:
+        return [f"{error.filename} can't be read: {error.strerror}"]
 
 
 def _value(read: Parsed[T]) -> T:

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from runward.config.chain import Chain, read_chain
 from runward.config.contract_rules import ContractRule
 from runward.config.problem import Parsed
 from runward.config.settings import Root, Settings
 from runward.config.settings_layers import Placed
+from runward.config.step import Callables
+from runward.daemon.configuration import declarations
 from runward.daemon.configuration.declarations import Declarer, Remembering
 from runward.handlers.facts import CoveringRoot, RootOf, Ruled, RuledPlaybook
 
@@ -153,6 +156,46 @@ def test_a_wrong_chain_is_a_problem_until_it_is_fixed(settings: Settings, tmp_pa
     (tmp_path / "chains/a.yaml").write_text("name: a\ntrigger: {manual: true}\nsteps: [{skill: feature}]\n")
     declarer.check()
     assert declarer.degraded() == []
+
+
+def test_many_chains_are_read_once_though_they_are_checked_and_followed_again_and_again(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "chains").mkdir()
+    for number in range(30):
+        text = f"name: c-{number}\ntrigger: {{schedule: every 6h}}\nsteps: [{{skill: feature}}]\n"
+        (tmp_path / f"chains/c-{number}.yaml").write_text(text)
+    monkeypatch.setattr(Remembering, "MOST", 10)
+    parsed: list[str] = []
+
+    def counted(text: str, path: str, given: Callables) -> Parsed[Chain]:
+        parsed.append(path)
+        return read_chain(text, path, given)
+
+    monkeypatch.setattr(declarations, "read_chain", counted)
+    declarer = Declarer(settings._replace(chains=(str(tmp_path / "chains"),)))
+    for _ in range(3):
+        declarer.check()
+        assert len(declarer.schedules()) == 30
+    assert len(parsed) == 30
+    (tmp_path / "chains/c-7.yaml").unlink()
+    declarer.check()
+    assert len(declarer.schedules()) == 29
+
+
+def test_a_chain_that_goes_while_the_chains_are_read_is_a_problem_and_stops_nothing(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "chains").mkdir()
+    (tmp_path / "chains/there.yaml").write_text(
+        "name: there\ntrigger: {schedule: every 6h}\nsteps: [{skill: feature}]\n"
+    )
+    monkeypatch.setattr(declarations, "chain_names", lambda settings: ("gone", "there"))
+    declarer = Declarer(settings._replace(chains=(str(tmp_path / "chains"),)))
+    declarer.check()
+    (why,) = [each for each in declarer.degraded() if each.endswith("the chain does not fire")]
+    assert "there is no chain 'gone'" in why
+    assert list(declarer.schedules()) == ["there"]
 
 
 def test_a_directory_that_can_not_be_listed_is_a_problem(
