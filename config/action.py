@@ -89,7 +89,7 @@ def _check_shell(action: Mapping[str, JsonValue], loc: Location, complain: Compl
     command, at = action.get("command"), (*loc, "command")
     if isinstance(command, str) and action.get("shell") is not True:
         fix = "write it as a list of words, or add shell = true"
-        complain(Complaint(at, "is one text, but no shell reads it", fix))
+        complain(Complaint(at, "is one text, but no shell splits it into words", fix))
     elif isinstance(command, list) and action.get("shell") is True:
         complain(Complaint(at, "is a list of words, but a shell reads one text", "write it as one text"))
     elif isinstance(command, str) and "{{" in command:

@@ -108,7 +108,7 @@ BUNDLE: Final = Table(
             ("seed", "rfc8785"),
         ),
         "policy_bundle_id": Text(
-            "What a bundle names as its policy, where the run itself names none. Default: local-dev.", 255
+            "The policy that a bundle names if the run itself names none. Default: local-dev.", 255
         ),
         "longest_text": WholeNumber(
             "Characters; a longer text in a replay is cut in its middle. Its hash covers the whole. Default: 65536.",

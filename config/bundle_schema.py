@@ -75,7 +75,10 @@ _ADDED: Final[dict[str, JsonValue]] = {
     "attempt": {"type": "integer", "minimum": 1, "description": "Which attempt of the session it is."},
     "status": _name("How it ended."),
     "reason_code": {"type": ["string", "null"], "description": "Why, as a code."},
-    "delivery": {"type": ["string", "null"], "description": "What came of the contract. null: none."},
+    "delivery": {
+        "type": ["string", "null"],
+        "description": "The result of the contract. null: there is none.",
+    },
     "event_hash": _EVENT_HASH,
     "canonical_form": {
         "enum": ["seed", "rfc8785"],
@@ -222,7 +225,7 @@ _PER_EVENT: Final[dict[str, tuple[list[JsonValue], dict[str, JsonValue]]]] = {
             "confidence": _number("How sure the run says it is.", 0, 1),
             "total_tool_calls": _whole("How many calls the replay has.", 0),
             "total_latency_ms": _number("The sum of the latencies that are known.", 0),
-            "reason_code": {"type": ["string", "null"], "description": "Why it ended so, as a code."},
+            "reason_code": {"type": ["string", "null"], "description": "Why it ended like this, as a code."},
             "hash": _EVENT_HASH,
         },
     ),

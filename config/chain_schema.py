@@ -28,7 +28,7 @@ _FILTER: Final[JsonValue] = {
     "description": "Which events of the name count: every key must match; a.b looks into a table.",
 }
 
-_WITHIN: Final = _duration("All events that are used lie within this time. Default: 1d.")
+_WITHIN: Final = _duration("All events that count must happen within this time. Default: 1d.")
 
 
 def _composite(kind: str, description: str, *, has_time: bool) -> JsonValue:

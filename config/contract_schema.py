@@ -49,13 +49,13 @@ DECLARATION_SCHEMA: Final[dict[str, JsonValue]] = {
                         "minimum": 1,
                         "maximum": MAX_COUNT,
                         "default": 1,
-                        "description": "The least number of files that the glob must match.",
+                        "description": "The minimum number of files that the glob must match.",
                     },
                     "max_count": {
                         "type": "integer",
                         "minimum": 1,
                         "maximum": MAX_COUNT,
-                        "description": "The greatest number of files that the glob may match.",
+                        "description": "The maximum number of files that the glob may match.",
                     },
                     "kind": {
                         "const": OUTCOME,

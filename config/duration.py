@@ -1,6 +1,6 @@
 """Durations as systemd.time(7) writes them: `30s`, `5min`, `1h30m`, `1h 30min`, `500ms`, `2d`.
 
-A bare number is refused: nobody can tell whether `90` means seconds or minutes. Nothing here needs pydantic:
+A bare number is refused: `90` could mean seconds or minutes. Nothing here needs pydantic:
 the launcher reads its own options with this module.
 """
 

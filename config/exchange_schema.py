@@ -71,7 +71,7 @@ ACTION_FIELDS: Final[Mapping[str, Mapping[str, JsonValue]]] = {
             "anyOf": [dict(POLICY_SCHEMA), {"type": "null"}],
         },
         "interface": {
-            "description": "What it says of itself: description, methods, examples. Kept unless given.",
+            "description": "What it says about itself: description, methods, examples. Kept unless given.",
             "type": ["object", "null"],
         },
         "access_contract_id": {

@@ -109,6 +109,6 @@ def _apart(legs: list[Leg], complaints: list[Complaint]) -> None:
         if around is None or not path.startswith(around[0]):
             around = (path, index)
             continue
-        how = "is" if path == around[0] else "lies in"
+        how = "is" if path == around[0] else "is inside"
         message = f"{quoted(path[:-1])} {how} the directory of leg {around[1]}"
         complaints.append(Complaint(("legs", index, "path"), message, fix))

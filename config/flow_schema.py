@@ -18,7 +18,7 @@ FLOW_SCHEMA: Final[dict[str, JsonValue]] = {
             "minItems": 1,
             "maxItems": MAX_LEGS,
             "description": "The flow's legs, planned before any of them runs. "
-            "No two share an id, and no leg's directory is or lies in another one's.",
+            "No two legs share an id, and no leg's directory is the same as or inside another's.",
             "items": {
                 "type": "object",
                 "required": ["id", "agent"],

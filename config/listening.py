@@ -134,7 +134,7 @@ HTTP: Final = Table(
             "The address that others use to reach it, for links in notices. Default: where it listens."
         ),
         "mcp": TrueOrFalse(
-            "Whether it serves agents' tools there, by the Model Context Protocol. Default: false."
+            "Whether it serves agents' tools there, over the Model Context Protocol. Default: false."
         ),
     },
     some=True,

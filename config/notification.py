@@ -13,7 +13,7 @@ Means: TypeAlias = Literal["command", "desktop", "ntfy", "slack", "webhook"]
 ADDRESSED: Final = ("ntfy", "slack", "webhook")
 """The means that need an address: the key, or the same key with `_file` for a file that holds it."""
 
-MEANS: Final = ("command", "desktop", *ADDRESSED)
+CHANNELS: Final = ("command", "desktop", *ADDRESSED)
 
 KINDS: Final = (
     "approval.asked",
@@ -58,11 +58,11 @@ class Recipient(NamedTuple):
 
 
 def _check_whole(table: Mapping[str, JsonValue], loc: Location, complain: Complain) -> None:
-    named = [each for each in MEANS if each in table or f"{each}_file" in table]
+    named = [each for each in CHANNELS if each in table or f"{each}_file" in table]
     doubled = [each for each in ADDRESSED if each in table and f"{each}_file" in table]
     if len(named) != 1 or doubled:
         fix = "write [[notify]] once for each"
-        complain(Complaint(loc, f"must have exactly one of {', '.join(MEANS)}", fix))
+        complain(Complaint(loc, f"must have exactly one of {', '.join(CHANNELS)}", fix))
     if table.get("desktop") is False:
         complain(Complaint((*loc, "desktop"), "must be true", "leave the entry out"))
     if "secret_file" in table and named != ["webhook"]:
@@ -122,10 +122,10 @@ def recipient_of(value: JsonValue) -> Recipient:
     assert isinstance(value, dict)
     on, command = value["on"], value.get("command")
     assert isinstance(on, list)
-    means = next(each for each in MEANS if each in value or f"{each}_file" in value)
+    means = next(each for each in CHANNELS if each in value or f"{each}_file" in value)
     return Recipient(
         tuple(str(each) for each in on),
-        means,  # type: ignore[arg-type] # one of MEANS
+        means,  # type: ignore[arg-type] # one of CHANNELS
         tuple(str(word) for word in command) if isinstance(command, list) else (),
         _text(value.get(means)),
         _text(value.get(f"{means}_file")),

@@ -15,7 +15,7 @@ _MEANINGS: Final = {
     "verdict": "What the review decided.",
     "findings": "What was found, one by one.",
     "round": "Which round of the review this is, from 1.",
-    "severity": "How bad it is.",
+    "severity": "How severe it is.",
     "category": "What sort of finding it is.",
     "description": "What it is, in words.",
     "file": "The file that it is about, relative to the directory.",

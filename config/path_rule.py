@@ -1,8 +1,7 @@
 """The rule for a contract's paths: relative, and inside the directory they are relative to.
 
-It judges the text alone, as ADR-0029's `_safe_join` does before it looks at the disk. Whoever opens the file must
-check that no link leads out.
-"""
+It judges the text alone, as ADR-0029's `_safe_join` does before it looks at the disk. The code that opens the file
+must check that no link leads out."""
 
 GLOB_CHARACTERS = "*?[]"
 MAX_PATH_BYTES = 1024
@@ -56,7 +55,7 @@ def _refuse_length(path: str, parts: tuple[str, ...]) -> None:
     try:
         longest, whole = max(len(part.encode()) for part in parts), len(path.encode())
     except UnicodeEncodeError:
-        raise PathRuleError("is not a valid Unicode text", "remove the lone surrogate") from None
+        raise PathRuleError("is not valid Unicode text", "remove the lone surrogate") from None
     if longest > MAX_NAME_BYTES:
         raise PathRuleError(f"has a name of more than {MAX_NAME_BYTES} bytes in it", "shorten it")
     if whole > MAX_PATH_BYTES:

@@ -125,7 +125,7 @@ def read_playbook(text: str, name: str) -> Parsed[Playbook]:
 
 
 def name_from_file(file: str) -> str:
-    """The name of a playbook that gives itself none: its file's name without the suffix."""
+    """The name of a playbook that states none: its file's name without the suffix."""
     base = file.rsplit("/", 1)[-1]
     for suffix in (PLAYBOOK_SUFFIX, ".yaml", ".yml"):
         if base.endswith(suffix) and base != suffix:

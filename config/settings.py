@@ -60,10 +60,9 @@ _EXECUTOR = "exchange.executor."
 class Root(NamedTuple):
     """A directory that the daemon watches. `path` is absolute; `ignore` are globs of names.
 
-    `settle`, `stale_after` and `start_within` are seconds, and only for other tools' sessions: the quiet time before an
-    end in a growing file counts, the silence that ends a session which nobody can judge, and that which ends a session
-    which began and wrote no line (None: none does). `bundle` says whether live sessions get one.
-    """
+    `settle`, `stale_after` and `start_within` are seconds, and only for other tools' sessions: the quiet time before
+    an end in a growing file counts, the silence that ends a session whose end can't be detected, and how long a
+    session may take to write its first line (None: no limit). `bundle` says whether live sessions get one."""
 
     name: str
     path: str
@@ -93,7 +92,7 @@ class Scan(NamedTuple):
 class Settings(NamedTuple):
     """All settings in force; every path is absolute.
 
-    `retention` are the seconds for which the record of a session is kept after its end, None for ever.
+    `retention` are the seconds for which the record of a session is kept after its end, None: forever.
     `low_disk` are the bytes that must be free on the disk of `state_dir` before runs are looked at.
     `log_limit` are the bytes that each log of a run may take, 0 for no limit.
     `contracts` are the rules in the order in which they are tried. `origin` says for each key (`state_dir`,

@@ -93,13 +93,13 @@ _ROOT: Final = Table(
             0.1,
         ),
         "stale_after": DurationText(
-            "The silence after which a foreign session is ended, if it is not known whether its process lives. "
+            "The silence after which a foreign session is ended, if it is not known whether its process is alive. "
             "Default: never.",
             1.0,
         ),
         "start_within": DurationText(
             "How long a foreign session may take to write its first line if it is not known "
-            "whether its process lives. Default: no limit.",
+            "whether its process is alive. Default: no limit.",
             1.0,
         ),
         "bundle": TrueOrFalse(

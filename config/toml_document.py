@@ -38,7 +38,7 @@ def _syntax_problem(text: str, name: str, message: str) -> Problem:
     if found and found[1]:
         line, column = int(found[1]), int(found[2])
     message = message[: found.start()] if found else message
-    fix = "correct it; texts and durations stand in quotes"
+    fix = "correct it; texts and durations need quotes"
     return Problem(name, line, column, f"is not TOML: {message[:1].lower()}{message[1:]}", fix)
 
 

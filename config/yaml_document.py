@@ -82,7 +82,7 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents == 2:
-                    self._complain(event, "a second document begins here", "write one document a file")
+                    self._complain(event, "a second document begins here", "write one document per file")
                     break
                 root = self._node(next(self._events), (), None)
         if not self.marks:

@@ -209,8 +209,8 @@ class CancelRun(NamedTuple):
 
 
 class EndTree(NamedTuple):
-    """Kill all processes of an attempt in `directory`: its `timeout` (seconds) is over, and its launcher did not end
-    it.
+    """Kill all processes of an attempt in `directory`: its `timeout` (seconds) has passed, and its launcher did not
+    end it.
 
     `attempt` identifies the pending order. Only processes recorded by the launcher, and their descendants, are killed.
     """

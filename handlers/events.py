@@ -218,7 +218,7 @@ class JobRetryRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class JobDiscardRequested(Request):
-    """A person gives a held job up, which frees its lane. The reason is kept with the job."""
+    """A person gives up a held job, which frees its lane. The reason is kept with the job."""
 
     type: ClassVar[str] = "JobDiscardRequested"
     version: ClassVar[int] = 1
@@ -251,7 +251,7 @@ class SessionCancelRequested(Request, OfSession):
 
 @dataclass(frozen=True, slots=True)
 class SessionSeenRequested(Request, OfSession):
-    """A person has seen how a session's attempt ended, so nobody needs to be told about it any longer. Once is enough."""
+    """A person has seen how a session's attempt ended, so nobody needs to be told about it again. Once is enough."""
 
     type: ClassVar[str] = "SessionSeenRequested"
     version: ClassVar[int] = 1
@@ -294,7 +294,8 @@ class PlayRunRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class HookSpoke(FromInbox):
-    """An agent's hook told what happens in a session of its layout. It only hastens and names; the files decide.
+    """An agent's hook reported what happens in a session of its layout. It only speeds things up and names the
+    session; the files decide.
 
     `ancestors` are the processes that the hook ran under, the nearest first, each by its number and its start (clock
     ticks) in the boot `boot_id`: the agent is one of them. `launcher_session` is the id of the run that the agent was

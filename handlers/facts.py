@@ -272,7 +272,7 @@ class CoveringRoot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeclaredToHook(Question["HookDeclaration | None"]):
-    """Question: what was declared for a session when its hook told of its first prompt? Answer: `HookDeclaration`, or
+    """Question: what was declared for a session when its hook reported its first prompt? Answer: `HookDeclaration`, or
     None."""
 
     key: str

@@ -89,14 +89,14 @@ def examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
             f"{path} has version {version}, but this Runward knows only {known}: install a newer one"
         )
     if not version:
-        raise Damaged(f"{path} is not a store of Runward's")
+        raise Damaged(f"{path} is not a Runward store")
     (found,) = connection.execute("pragma integrity_check(1)").fetchone()
     if found != "ok":
         raise Damaged(f"{path} is damaged: {found}")
     astray = connection.execute("pragma foreign_key_check").fetchone()
     if astray is not None:
         raise Damaged(
-            f"{path} is damaged: a row of {astray[0]} refers to one of {astray[2]} that is not there"
+            f"{path} is damaged: a row of {astray[0]} refers to one of {astray[2]} that does not exist"
         )
     pruned = _pruned(connection) if version >= _PRUNED_SINCE else {}
     end = follow((ChainedEvent(*row) for row in connection.execute(_EVENTS)), pruned=pruned)

@@ -178,7 +178,7 @@ def _maybe_begun(
     """
     ran_on = _epoch_beside(state) == found.epoch
     jobs = connection.execute(_UNDECIDED).fetchall()
-    # The next daemon deletes the tickets of these, for no lines are due to them yet.
+    # The next daemon deletes the tickets of these, because no lines are due to them yet.
     held = tuple(
         job
         for job, key, handler in jobs

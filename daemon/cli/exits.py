@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 GOOD: Final = 0
 NOT_SO: Final = 1
-"""What was checked does not hold, or the run did not succeed."""
+"""The check failed, or the run did not succeed."""
 WRONG_USAGE: Final = 2
 """Wrong usage, or a wrong input file."""
 NOT_FOUND: Final = 3
-"""A path, an id or a name that is not there; for `status`: not running."""
+"""A path, an id or a name that does not exist; for `status`: not running."""
 OWN_BUG: Final = 70
 """Runward itself is wrong: sysexits(3) calls it EX_SOFTWARE."""
 TRY_AGAIN: Final = 75
@@ -25,7 +25,7 @@ A restart changes none of these."""
 TIMED_OUT: Final = 124
 INTERRUPTED: Final = 130
 READER_GONE: Final = 141
-"""Nobody reads the output any more: what SIGPIPE would have been."""
+"""The reader of the output is gone: the exit code that SIGPIPE would have given."""
 TERMINATED: Final = 143
 
 BY_STATUS: Final = {

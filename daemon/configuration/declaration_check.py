@@ -10,7 +10,7 @@ import structlog
 from runward.daemon.configuration.declarations import Declarer
 
 PERIOD: Final = 10.0
-"""Seconds between two looks: so long a file that was fixed may still be shown as wrong."""
+"""Seconds between two looks: a file that was fixed may still be shown as wrong for so long."""
 
 
 @dataclass(slots=True)

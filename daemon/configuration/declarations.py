@@ -270,7 +270,7 @@ class Declarer:
         return self._settings.executor
 
     def bundled(self, session: BundleRulesOf) -> BundleRules | None:
-        """How the bundle of a session is made; None if its root wants none, or if it is under no root any longer."""
+        """How the bundle of a session is made; None if its root wants none, or if it is no longer under a root."""
         return bundle_rules(self._settings, session.layout, session.path)
 
 
@@ -358,5 +358,5 @@ def _value(read: Parsed[T]) -> T:
 def _name(name: str) -> str:
     """A name that isn't the operator's own word here, and must not become a path of somebody's choosing."""
     if "/" in name or name.endswith(FILE_ENDINGS):
-        raise NotFound(f"{name!r} is a file; only the name of a playbook or an agent may stand here")
+        raise NotFound(f"{name!r} is a file; only the name of a playbook or an agent is allowed here")
     return name

@@ -29,7 +29,7 @@ def overlapping_roots(settings: Settings) -> Iterator[Problem]:
     state = _way_to(settings.state_dir)
     for name, way in ways.items():
         if _overlap(way, state) and not _is_own_root(paths[name], settings.state_dir):
-            told = f"{paths[name]!r} is, holds or lies in the state directory, {settings.state_dir!r}"
+            told = f"{paths[name]!r} is, contains or is inside the state directory, {settings.state_dir!r}"
             yield _problem(settings, name, told, "keep Runward's own state out of the roots")
 
 

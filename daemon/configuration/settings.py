@@ -168,11 +168,11 @@ def _not_to_be_obeyed(path: str) -> Problem | None:
         if each.st_uid not in (os.geteuid(), 0):
             from runward.daemon.users import name_of
 
-            message = f"belongs to {name_of(each.st_uid)}: only settings of your own, or of root, are obeyed unasked"
+            message = f"belongs to {name_of(each.st_uid)}: settings that you did not name are used only if they belong to you or to root"
             return _refused(path, message, "name it if you trust it: --config FILE, or RUNWARD_CONFIG")
     if file.st_mode & 0o002:
         fix = f"chmod o-w {path}, or name it if you trust it: --config FILE, or RUNWARD_CONFIG"
-        return _refused(path, "may be written by every user of this machine", fix)
+        return _refused(path, "is writable by every user of this machine", fix)
     return None
 
 
@@ -365,7 +365,7 @@ def _read(path: str) -> str | Problem:
     from runward.config.problem import Problem
 
     try:
-        # Without waiting, for a FIFO may have no writer; O_NONBLOCK changes nothing for a regular file.
+        # Without waiting, because a FIFO may have no writer; O_NONBLOCK changes nothing for a regular file.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return Problem(path, None, None, "is not a regular file", "put a file there, or remove it")

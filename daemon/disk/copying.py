@@ -1,7 +1,7 @@
 """Copying a database in its state at one moment into one file, while others keep writing to it.
 
 This is SQLite's own way of copying, in slices, under one read transaction. It sees the database as it was when the copy
-began. It never restarts because of a commit, and delays nobody, for in WAL mode a reader keeps no writer waiting.
+began. It never restarts because of a commit, and delays nothing, because in WAL mode readers don't block writers.
 """
 
 import os

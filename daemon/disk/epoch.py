@@ -58,7 +58,7 @@ class HeldEpoch:
         self._file = epoch_file(state)
 
     def check(self) -> None:
-        """Raises `EpochPassed` if another daemon took the state directory over, or it is not the same any longer.
+        """Raises `EpochPassed` if another daemon took the state directory over, or it is no longer the same.
 
         A read error means nothing: every write finds out by itself.
         """
@@ -74,6 +74,6 @@ class HeldEpoch:
             raise EpochPassed(f"the state directory {self._state} was replaced by another")
         if current != self._epoch:
             raise EpochPassed(
-                f"another daemon took the state directory over: this one's epoch is {self._epoch},"
+                f"another daemon took over the state directory: this one's epoch is {self._epoch},"
                 f" now it is {current}"
             )

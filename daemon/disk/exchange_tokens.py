@@ -42,7 +42,7 @@ def create_token(state: Path, principal: str, now: float) -> tuple[Token, str]:
 
 
 def list_tokens(state: Path) -> list[Token]:
-    """All tokens that hold, the oldest first. Raises `OSError`."""
+    """All valid tokens, the oldest first. Raises `OSError`."""
     try:
         names = os.listdir(state / TOKENS)
     except FileNotFoundError:
@@ -64,7 +64,7 @@ def revoke_token(state: Path, identifier: str) -> bool:
 
 
 def principal_of_token(state: Path, text: str) -> str | None:
-    """Who acts with this token; None if it doesn't hold. Raises `OSError`."""
+    """Who acts with this token; None if it isn't valid. Raises `OSError`."""
     found = _TOKEN.fullmatch(text)
     kept = None if found is None else _read(state, found[1])
     if found is None or kept is None:

@@ -9,7 +9,7 @@ _SHARE: Final = 10
 
 
 class Space(NamedTuple):
-    """Of a file system: bytes that are free for this user, bytes in all, and whether no file can be made any longer."""
+    """Of a file system: bytes that are free for this user, bytes in all, and whether no more files can be created."""
 
     free: int
     total: int

@@ -1,9 +1,8 @@
 """The whole path, end to end: a daemon of the doctor's own launches, notices, judges and verifies runs.
 
-One run delivers and one doesn't, for a verdict that is always good proves nothing. A second daemon is turned away. The
-first is killed, and its successor judges the run that ended meanwhile. All their receipts are verified. So is the fact
-that a changed one is no longer valid.
-"""
+One run delivers and one doesn't, because a verdict that is always good proves nothing. A second daemon is refused.
+The first is killed, and its successor judges the run that ended meanwhile. All their receipts are verified. So is the
+fact that a changed one is no longer valid."""
 
 import signal
 import subprocess

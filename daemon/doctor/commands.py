@@ -69,7 +69,7 @@ def finish(process: subprocess.Popen[str], patience: Patience, within: float) ->
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End a program that was started: in order, for a launcher ends its command then; by force if that takes long.
+    """End a program that was started: in order, because a launcher ends its command then; by force if that takes long.
 
     What is left of it may still hold its pipes, so they are just closed.
     """

@@ -1,4 +1,4 @@
-"""How a run's whole process tree can be held together here: each method is tried on a run."""
+"""How a run's whole process tree can be contained here: each method is tried on a run."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.doctor.private_place import PrivatePlace, private_place
 
-MEANS: Final = {
+METHODS: Final = {
     "scope": "run it in a session of `systemd --user` (XDG_RUNTIME_DIR is set there)",
     "cgroup": "run the daemon as a unit with Delegate=yes",
     "pidns": "allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces)",
@@ -21,7 +21,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     """One run per method, in a private place. Each launcher by itself takes the strongest that works."""
     with private_place(installation.environment, patience) as place:
         there = []
-        for means, fix in MEANS.items():
+        for means, fix in METHODS.items():
             why = _refusal(place, means)
             if why is None:
                 there.append(means)
@@ -34,12 +34,14 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     elif there:
         said = f"runs are contained by their launcher alone ({', '.join(there)} work)"
         yield Finding(
-            "warning", f"{said}: a process that escapes while its launcher is killed lives on", MEANS["scope"]
+            "warning",
+            f"{said}: a process that escapes while its launcher is killed keeps running",
+            METHODS["scope"],
         )
 
 
 def _refusal(place: PrivatePlace, means: str) -> str | None:
-    """Why a run can't be held by `means`; None if it can."""
+    """Why a run can't be contained by `means`; None if it can."""
     ended = place.call("run", "--containment", means, "--no-verify", "--", *_IDLE)
     if ended.code == 0:
         return None

@@ -40,7 +40,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
 
 
 def _others(state: Path, pid: int | None, patience: Patience) -> list[Opened]:
-    """Who else could write. Checked twice, because a process that the lock turns away has it open for a moment."""
+    """Who else could write. Checked twice, because a process that can't get the lock has it open for a moment."""
     seen = [_writers(state, pid, patience)]
     if seen[0]:
         patience.pause(_TWICE_S)
@@ -69,9 +69,7 @@ def _of_running(pid: int, report: Report | None) -> Iterator[Finding]:
         return
     stalled = report.stalled_s()
     if stalled is not None:
-        said = (
-            f"{who} has the lock but has given no sign of life for {stalled:.0f} s: it is stopped, or stuck"
-        )
+        said = f"{who} has the lock but has not responded for {stalled:.0f} s: it is stopped, or stuck"
         yield Finding("failed", said, f"see `runward log`; {_RESTART}")
     elif report.version != __version__:
         yield Finding(

@@ -9,7 +9,7 @@ from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.doctor.mounts import IN_MEMORY, Mount, mount_of, mounts
 
 SHORT: Final = 2
-"""So many times the room below which no run is looked at is little."""
+"""Free space below this multiple of `low_disk` is little."""
 
 _MIB: Final = 1 << 20
 

@@ -59,7 +59,7 @@ class Installation:
 
 
 class OutOfTime(Exception):
-    """The check's time is up, or nothing waits for it any longer."""
+    """The check's time is up, or nothing waits for it now."""
 
 
 @dataclass(slots=True)

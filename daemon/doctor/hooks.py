@@ -15,7 +15,8 @@ _AGAIN = "runward hook install claude-code"
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """Our hooks are for events that the version knows. One that meets another event drops all of its settings."""
+    """Our hooks must be for events that the version knows. A version that meets an unknown event drops all of its
+    settings."""
     environment = installation.environment
     home = agent_home(claude_code_settings.AGENT, environment, home_of(environment), working_directory())
     path = os.path.join(home, "settings.json")
@@ -26,7 +27,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         yield Finding("warning", refusal.problem.render(), "fix the file: Claude Code can't read it, either")
         return
     if not events:
-        yield Finding("ok", f"there are no hooks of Runward's in {path}")
+        yield Finding("ok", f"there are no Runward hooks in {path}")
         return
     patience.left()
     program = installed(environment)

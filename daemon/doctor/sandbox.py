@@ -24,7 +24,7 @@ def run(pid, state):
         "opening a connection": stopped(socket.socket, socket.AF_INET, socket.SOCK_STREAM),
         "starting a process": stopped(os.fork),
         "ending the doctor": stopped(os.kill, pid, 9),
-        "writing beside /tmp": stopped(open, "/mine", "w"),
+        "writing outside /tmp": stopped(open, "/mine", "w"),
     }
 """
 _SPINS: Final = "def run():\n    while True: pass"

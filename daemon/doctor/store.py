@@ -9,7 +9,7 @@ from runward.daemon.store import reading
 from runward.daemon.store.soundness import Soundness, quick_check, soundness, strange_schema
 
 LARGE_LOG: Final = 256 << 20
-"""Bytes from which on the log is one that isn't moved into the database any more: at most 64 MiB are kept."""
+"""A log of this many bytes is no longer being moved into the database: at most 64 MiB are kept."""
 
 SHOWN: Final = 3
 """Complaints of SQLite's that are named: the others tell no more."""

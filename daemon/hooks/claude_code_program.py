@@ -32,7 +32,7 @@ KNOWN_SINCE: Final[Mapping[str, Version]] = MappingProxyType(
 """The hooks that tell something which the daemon can use, each with the first version that knows it."""
 
 _NOT_FOUND: Final[Version] = (2, 0, 0)
-"""The version that is assumed if the program is not found: hardly anybody still uses an older one."""
+"""The version that is assumed if the program is not found: almost nobody still uses an older one."""
 
 _PLACES: Final = (".local/bin/claude", ".claude/local/claude")
 """Where it is installed below a home without being on everybody's PATH."""
@@ -44,7 +44,7 @@ _TURN_S: Final = 0.05
 _NOBODY: Final = "http://127.0.0.1:9"
 _ASKED: Final = ("-p", "hello")
 _EARLIEST: Final = "UserPromptSubmit"
-"""The first event that a start tells which every version knows that knows any of the two."""
+"""The first event that a start reports and that every version knows that knows either of them."""
 
 
 class Program(NamedTuple):

@@ -62,7 +62,7 @@ def read_stdin() -> bytes:
 
 
 def state_directory(words: list[str]) -> str:
-    """Where the daemon lives: as the hook was installed, else as the environment says, else the default."""
+    """Where the daemon's state is: as the hook was installed, else as the environment says, else the default."""
     if "--state" in words[:-1]:
         return words[words.index("--state") + 1]
     told = os.environ.get("RUNWARD_STATE_DIR", "")
@@ -73,7 +73,8 @@ def state_directory(words: list[str]) -> str:
 
 
 def note(agent: str, payload: bytes) -> bytes:
-    """The inbox file: JSON, written by hand, for the standard library's module takes longer than all else here."""
+    """The inbox file: JSON, written by hand, because the standard library's module takes longer than everything else
+    here."""
     with open("/proc/sys/kernel/random/boot_id", "rb") as file:
         boot = file.read().strip().decode()
     session = os.environ.get("RUNWARD_SESSION_ID", "")
@@ -85,12 +86,12 @@ def note(agent: str, payload: bytes) -> bytes:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text may stand in JSON as it is. The ids that Runward gives are of this kind or without use here."""
+    """Whether a text needs no escaping in JSON. The ids that Runward gives need none, or are not used here."""
     return 0 < len(text) <= 1000 and text.isprintable() and not set(text) & {'"', "\\"}
 
 
 def ancestors() -> list[list[int]]:
-    """The number and start (clock ticks) of each process that we descend from, the nearest first."""
+    """The number and start (clock ticks) of each of our ancestors, the nearest first."""
     found: list[list[int]] = []
     pid = os.getppid()
     while pid > 0 and len(found) < MOST_ANCESTORS:
@@ -113,7 +114,7 @@ def put(state: str, content: bytes) -> None:
         pass
     directory = os.open(inbox, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     if os.fstat(directory).st_uid != os.geteuid() or is_full(inbox):
-        return  # another user's daemon couldn't read the file, and would meet it for ever
+        return  # another user's daemon couldn't read the file, and would meet it forever
     number = os.urandom(16).hex()
     name = f"{number[:8]}-{number[8:12]}-4{number[13:16]}-a{number[17:20]}-{number[20:]}.json"
     temporary = f".{name}.tmp"

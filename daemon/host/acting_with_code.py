@@ -139,7 +139,7 @@ class RunningCode:
         self._deadline = time.monotonic() + executor.timeout
         self.cpu = CpuTime()
         self.sandbox: str | None = None
-        """The means that isolated the code, if some ran."""
+        """What isolated the code, if any ran."""
         self.fix: str | None = None
         """What to do if this machine has no sandbox."""
         self.refused: str | None = None

@@ -16,10 +16,10 @@ from runward.daemon.disk.free_space import Space, limit_of, rounded, space_of
 from runward.daemon.disk.in_thread import in_thread
 
 PERIOD: Final = 1.0
-"""Seconds between two looks at the room that there is."""
+"""Seconds between two checks of the free space."""
 
 _MORE: Final = 9 / 8
-"""This many times the limit must be free before runs are looked at again: otherwise it would switch on and off all the time."""
+"""This many times the limit must be free before runs are looked at again: otherwise it would flap."""
 
 
 @dataclass(slots=True)

@@ -54,7 +54,7 @@ def alive(status: str) -> None:
 
 
 def is_asked() -> bool:
-    """Whether somebody wants to know at all."""
+    """Whether anybody wants to know."""
     return bool(os.environ.get("NOTIFY_SOCKET"))
 
 
@@ -70,7 +70,8 @@ def watchdog_period() -> float | None:
 
 
 def tell(status: str) -> None:
-    """The current activity, for people: one line, never in a datagram with a state that matters, for it may be long."""
+    """The current activity, for people: one line, never in a datagram with a state that matters, because it may be
+    long."""
     line = " ".join(status.split()).encode(errors="replace")
     if len(line) > LONGEST_STATUS:
         line = line[: LONGEST_STATUS - 3].decode(errors="ignore").encode() + "…".encode()

@@ -25,7 +25,7 @@ PROGRESS_PERIOD: Final = 5
 """Reports between two lines in the log about the same long reading."""
 
 FEW: Final = 100
-"""Places that are read before anyone asks how far it has come."""
+"""Places that are read before progress is reported."""
 
 
 @dataclass(slots=True)

@@ -124,7 +124,7 @@ class Supervisor:
         ):
             phase.deadline = now + (0.0 if hurried else patience)
         notify.stopping(self.doing())
-        self.assembly.watch.stands.set()  # nothing waits for it any longer
+        self.assembly.watch.stands.set()  # nothing waits for it now
         self.assembly.worker.stopping.set()
         self.assembly.background.halt()
         self.assembly.wake()

@@ -66,7 +66,8 @@ class WorkingOnce:
             assembly.queue.may_be_due = True
 
     def _is_waited_for(self) -> bool:
-        """Whether a run that was begun here is not over. All of them are looked at again, for nothing is watched."""
+        """Whether a run that was begun here is not over. All of them are looked at again, because nothing is
+        watched."""
         going = [
             (name, place)
             for name, place in self._assembly.begun_here or ()

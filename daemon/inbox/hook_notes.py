@@ -28,7 +28,7 @@ def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | 
     agent, at = note.get(HOOK), seconds_in(note.get("at"))
     read = _READERS.get(agent) if isinstance(agent, str) else None
     if read is None or not isinstance(agent, str):
-        return "is a note of no agent's hook"
+        return "is not a note of any agent's hook"
     if note.get("version") != 1 or at is None:
         return f"is a note of {agent}'s hook in a form that isn't known"
     payload = _payload(note.get("payload"))

@@ -67,7 +67,8 @@ class Cgroup:
                 continue
 
     def remove_old_siblings(self) -> None:
-        """Removes empty sibling cgroups that killed launchers left. A young one stays, for it may be about to fill."""
+        """Removes empty sibling cgroups that killed launchers left. A young one stays, because it may be about to
+        fill."""
         parent, own = os.path.split(self.path)
         try:
             names = [name for name in os.listdir(parent) if name.startswith(PREFIX) and name != own]

@@ -1,4 +1,4 @@
-"""How a run's whole process tree is held together, so that it can be ended completely.
+"""How a run's whole process tree is contained, so that it can be ended completely.
 
 The strongest method comes first: a transient systemd scope, then a cgroup of its own, then the launcher as subreaper,
 which it also is with the other two. A command notices none of them. It would notice a PID namespace (agents write down
@@ -36,7 +36,7 @@ def contain(means: str, held: Held) -> Containment:
 
 
 class Uncontained:
-    """No hold: what the command leaves behind lives on, and only processes still below us are reached."""
+    """No hold: what the command leaves behind keeps running, and only processes still below us are reached."""
 
     name = "none"
 

@@ -1,10 +1,10 @@
-"""The methods that hold a run's process tree together: their names, and the error if one is not available."""
+"""The methods that contain a run's process tree: their names, and the error if one is not available."""
 
 from __future__ import annotations
 
 from runward.daemon.processes.values import Value
 
-MEANS = ("auto", "none", "subreaper", "cgroup", "scope", "pidns")
+METHODS = ("auto", "none", "subreaper", "cgroup", "scope", "pidns")
 
 
 class ContainmentUnavailable(Exception):

@@ -220,7 +220,7 @@ class _Launch:
             self._before_release()
         except OSError as error:
             command.abandon()
-            return self._not_started(self._failure(f"it can't be written down: {error}"))
+            return self._not_started(self._failure(f"it can't be recorded: {error}"))
         failure = command.release()
         if failure is not None:
             command.wait()

@@ -92,7 +92,7 @@ class PassedStream:
             self._pending = self._pending[taken:]
 
     def give_up_sink(self) -> None:
-        """Nobody reads any more: pending output is dropped, and logging continues."""
+        """The reader is gone: pending output is dropped, and logging continues."""
         self._sink = None
         self._pending = b""
 
@@ -146,7 +146,7 @@ class PassedStream:
         try:
             space = free_space.space_of(self._log.descriptor)
         except OSError:
-            return  # nobody can tell, and a write will show
+            return  # it is not known, and a write will show
         low_disk = DEFAULT_LOW_DISK if self._low_disk is None else self._low_disk
         limit = free_space.limit_of(space, low_disk)
         if space.free < limit:

@@ -64,7 +64,7 @@ class SignalInbox:
         return requests
 
     def close(self) -> None:
-        """Stops reading; the signals stay blocked, for the launcher is about to end."""
+        """Stops reading; the signals stay blocked, because the launcher is about to end."""
         os.close(self.descriptor)
 
 

@@ -1,4 +1,4 @@
-"""Whether the machine is shutting down: then a SIGTERM comes from the system, and is no person's wish.
+"""Whether the machine is shutting down: then a SIGTERM comes from the system, not from a person.
 
 systemd is asked with its own tool, once, after the run has ended. Without systemd, or without an answer in time, only
 the signal itself is known.

@@ -74,7 +74,7 @@ class TerminalStream(PassedStream):
                 packet = super()._read()
             except OSError as error:
                 if error.errno == errno.EIO:
-                    return b""  # no process has the far end open any more
+                    return b""  # no process has the far end open now
                 raise
             if not packet or packet[0] == 0:
                 return packet[1:]

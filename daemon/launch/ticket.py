@@ -1,9 +1,9 @@
 """The ticket of a start: a file in the state directory that ensures that a run is started only once.
 
 A launcher that the daemon starts locks the ticket for its lifetime and reads it before anything else. It writes to it
-right before its command is released. So of all launchers for one start only one lives, and a later one reads that the
-command may have run. The epoch is read inside the lock: a launcher of a daemon that was taken over does nothing, so its
-successor may delete tickets of finished starts.
+right before its command is released. So of all launchers for one start only one is alive at a time, and a later one
+reads that the command may have run. The epoch is read inside the lock: a launcher of a daemon that was taken over
+does nothing, so its successor may delete tickets of finished starts.
 
 It is in the state directory, not in the run's, because a run directory may be moved, removed or unmounted. If it says
 nothing yet, a `run.json` of this very start says that it began.

@@ -29,7 +29,7 @@ _PREFIX: Final = "RUNWARD_"
 _LONGEST_NAME: Final = 64
 """What journald takes, in bytes."""
 _LONGEST_VALUE: Final = 2048
-"""Characters of a field; the whole line stands in `RUNWARD_JSON`."""
+"""Characters of a field; the whole line is in `RUNWARD_JSON`."""
 _MOST_FIELDS: Final = 32
 _TOLD_ALREADY: Final = ("level", "ts")
 _PATIENCE_S: Final = 0.05

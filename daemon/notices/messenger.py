@@ -50,7 +50,7 @@ class SettingsMessenger:
         """Deliver it. Returns why it was not delivered."""
         recipient = next((each for each in self._recipients() if each.name == notice.recipient), None)
         if recipient is None:
-            return "the settings name this recipient no more"
+            return "the settings no longer name this recipient"
         try:
             url = self._link(notice)
         except NoLink as error:

@@ -104,7 +104,7 @@ class KeptAside(NamedTuple):
 class CallsReading(Protocol):
     """The calls of one session, read piece by piece."""
 
-    hindrances: list[Complaint]
+    obstacles: list[Complaint]
     """Files that can't be read."""
     changed: list[str]
     """Files that were replaced since they were first read: nothing more is read from them."""

@@ -64,8 +64,8 @@ class StandingLines(NamedTuple):
 
 
 LineState: TypeAlias = Literal["gone", "torn", "changed", "moved"]
-"""What became of a line of ours: nothing or only its beginning is left, it was changed or taken out
-in place, or it stands elsewhere in the file than where it was written."""
+"""What happened to a line of ours: nothing or only its beginning is left, it was changed or removed in place, or it
+is somewhere else in the file than where it was written."""
 
 
 class AlteredLine(NamedTuple):
@@ -88,4 +88,4 @@ class Compared(NamedTuple):
 
 
 class EpochPassed(Exception):
-    """Another daemon has taken over the state directory: this one must not do anything any longer."""
+    """Another daemon has taken over the state directory: this one must not do anything more."""

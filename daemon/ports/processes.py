@@ -85,7 +85,7 @@ class Processes(Protocol):
     def launcher_of(self, process: RecordedProcess, layout: str, path: str) -> str | None:
         """The id of the launcher's session in which the process was started that writes the session at `path`.
 
-        None if nobody knows, or if only others say that the process writes that session.
+        None if that is not known, or if only others say that the process writes that session.
         """
         ...
 
@@ -96,7 +96,7 @@ class Processes(Protocol):
         ...
 
     def age(self, process: RecordedProcess) -> float | None:
-        """Seconds since this process started, whether or not it lives; None if it is from another boot."""
+        """Seconds since this process started, whether or not it is alive; None if it is from another boot."""
         ...
 
     def start(self, order: StartRun, epoch: int) -> Begun | NotBegun: ...

@@ -85,7 +85,7 @@ class SessionSight(NamedTuple):
     `signature` is the place's own, as it is listed. After `anew` nothing that was known before is valid: what follows
     is from the beginning of all the session's files. Documents are to be processed first, then the portions; only
     documents that differ, or may differ, are included. `read` is how far that is. `changed_at` is when the newest of
-    the files changed (Unix seconds), `hindrances` those that can't be read. `more` says that there was more than may be
+    the files changed (Unix seconds), `obstacles` those that can't be read. `more` says that there was more than may be
     read at once: look again. `unsettled` says that a document is being written, or that something changed just now, and
     may change again unnoticed: look again soon, or at `read.retry_at` if something failed.
     """
@@ -96,7 +96,7 @@ class SessionSight(NamedTuple):
     documents: tuple[Document, ...]
     read: FilesRead
     changed_at: float | None
-    hindrances: tuple[Complaint, ...]
+    obstacles: tuple[Complaint, ...]
     more: bool
     unsettled: bool
     bytes_read: int

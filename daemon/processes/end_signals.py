@@ -36,7 +36,7 @@ def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
             return Told(f"{who} was told")
         whys.append(f"{who} {why}")
         if why != _GONE:
-            break  # a launcher that lives and may not be signalled is not bypassed
+            break  # a live launcher that may not be signalled is not bypassed
     too_late = bool(whys) and all(each.endswith(_GONE) for each in whys)
     return NotTold("; ".join(whys) or "its files name no process", too_late)
 

@@ -47,7 +47,7 @@ def open_signal_descriptor(signals: Iterable[int]) -> int:
 
 
 def unshare(namespaces: int) -> None:
-    """Leaves the namespaces of these kinds (CLONE_NEW...) for new ones; that of PIDs holds for children."""
+    """Leaves the namespaces of these kinds (CLONE_NEW...) for new ones; that of PIDs applies to children."""
     _checked(_libc.unshare(namespaces), "unshare")
 
 

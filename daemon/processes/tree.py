@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _PATIENCE_S = 10.0
-"""How long killed processes may take to be gone: one that waits for a dead disk takes for ever."""
+"""How long killed processes may take to be gone: one that waits for a dead disk never is."""
 
 
 class Killed(Value):

@@ -118,7 +118,7 @@ class Queue:
         self._latest = math.inf
         self._stepped_back = False
         self._one_at_a_time = anyio.Lock(fast_acquire=True)
-        """Held while rows are counted, put and completed, for the counters are in memory."""
+        """Held while rows are counted, put and completed, because the counters are in memory."""
         self.may_be_due = True
         self.horizon = math.inf
         """Schedules that are due after it (Unix seconds) are not followed."""

@@ -56,7 +56,7 @@ class ResultsOfRun:
             self._found[identifier] = None
 
     def forget(self, identifier: str) -> None:
-        """Nobody waits for the result of this intent any longer."""
+        """The result of this intent is no longer waited for."""
         with self._lock:
             self._found.pop(identifier, None)
 

@@ -13,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.ports.journals import StandingLines
 from runward.daemon.rundir.our_lines import SEARCHED, each_line
 from runward.daemon.rundir.whole_lines import whole_lines
-from runward.handlers.journal.gained import GAINED
+from runward.handlers.journal.added_fields import ADDED_FIELDS
 from runward.handlers.layouts.foreign_json import read_json
 
 _NOTHING: Final = frozenset[str]()
@@ -52,7 +52,7 @@ def _adopted(line: bytes, left: list[_Candidate]) -> bytes:
         return line
     for ignored in (_NOTHING, _HASH, _HOW_LATE):
         for place, candidate in enumerate(left):
-            lacking = GAINED - candidate.value.keys()
+            lacking = ADDED_FIELDS - candidate.value.keys()
             if _without(candidate.value, ignored) == _without(ours, ignored | lacking):
                 del left[place]
                 return candidate.line

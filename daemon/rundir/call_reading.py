@@ -55,7 +55,7 @@ def load_calls_read(text: str) -> CallsRead:
 class CallReading:
     """One reading of the calls of the session whose log, or directory, is at `path`.
 
-    Iterate over `told` once. After that `read` says how far the files were read, `hindrances` are files that could not
+    Iterate over `told` once. After that `read` says how far the files were read, `obstacles` are files that could not
     be read, and `changed` names the files that aren't the ones read before: nothing more is reported of them.
     """
 
@@ -67,7 +67,7 @@ class CallReading:
         self._files = read.files
         self._ends: Mapping[str, int] | None = None
         self._reader: CallReader = self._layout.start(self._name, read.state)
-        self.hindrances: list[Complaint] = []
+        self.obstacles: list[Complaint] = []
         self.changed: list[str] = []
 
     def told(self, most_bytes: int | None = None, ends: Mapping[str, int] | None = None) -> Iterator[Told]:
@@ -108,7 +108,7 @@ class CallReading:
         found = _Found()
         files = SessionFiles(within, self._files, time.time(), found)
         files.documents(self._layout.documents)
-        self.hindrances += files.hindrances
+        self.obstacles += files.obstacles
         self._files = files.read()
         for document in found.documents:
             yield from self._reader.see(document)
@@ -159,7 +159,7 @@ class CallReading:
         yield from _passed_over(name, too_long)
 
     def _hindered(self, name: str, message: str) -> None:
-        self.hindrances.append(Complaint(name, None, message, None))
+        self.obstacles.append(Complaint(name, None, message, None))
 
 
 def _passed_over(name: str, too_long: list[TooLong]) -> Iterator[Told]:

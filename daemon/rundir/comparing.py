@@ -27,7 +27,7 @@ _LONGEST: Final = 1 << 20
 """Bytes of a line that is in place of ours which are read."""
 
 _TAIL: Final = 16
-"""So many bytes of a line's end at their very place tell that what differs before them was changed in place."""
+"""If this many bytes of a line's end are in their place, what differs before them was changed in place."""
 
 
 def compare(directory: str, name: str, lines: Sequence[StandingLines]) -> Compared | Gone | Unreadable:

@@ -25,7 +25,7 @@ APPEND: Final = (
     os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 )
 MANY: Final = 64
-"""From so many files on, their whole file system is synced instead of each of them."""
+"""For this many files or more, their whole file system is synced instead of each of them."""
 
 CLOSING: Final = b" \n"
 """What closes off a torn line. The space is how it is known again, also after a crash."""
@@ -71,7 +71,7 @@ def _lock(descriptor: int, epoch: int, current_epoch: Callable[[], int]) -> None
     current = current_epoch()
     if current != epoch:
         raise EpochPassed(
-            f"another daemon took the state directory over: this one's epoch is {epoch}, now it is {current}"
+            f"another daemon took over the state directory: this one's epoch is {epoch}, now it is {current}"
         )
 
 
@@ -121,9 +121,9 @@ def _append(descriptor: int, content: bytes, size: int, live: bool) -> Appended 
 def _complete(descriptor: int, line: JournalLine, size: int) -> Appended | NotAppended:
     """Write those of the lines that aren't there yet; each may be there or torn.
 
-    Line by line, for a write that was torn between two lines may have been followed by the run's own. If the run's torn
-    bytes ran into a line although we checked, only that line is written again: better out of order than others twice.
-    """
+    Line by line, because a write that was torn between two lines may have been followed by the run's own. If the
+    run's torn bytes ran into a line although we checked, only that line is written again: better out of order than
+    others twice."""
     lines = line.content.splitlines(keepends=True)
     found = [find(descriptor, each, size) for each in lines]
     for each, offset in zip(lines, found, strict=True):
@@ -235,7 +235,7 @@ def sync(journals: Sequence[Journal], sync_file_system: Callable[[int], None]) -
     """Make the lines of these journals survive a power cut; returns those that may not, and why.
 
     A journal whose run directory is gone needs no sync; one whose root is away may be back. What the disk refused once
-    must be written again, for the next sync may only say that nothing is left to do.
+    must be written again, because the next sync may only say that nothing is left to do.
     """
     refused: dict[Journal, str] = {}
     if len(journals) > MANY:
@@ -265,7 +265,7 @@ def _sync_one(directory: str, name: str, sync_file_system: Callable[[int], None]
             return "its root is missing"
         return None if error.errno in (*ABSENT, errno.ELOOP, errno.ENXIO) else error.strerror
     try:
-        # Something that isn't a file any more has no lines of ours, and may not be able to sync.
+        # Something that is no longer a file has no lines of ours, and may not be able to sync.
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.fsync(descriptor)
     except OSError as error:

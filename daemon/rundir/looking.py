@@ -34,7 +34,7 @@ def standing(path: str) -> Standing | None:
 
 
 def list_root(root: str) -> Listing | Unreadable | Gone:
-    """The directories in `root`. Links and names that begin with a dot are nobody's runs."""
+    """The directories in `root`. Links, and names that begin with a dot, are not runs."""
     directories: dict[str, Signature] = {}
     unusable: list[str] = []
     try:

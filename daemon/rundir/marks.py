@@ -10,7 +10,7 @@ RACY = 0.1
 
 
 def mark(signature: Signature) -> int:
-    """A directory's signature in one number, for there are many of them; never `UNTRUSTED`."""
+    """A directory's signature in one number, because there are many of them; never `UNTRUSTED`."""
     return hash(signature) or 1
 
 

@@ -20,7 +20,7 @@ def recognise_place(directory: int, shape: MixedShape) -> DirectoryLayout | str 
 
 
 def shape_inside(directory: int, shape: MixedShape) -> DirectoryShape:
-    """Which files tell what an open directory is; for one that is no session's yet, those that may make it one."""
+    """Which files tell what an open directory is; for one that is not a session's yet, those that may make it one."""
     layout = recognise_place(directory, shape)
     return directory_shape(layout) if isinstance(layout, DirectoryLayout) else shape.directories()
 

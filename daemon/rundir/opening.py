@@ -13,7 +13,7 @@ from typing import Final
 from runward.handlers.unreadable import Unreadable
 
 DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""A directory as a place to start from. O_PATH, for an ordinary open would notify our own watch."""
+"""A directory as a place to start from. O_PATH, because an ordinary open would notify our own watch."""
 
 ROOT: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 REGULAR: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY

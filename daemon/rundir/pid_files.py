@@ -28,10 +28,10 @@ from runward.handlers.sessions.over import Writer, WriterStatus
 SESSIONS: Final = "sessions"
 
 _STATUSES: Final[Mapping[str | None, WriterStatus]] = {"busy": "busy", "idle": "idle", "waiting": "waiting"}
-"""What a program says of itself; that it waits for a person's leave is said by no transcript."""
+"""What a program says about itself; no transcript says that it waits for a person's permission."""
 
 _LONGEST_START: Final = 60.0
-"""Seconds, at most, that a program takes until it says when it started; it was two on a machine of two cores."""
+"""The most seconds that a program takes to say when it started; it took two on a machine with two cores."""
 
 _LONGEST_ENVIRONMENT: Final = 1 << 21
 _LONGEST_NAMES: Final = 1 << 13

@@ -15,7 +15,7 @@ HEAD: Final = 256 << 10
 """Bytes of a file that are looked at; the first line of a transcript alone may have a tenth of that."""
 
 _FIRST: Final = 32 << 10
-"""Bytes that mostly do: a first look at them is much cheaper than one at the whole head."""
+"""Bytes that are usually enough: looking at them first is much cheaper than reading the whole head."""
 
 
 def recognise_log(path: str, layouts: Layouts) -> LogLayout | None:

@@ -22,7 +22,7 @@ class ReplayFile:
 
     @property
     def sha256(self) -> str | None:
-        """The hash of what was read; None if a hole is longer than any line, for nobody hashes that."""
+        """The hash of what was read; None if a hole is longer than any line, because such a hole is not hashed."""
         return None if self._has_large_hole else self._digest.hexdigest()
 
     def whole(self, largest: int) -> bytes | None:

@@ -40,7 +40,7 @@ MOST_READ: Final = 64 << 20
 """Bytes that are read for all rules of a contract."""
 
 LARGEST_JSON: Final = 4 << 20
-"""Bytes of a file that is held against a JSON Schema."""
+"""Bytes of a file that is checked against a JSON Schema."""
 
 PATIENCE_S: Final = 20.0
 """How long the process may take that checks documents against schemas. Its processor time is limited, too."""

@@ -1,4 +1,4 @@
-"""What a session's files say about its calls, from the beginning, with whatever hindered the reading in its place."""
+"""What a session's files say about its calls, from the beginning, with whatever could not be read in its place."""
 
 from collections.abc import Callable, Iterator
 
@@ -17,5 +17,5 @@ def told_by(layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[To
         if not go_on(told.place.length):
             raise Halted
         yield told
-    for each in reading.hindrances:
+    for each in reading.obstacles:
         yield Unusable(Place(each.file, 0, 0, 0), each.message)

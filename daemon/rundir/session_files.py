@@ -29,7 +29,7 @@ MOST_FILES: Final = 1000
 """Files of one session that a glob stands for."""
 
 MOST_ENTRIES: Final = 100_000
-"""Entries of a directory that are held against a glob."""
+"""Entries of a directory that are compared with a glob."""
 
 LONGEST_WAIT: Final = 300.0
 """Seconds until something that failed again and again is tried again, at most."""
@@ -64,7 +64,7 @@ class AnotherLog(Exception):
 class SessionFiles:
     """One look at the files of a session, which are at or below the open directory `within`.
 
-    What can't be read is among the `hindrances`; only `AnotherLog` is raised. After about `most_bytes` the look ends,
+    What can't be read is among the `obstacles`; only `AnotherLog` is raised. After about `most_bytes` the look ends,
     with `more`.
     """
 
@@ -87,7 +87,7 @@ class SessionFiles:
         self._unsettled: set[str] = set()
         self.bytes_read = 0
         self.changed_at: float | None = None
-        self.hindrances: list[Complaint] = []
+        self.obstacles: list[Complaint] = []
         self.more = self.withheld = False
 
     @property
@@ -182,7 +182,7 @@ class SessionFiles:
             self._logs[name] = known
             if known.failed:
                 self._fails = True
-                self.hindrances.append(Complaint(name, None, known.failed, None))
+                self.obstacles.append(Complaint(name, None, known.failed, None))
         elif self.bytes_read >= self._most:
             self._logs[name] = known
             self.more = True
@@ -194,7 +194,7 @@ class SessionFiles:
     def beginnings(self, wanted: Iterable[str]) -> None:
         """The first lines of further logs that say only little about the session, once each.
 
-        Nothing for a log that hinders; if its first line isn't written yet, once it is.
+        Nothing for a log that can't be read; if its first line isn't written yet, it is given once it is.
         """
         for pattern in wanted:
 
@@ -303,7 +303,7 @@ class SessionFiles:
             self._unsettled.add(read.name)  # the rest of the line may follow
             torn = ""
         elif torn:
-            self.hindrances.append(Complaint(read.name, None, torn, None))
+            self.obstacles.append(Complaint(read.name, None, torn, None))
         self._logs[read.name] = self._logs[read.name]._replace(signature=signature(status), failed=torn)
         self._settle(read.name, status.st_mtime)
 
@@ -369,7 +369,7 @@ class SessionFiles:
             message = "is not a regular file"
         else:
             message = f"can't be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-        self.hindrances.append(Complaint(name, None, message, None))
+        self.obstacles.append(Complaint(name, None, message, None))
         return message
 
 

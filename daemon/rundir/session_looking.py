@@ -88,7 +88,7 @@ class _Look:
             documents=tuple(gathered.documents),
             read=files.read(),
             changed_at=files.changed_at,
-            hindrances=tuple(files.hindrances),
+            obstacles=tuple(files.obstacles),
             more=files.more,
             unsettled=files.withheld or files.changed_just_now,
             bytes_read=files.bytes_read,

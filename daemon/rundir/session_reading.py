@@ -28,7 +28,7 @@ class SessionRead(NamedTuple):
 
     told: Told
     changed_at: float | None
-    hindrances: tuple[Complaint, ...]
+    obstacles: tuple[Complaint, ...]
     started_at: float | None = None
 
 
@@ -56,7 +56,7 @@ def read_session(
         return SessionRead(scanning.scan.tell(), None, (Complaint(name, None, message, None),))
     told = scanning.scan.tell()
     started_at = scanning.began_at if told.attempt > 1 else told.started_at
-    return SessionRead(told, files.changed_at, tuple(files.hindrances), started_at)
+    return SessionRead(told, files.changed_at, tuple(files.obstacles), started_at)
 
 
 def _documents(files: SessionFiles, layout: DirectoryLayout) -> None:

@@ -32,7 +32,7 @@ class Place(NamedTuple):
     path: str
 
 
-class Hindrance(NamedTuple):
+class Obstacle(NamedTuple):
     """Why a path could not be searched; `message` is the end of a sentence that starts with the path."""
 
     path: str
@@ -43,7 +43,7 @@ class CannotList(Exception):
     """The named path can't be listed or read; the message says why."""
 
 
-def sessions_under(path: str, layouts: Layouts) -> Iterator[Place | Hindrance]:
+def sessions_under(path: str, layouts: Layouts) -> Iterator[Place | Obstacle]:
     """The sessions at or under `path`, in the order of their paths.
 
     A file that is not a log means the directory that it is in, if that is a session's. Raises `FileNotFoundError`
@@ -78,11 +78,11 @@ class _Walk:
         self._entries = MOST_ENTRIES
         self._is_over = False
 
-    def below(self, directory: str) -> Iterator[Place | Hindrance]:
+    def below(self, directory: str) -> Iterator[Place | Obstacle]:
         """The sessions at or under a directory. Raises `CannotList` for this one only."""
         yield from self._look(directory, _list(directory), LEVELS)
 
-    def _look(self, directory: str, listed: _Listed, levels: int) -> Iterator[Place | Hindrance]:
+    def _look(self, directory: str, listed: _Listed, levels: int) -> Iterator[Place | Obstacle]:
         layout = recognise_directory(directory, listed.names, self._layouts)
         if layout is not None:
             yield Place(layout, directory)
@@ -90,7 +90,7 @@ class _Walk:
         self._entries -= len(listed.names)
         if self._entries < 0:
             self._is_over = True
-            yield Hindrance(directory, "is too large: name a directory further down")
+            yield Obstacle(directory, "is too large: name a directory further down")
             return
         owned = {unpacked_name(name).removesuffix(LOG) for name in listed.logs}
         for name in sorted((*listed.logs, *listed.directories)):
@@ -101,11 +101,11 @@ class _Walk:
             elif levels and name not in owned and not self._is_over:
                 yield from self._descend(f"{directory}/{name}", levels - 1)
 
-    def _descend(self, directory: str, levels: int) -> Iterator[Place | Hindrance]:
+    def _descend(self, directory: str, levels: int) -> Iterator[Place | Obstacle]:
         try:
             listed = _list(directory)
         except CannotList as error:
-            yield Hindrance(directory, str(error))
+            yield Obstacle(directory, str(error))
         else:
             yield from self._look(directory, listed, levels)
 
@@ -131,7 +131,7 @@ def _list(directory: str) -> _Listed:
     return _Listed(names, directories, logs)
 
 
-def _log(path: str, layouts: Layouts, *, is_named: bool) -> Place | Hindrance | None:
+def _log(path: str, layouts: Layouts, *, is_named: bool) -> Place | Obstacle | None:
     """The session whose log is at `path`. Both a named and a found file may be something else.
 
     Raises `CannotList` for one that is named and can't be read, if nothing else tells what it is.
@@ -145,7 +145,7 @@ def _log(path: str, layouts: Layouts, *, is_named: bool) -> Place | Hindrance | 
         if layout is None and is_named and isinstance(error, OSError):
             raise CannotList(_why(error)) from error
         if layout is None and not (is_named and isinstance(error, NotRegular)):
-            return Hindrance(path, _why(error))
+            return Obstacle(path, _why(error))
     return Place(layout, path) if layout is not None else None
 
 

@@ -70,7 +70,7 @@ class Bubblewrapped:
         return {}
 
     def find(self, deadline: float) -> int | None:
-        """bubblewrap tells it."""
+        """bubblewrap reports it."""
         told = b""
         while not told.rstrip().endswith(b"}"):
             piece = os.read(self._told, 4096) if readable(self._told, deadline) else b""

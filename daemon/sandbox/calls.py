@@ -2,7 +2,7 @@
 
 A call is a line of the worker's pipe: `{"call": number, "name": text, "args": [...]}`. Its answer is one line, too:
 `{"value": ...}`, or `{"error": text}`, which the code gets as a `ValueError`. The code may have written the line itself:
-a call says only what is wanted, and whose code it is, the daemon knows.
+a call says only what is wanted; the daemon knows whose code it is.
 """
 
 import json

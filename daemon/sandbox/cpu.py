@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 class CpuTime:
     """What workers used together (seconds), and the most that they may use; None for no limit.
 
-    Those that wait for the answer to a call stand still, so only one of them uses any at a time.
+    Those that wait for the answer to a call are stopped, so only one of them uses any at a time.
     """
 
     most: float | None = None

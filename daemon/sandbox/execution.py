@@ -7,7 +7,7 @@ from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 
 _CODES: Final = ("invalid_argument", "runtime_error", "killed", "output_limit")
-"""What a worker may say of its code."""
+"""What a worker may say about its code."""
 
 _LONGEST_ERROR: Final = 4000
 
@@ -15,8 +15,8 @@ _LONGEST_ERROR: Final = 4000
 class Execution(NamedTuple):
     """What became of one piece of code. `code` is None where it succeeded; `fix` is for anyone who runs the machine.
 
-    `began` is whether any of it ran; `sandbox` are the means that were in force. `cpu_s` is what the kernel counted, `wall_ms` what the daemon's clock did.
-    """
+    `began` is whether any of it ran; `sandbox` is what isolated it. `cpu_s` is what the kernel counted, `wall_ms`
+    what the daemon's clock did."""
 
     code: str | None
     result: JsonValue = None

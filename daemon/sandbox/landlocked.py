@@ -1,4 +1,4 @@
-"""The weaker means: a process among those of the machine, which the kernel lets reach almost no file of it.
+"""The weaker method: an ordinary process of the machine, which the kernel lets access almost none of its files.
 
 It needs no namespaces and no program, only a kernel with Landlock. What namespaces would hide, the filter of system calls
 forbids.

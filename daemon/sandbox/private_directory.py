@@ -65,7 +65,7 @@ class PrivateDirectory:
         return None
 
     def remove(self) -> None:
-        """Remove it with all that is in it, once nothing changes it any longer.
+        """Remove it with all that is in it, once nothing changes it.
 
         What the disk refuses is left to a later worker, like what a killed daemon left: the code's result counts all the
         same, and its CPU time.

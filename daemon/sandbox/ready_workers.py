@@ -76,7 +76,7 @@ class ReadyWorkers:
                     continue
             try:
                 worker = Worker(lacking)
-            except NoSandbox:  # who asks for one hears of it
+            except NoSandbox:  # the code that needs one gets the error
                 with self._changed:
                     self._asked.pop(lacking, None)
                 continue

@@ -31,7 +31,7 @@ _LONGEST_TEXT = 2000
 _TOO_MUCH = "output_limit"
 _NOT_FOR_CONTRACTS = ("__import__", "open", "eval", "exec", "compile", "input")
 _NICER = 5
-"""Code gets less of a busy processor than the daemon: verdicts don't wait for it."""
+"""Code gets less of a busy processor than the daemon, so verdicts don't wait for it."""
 _SECONDS_OF_CONTRACT = 1.0
 """For a contract's definition, and for its call again."""
 
@@ -191,7 +191,8 @@ def _install(program: bytes) -> None:
 
 
 def _restrict(ruleset: int) -> None:
-    """Where no namespaces do it: end with the daemon, and give up all rights and all files but those of the ruleset."""
+    """If no namespaces do so: end with the daemon, and give up all rights, and all files except those of the
+    ruleset."""
     libc = ctypes.CDLL(None, use_errno=True)
     this = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     refusal = "the kernel accepts no Landlock ruleset"
@@ -308,7 +309,7 @@ def _limit_contract(is_contract: bool) -> None:
 
 
 def _too_long(number: int, frame: object) -> NoReturn:
-    """A contract's time is over. It may hold `_talking`, so the answer does not wait for it."""
+    """A contract's time has passed. It may hold `_talking`, so the answer does not wait for it."""
     said = f"the contract took longer than {_SECONDS_OF_CONTRACT:g} s"
     _write(json.dumps({"code": "runtime_error", "error": said}).encode() + b"\n")
     os._exit(0)

@@ -20,8 +20,8 @@ from runward.daemon.sandbox.calls import MOST_LINE, Answer, Calls, EndExecution,
 from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import Execution, read_answer, too_much
 from runward.daemon.sandbox.isolated import END_S, NoSandbox
+from runward.daemon.sandbox.isolation_methods import ISOLATION_METHODS
 from runward.daemon.sandbox.kernel import cpu_of, milliseconds, readable, signal_to
-from runward.daemon.sandbox.means import MEANS
 
 MOST_CODE: Final = 1 << 20
 """The bytes that a piece of code may have, its arguments included."""
@@ -138,7 +138,9 @@ class Worker:
         self._used = False
         try:
             source = Path(__file__).with_name("worker.py").read_text(encoding="utf-8")
-            self._isolated = MEANS[executor.sandbox](executor, ("-I", "-S", "-B", "-X", "utf8", "-c", source))
+            self._isolated = ISOLATION_METHODS[executor.sandbox](
+                executor, ("-I", "-S", "-B", "-X", "utf8", "-c", source)
+            )
             self._process = self._isolated.process
             try:
                 self._get_ready(filtered)
@@ -229,7 +231,7 @@ class Worker:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it lives, waits for its job, and would still be started with the same limits."""
+        """Whether it is alive, waits for its job, and would still be started with the same limits."""
         ends = (self._isolated.outer, self._inner)
         return (
             not self._used and not any(readable(each, 0.0) for each in ends) and self._isolated.is_current()
@@ -359,7 +361,7 @@ class Worker:
                 said += piece
 
     def _reply(self, line: bytes, bounds: _Bounds, calls: Calls) -> None:
-        """Answer a call. The code stands still meanwhile, all its threads too, and so uses nothing unwatched."""
+        """Answer a call. The code is stopped meanwhile, with all its threads, so it uses nothing unwatched."""
         signal_to(self._inner, signal.SIGSTOP)
         try:
             reply = calls.reply(line)

@@ -25,11 +25,11 @@ class Batch:
     epoch: int
     now: float
     steady: float
-    """The wall time by which everything goes that waits: it is stepped when the store notes it."""
+    """The wall time that everything that waits goes by: it is stepped when the store notes a step."""
     jobs: list[Job] = field(default_factory=list)
     waiting: list[Job] = field(default_factory=list)
     released: bool = False
-    """Whether a held job was let go."""
+    """Whether a held job was released."""
     rung: bool = False
     """Whether timers must be looked at now."""
     _rows: dict[Write, list[Row]] = field(default_factory=dict)

@@ -58,7 +58,7 @@ class ChainedEvent(NamedTuple):
 
 
 class BrokenChain(NamedTuple):
-    """The first event at which the chain doesn't hold, and what is wrong there."""
+    """The first event at which the chain is broken, and what is wrong there."""
 
     seq: int
     key: str

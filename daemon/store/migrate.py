@@ -16,7 +16,7 @@ from runward.daemon.disk.durable import sync_directory
 from runward.daemon.store.reading import StoreTooNew, uri_of
 
 KEPT: Final = 2
-"""So many backups of before an upgrade are kept: of the last one, and of the one before."""
+"""How many backups from before upgrades are kept: those of the last two."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ _FURTHER: Final = {
     "decisions": "id integer primary key, ",
     "journal_lines": "event integer generated always as (id / 256) virtual, ",
 }
-"""Columns that make themselves."""
+"""Generated columns."""
 
 _DICTIONARY: Final = os.path.join(os.path.dirname(__file__), "packed_document.dictionary")
 _LEVEL: Final = 9

@@ -1,8 +1,8 @@
 """Packing as statements: finished sessions with no open work become one row each, and become rows again.
 
-Only the size of the store may show a difference. The chain of events holds over packed rows as it does over pruned
-ones. A document keeps the hash before each of its stretches, so that they can be put back between others.
-"""
+Only the size of the store may show a difference. The chain of events stays verifiable across packed rows, as it does
+across pruned ones. A document keeps the hash before each of its stretches, so that they can be put back between
+others."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ SETTLED: Final = (
     " where e.key > s.key || '#' and e.key < s.key || '$' and e.lane = s.key"
     " and l.id > (select settled from daemon))"
 )
-"""Of a session `s`: that no crash takes anything back from its journals any longer."""
+"""Whether, for a session `s`, no crash can take anything back from its journals."""
 
 _CANDIDATES: Final = (
     f"select s.key, s.finished_at, s.rowid, s.evidence_refs, s.artifact_verification_json, {NOTHING_OWED} and {SETTLED}"  # noqa: S608 # our own words

@@ -63,13 +63,13 @@ def _fix(path: str) -> str:
         except OSError:
             continue
         if owner != os.geteuid():
-            return f"it is {name_of(owner)}'s: ask as that user, or set another RUNWARD_STATE_DIR"
+            return f"it is {name_of(owner)}'s: run this as that user, or set another RUNWARD_STATE_DIR"
         break
     return "check its permissions"
 
 
 def _no_store(path: str, error: sqlite3.DatabaseError) -> str:
-    return f"{path} is not a store of Runward's: {error}; put a backup in its place with `runward restore BACKUP`"
+    return f"{path} is not a Runward store: {error}; put a backup in its place with `runward restore BACKUP`"
 
 
 def _connect(path: str) -> sqlite3.Connection:

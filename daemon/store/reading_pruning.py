@@ -4,7 +4,8 @@ import sqlite3
 from typing import Final, NamedTuple
 
 ASKED: Final = "substr(e.key, 1, length(e.lane) + 1) <> e.lane || '#'"
-"""Of an event `e`: it came through the inbox, for its key is not of its lane; as the index on their lanes has it."""
+"""Whether an event `e` came through the inbox: its key doesn't begin with its lane. Written as in the index on
+lanes."""
 
 ASKED_LATELY: Final = 86_400.0
 """Seconds for which a request is known in any case: the same file may come again."""
@@ -33,9 +34,7 @@ NOTHING_OWED: Final = (
     " and not exists (select 1 from starts x join events e on e.seq = x.event"
     "  where x.session_key = s.key and e.recorded_at >= ?2)"
 )
-"""Of a session `s`: that it is over, neither the world nor a handler is owed anything because of it, and nothing was
-asked of it since `?2` (Unix seconds).
-"""
+"""Whether a session `s` is over, has no open work, and nothing was asked of it since `?2` (Unix seconds). """
 
 _PRUNABLE: Final = (
     f"select count(*), coalesce(sum({NOTHING_OWED}), 0) from sessions s"  # noqa: S608 # our own words

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.daemon.processes.here import here
+from runward.daemon.processes.own_host import own_host
 from runward.daemon.store import packed_document
 from runward.handlers.layouts.process_host import bare_host
 
 _LAST_CHARACTER: Final = "\U0010ffff"
-"""Behind every other character: what begins with a text is between it and it with this."""
+"""Sorts after every other character: what begins with a text sorts between that text and the text followed by this."""
 
 _ACTIVITY: Final = (
     "case when s.status <> 'running' then null when s.layout <> :native then c.activity"
@@ -239,7 +239,7 @@ def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRo
 
 
 def _here() -> dict[str, str]:
-    place = here()
+    place = own_host()
     return {"native": DEFAULT_LAYOUT, "here": place, "host": bare_host(place)}
 
 

@@ -12,7 +12,7 @@ _BEING_OPENED = (
     " exists (select 1 from jobs j where j.lane = c.session_key and j.state in ('waiting', 'held'))"
     " or exists (select 1 from jobs j where j.state = 'running' and j.lane = c.session_key))"
 )
-"""Of a cursor `c`: that its session was seen, and is opened by a transaction that is still to come."""
+"""Whether the session of a cursor `c` was seen, and is opened by a transaction that is still to come."""
 
 _OPENED_SOON = (
     "select l.lane from ("
@@ -42,7 +42,7 @@ def recorded_since(connection: sqlite3.Connection, root: str, path: str, at: flo
 
 
 def known_directories(connection: sqlite3.Connection, root: str) -> frozenset[str]:
-    """The run directories of a root that were looked at. Only the keys are read, for there may be many."""
+    """The run directories of a root that were looked at. Only the keys are read, because there may be many."""
     begin = len(root) + 1
     keys = connection.execute("select key from cursors where key > ?1 || '/' and key < ?1 || '0'", (root,))
     known = frozenset([key[begin:] for (key,) in keys])

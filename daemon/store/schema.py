@@ -30,7 +30,7 @@ def difference(connection: sqlite3.Connection, version: int, kinds: Sequence[str
     there, missing = _names(found - made), _names(made - found)
     changed = sorted(there & missing)
     told = [
-        *(f"{name} is not as Runward makes it" for name in changed),
+        *(f"{name} differs from what Runward creates" for name in changed),
         *(f"{name} is not Runward's" for name in sorted(there - missing)),
         *(f"{name} is missing" for name in sorted(missing - there)),
     ]

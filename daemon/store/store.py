@@ -163,7 +163,7 @@ class Store:
         current = next(iter(rows))[0]
         if current != self.epoch:
             raise EpochRefused(
-                f"another daemon took the state directory over: this one's epoch is {self.epoch}, now it is {current}"
+                f"another daemon took over the state directory: this one's epoch is {self.epoch}, now it is {current}"
             )
 
     def _check(self, statements: Sequence[Statement], done: Sequence[object]) -> None:

@@ -11,7 +11,7 @@ from runward.daemon.disk.durable import sync_directory, write_durably
 Deed = Literal["written", "updated", "unchanged", "removed", "absent"]
 
 KEPT: Final = ".kept"
-"""What a file is called that a person has changed, behind its own name: systemd doesn't read it then."""
+"""The suffix of a file that a person has changed: systemd doesn't read such a file."""
 
 _SEAL: Final = re.compile(r"# Written by `runward daemon install` \(([0-9a-f]{16})\)[^\n]*\n")
 _MAXIMUM: Final = 1 << 20

@@ -25,7 +25,7 @@ SYSTEM_STATE: Final = "/var/lib/runward"
 
 
 def render(unit: Unit, command: str = "", state: str = "", writable: Sequence[str] = ()) -> str:
-    """The unit's text. `command` and `state` stand in it as they are: see `word` and `escaped`.
+    """The unit's text. `command` and `state` are put into it as they are: see `word` and `escaped`.
 
     `writable` are directories outside of the state into which the daemon may write.
     """

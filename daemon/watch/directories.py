@@ -70,7 +70,8 @@ class Directories:
         self._nodes: dict[int, _Node] = {}
         self._first: set[int] = set()
         self._moving: dict[int, int] = {}
-        """Directories that were moved, by the number that both ends of a move have, until it is known where to."""
+        """Directories that were moved, by the number that both events of a move have, until their new place is
+        known."""
         self.lacks = False
         """Whether there are directories that got no watch, because there are no more."""
         self._descriptor = _checked(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))

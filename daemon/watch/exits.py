@@ -53,7 +53,7 @@ class Exits:
             self._tasks.start_soon(self._wait, target, descriptors, scope)
 
     def forget(self, target: Target) -> None:
-        """The session at this place doesn't run any longer."""
+        """The session at this place no longer runs."""
         known = self._waiting.pop(target, None)
         if known is not None:
             known[1].cancel()

@@ -25,7 +25,7 @@ Target = tuple[str, str]
 """A root's name and a place in it: the name of a run directory, or the path of a foreign session."""
 
 ITSELF: Final = ""
-"""What stands for a place where a root as a whole may hold others than before."""
+"""Used in place of a place if the sessions of the whole root may have changed."""
 
 Hint = tuple[Target, int]
 """A target and the bits of `Why` that say who hinted at it."""
@@ -36,7 +36,7 @@ LATER_AT_ONCE: Final = 16
 
 
 PATIENT_TURNS: Final = 32
-"""Times in a row that the backlog waits for what else there is: under a load without end it must come on, too."""
+"""How many times in a row the backlog waits for other work: under constant load it must get its turn, too."""
 
 
 class Hints:
@@ -72,7 +72,7 @@ class Hints:
             self._wake()
 
     def take(self, most: int) -> list[Hint]:
-        """Take up to `most` hints, the oldest first; they are not waiting any longer."""
+        """Take up to `most` hints, the oldest first; they are no longer waiting."""
         waiting = self._waiting
         if len(waiting) <= most:
             taken = list(waiting.items())

@@ -318,7 +318,7 @@ class Translator:
 
 
 def _may_be_a_place(name: str) -> bool:
-    """Names that begin with a dot belong to nobody; those that are not UTF-8 are left to the scan."""
+    """Names that begin with a dot are ignored; those that are not UTF-8 are left to the scan."""
     return not name.startswith(".") and is_storable(name)
 
 

@@ -37,11 +37,12 @@ class WatchedRoot:
     open: dict[str, tuple[RecordedProcess, ...]] = field(default_factory=dict)
     """The places with an open attempt, and the processes that they name."""
     doubted: set[str] = field(default_factory=set)
-    """Those among them whose processes were seen gone, for the grace to pass."""
+    """Those among them whose processes were found gone and whose grace period has not passed."""
     due: dict[str, float] = field(default_factory=dict)
     """When (monotonic time) to look at a place again although nothing changes: an end in a growing file has to settle."""
     unsettled: set[str] = field(default_factory=set)
-    """Run directories without an end that changed right before they were looked at: the watch may not stand there yet."""
+    """Run directories without an end that changed right before they were looked at: the watch may not be set up there
+    yet."""
 
     @property
     def name(self) -> str:

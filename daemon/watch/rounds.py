@@ -38,7 +38,7 @@ LONGEST_BEAT: Final = 2.0
 """A heartbeat that is later than this counts as an overflow."""
 
 ASKED: Final = 50
-"""Running sessions whose directories are asked in a beat whether they changed; each gets its turn.
+"""Running sessions whose directories are checked for changes in a beat; each gets its turn.
 
 What the watch loses in a new directory, or behind an agent that moves its directories about, is found soon that way.
 """
@@ -66,7 +66,7 @@ CLOCK_STEP: Final = 1.0
 
 
 Unchanged: TypeAlias = Callable[[WatchedRoot, Sequence[str]], Awaitable[frozenset[str]]]
-"""Tells which of these places of a root stand as they were last looked at, and would say the same again."""
+"""Tells which of these places of a root are as they were at their last look, and would say the same again."""
 
 
 async def nothing_known(root: WatchedRoot, names: Sequence[str]) -> frozenset[str]:
@@ -75,7 +75,7 @@ async def nothing_known(root: WatchedRoot, names: Sequence[str]) -> frozenset[st
 
 
 Accept: TypeAlias = Callable[[WatchedRoot], Awaitable[bool]]
-"""Has the directory that is at a root's path be the root, if it may be."""
+"""Accepts the directory at a root's path as the root, if that is safe."""
 
 
 async def always_accept(root: WatchedRoot) -> bool:

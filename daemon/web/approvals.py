@@ -109,7 +109,7 @@ def _form(body: bytes) -> _Form | None:
 
 
 def _why_over(row: ApprovalRow, now: float) -> str | None:
-    """Why nothing can be decided any longer."""
+    """Why nothing can be decided now."""
     if row.status == "changed":
         return "What was shown has changed since. A new approval was asked for: a newer notice has its link."
     if row.status in _ANSWERS.values():

@@ -23,7 +23,7 @@ MOST: Final = 4 << 20
 """Bytes of a request's body."""
 
 AT_ONCE: Final = 16
-"""Calls at the same time; others are turned away, so that deliveries and links still have connections."""
+"""Calls at the same time; others are refused, so that deliveries and links still have connections."""
 
 _BEARER: Final = "bearer "
 _PASSED_ON: Final = (b"accept", b"content-type", b"mcp-")
@@ -76,11 +76,11 @@ class McpGateway:
             return _refusal(403, "Origin must be the site that the request goes to")
         principal = await self._principal(request.headers.get("authorization", ""))
         if principal is None:
-            refusal = _refusal(401, "the token is missing or doesn't hold: runward exchange token create")
+            refusal = _refusal(401, "the token is missing or not valid: runward exchange token create")
             refusal.headers["www-authenticate"] = "Bearer"
             return refusal
         if self._calls >= AT_ONCE:
-            return _refusal(503, f"{AT_ONCE} calls are going on: try again later")
+            return _refusal(503, f"{AT_ONCE} calls are in progress: try again later")
         self._calls += 1
         try:
             return await self._pass_on(request, principal)
@@ -109,7 +109,7 @@ class McpGateway:
             )
         except NoAnswer:
             forwarding.close()
-            return _refusal(502, "the server ended before it answered: what was asked may still be done")
+            return _refusal(502, "the server ended before it answered: the request may still be carried out")
         except BaseException:
             forwarding.close()
             raise

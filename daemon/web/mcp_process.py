@@ -89,7 +89,7 @@ class McpProcess:
         self._trouble = None
 
     async def end_unwanted(self) -> None:
-        """End it if the settings don't want it any more."""
+        """End it if the settings no longer want it."""
         if not self._is_wanted():
             await self._end()
 
@@ -116,7 +116,7 @@ class McpProcess:
         return self._state / "log" / LOG
 
     async def _note_end(self) -> None:
-        """Nobody accepts connections any more, so it is about to end, or has ended."""
+        """Nothing accepts connections now, so it is about to end, or has ended."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.kill()

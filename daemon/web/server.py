@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from runward.daemon.web.sockets import BACKLOG, Opened
 
 CONNECTIONS: Final = 64
-"""Clients at the same time; who comes beyond them is turned away."""
+"""Clients at the same time; further ones are refused."""
 
 CONNECTION_S: Final = 30.0
 """Seconds that a connection may take as a whole: its one request and the answer."""
@@ -64,7 +64,7 @@ class _Bounded(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._end is None:
-            return  # turned away
+            return  # refused
         self._end.cancel()
         super().connection_lost(exc)
 

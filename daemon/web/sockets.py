@@ -124,6 +124,6 @@ def _said(address: str, error: OSError) -> str:
         fix = "stop the program that listens there (`ss -ltnxp` names it), or write another address in [http] listen"
         return f"http.listen: {address} is taken by another program: {fix}"
     if error.errno == errno.EACCES:
-        fix = "write a port from 1024 on, or a path in a directory of your own"
+        fix = "use a port of 1024 or higher, or a path in a directory of your own"
         return f"http.listen: this user may not listen on {address}: {fix}"
     return f"http.listen: nothing can listen on {address}: {error.strerror}; write another address in [http] listen"

@@ -1,7 +1,7 @@
 """Actions for which code must run: each in a thread, until it has its result.
 
 An action asks as often as it likes; the first time its code begins. If others changed meanwhile what it read, it is worked
-out again; after three times in vain, the others wait for it. The next action of a principal begins when the one before it is
+out again; after three failed tries, the others wait for it. The next action of a principal begins when the one before it is
 recorded: begun earlier, it would miss what that one changed, and its code would run twice. What ended is kept until the
 action is recorded. A daemon that dies forgets it, and its successor works it out again.
 
@@ -52,12 +52,12 @@ class NotWorkedOut(Exception):
 
 
 def no_sandbox(asked: ActedWithCode) -> Worked:
-    """What becomes of an action where there is nothing to run its code in."""
+    """The result of an action if there is nothing to run its code in."""
     return failed("not_configured", "nothing runs code here")
 
 
 def failed(code: str, why: str) -> Worked:
-    """An action that fails before it is known what it comes to."""
+    """An action that fails before its result is known."""
     return Worked(Decided(None, Refused(code, why).result(), None), (), {}, 0.0, None)
 
 

@@ -91,7 +91,7 @@ class Chains(Protocol):
 NOTHING_RUNS: Final = ActionsWithCode(no_sandbox)
 
 GoOn: TypeAlias = Callable[[int], bool]
-"""Asked while files are hashed, with the bytes that were read; a job that is halted so is put back."""
+"""Asked while files are hashed, with the bytes that were read; a job that is halted this way is put back."""
 
 
 def no_rules(question: RuledPlaybook) -> Ruled:
@@ -133,7 +133,7 @@ NO_CHAINS: Final = NoChains()
 
 
 def no_roots(question: RootOf) -> CoveringRoot | None:
-    """Who watches when there are no roots."""
+    """The answer if there are no roots."""
     return None
 
 
@@ -143,7 +143,7 @@ def no_bundles(question: BundleRulesOf) -> BundleRules | None:
 
 
 def nothing_drafted(question: DraftOf) -> NoDraft:
-    """What an order leads to when nobody writes bundles."""
+    """The result of an order if nothing writes bundles."""
     return NoDraft("nobody writes bundles here")
 
 

@@ -38,13 +38,13 @@ STEP: Final = 0.5
 
 BATCH: Final = 64
 FEW: Final = 8
-"""Jobs that are decided in one go: a verdict may wait for the interpreter so long."""
+"""Jobs that are decided in one go: a verdict may have to wait for the interpreter that long."""
 
 MANY_BYTES: Final = 64 << 20
 """Bytes from which on a batch takes no further job, so that small files don't wait for large ones."""
 
 LARGE: Final = 1 << 30
-"""Bytes of a job that only one of the two takes, so that giants never keep everybody else back."""
+"""Bytes of a job that only one of the two takes, so that large jobs never hold up all others."""
 
 TROUBLED: Final = 2.0
 """Seconds after which what the store refused is tried again."""
@@ -245,7 +245,7 @@ class Background:
         self._waits_since = None
 
     def _is_held_back(self) -> bool:
-        """Whether there is no pause. Work that is done once has nobody who would add to it."""
+        """Whether there is no pause. With `--once`, no further work is added."""
         return self.busy() or (self.expected() and not self.ended.is_set())
 
     async def _put_off(self, trouble: str) -> None:

@@ -116,7 +116,7 @@ class Bundles(Part):
     placing: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while parts get their names: a replay that grows is not written to meanwhile."""
     _seen: int = 0
-    """The last bundle that this pass came to: those that are refused hold no others up."""
+    """The last bundle that this pass reached: those that are refused don't hold up others."""
 
     def degraded(self) -> list[str]:
         """What keeps bundles from their places, for `status`."""
@@ -302,11 +302,12 @@ class Bundles(Part):
         return bool(found)
 
     def _place(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
-        """Give the parts their names, once they are there; returns why that can never be."""
+        """Give the parts their names, once they exist; returns why that can never be done."""
         return self._trying(self._place_all, bundle)
 
     def place_missing(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
-        """Make the missing parts of a bundle that was in place; returns why that can never be. Runs in a thread."""
+        """Make the missing parts of a bundle that was in place; returns why that can never be done. Runs in a
+        thread."""
         return self._trying(self._place_missing, bundle)
 
     def _trying(

@@ -1,4 +1,4 @@
-"""The head of the chain of events, written to the log: nobody can then rewrite earlier events unnoticed."""
+"""The head of the chain of events, written to the log, so that nobody can rewrite earlier events unnoticed."""
 
 import sqlite3
 from dataclasses import dataclass

@@ -132,7 +132,7 @@ class ChangedFiles(Part):
         self._problems = problems
 
     def _define(self, found: dict[str, Matching], known: dict[str, dict[str, str]]) -> None:
-        """Record what exists where a glob is new, and forget globs that nobody asks for any longer."""
+        """Record what exists where a glob is new, and forget globs that are no longer needed."""
         for glob in [each for each in known if each not in found]:
             del known[glob]
             self.tell(

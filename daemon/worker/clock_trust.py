@@ -55,7 +55,7 @@ def noted(before: Noted | None, now: float, leap: float) -> Noted:
     if before is None or now < before.until - leap:
         return Noted(now, now)
     if now > before.until + leap:
-        # If it leaps again and again, the first time is the right one.
+        # If it leaps repeatedly, the first time is the right one.
         was_believed = before.until - before.since >= leap or before.leapt_from is None
         return Noted(now, now, before.until if was_believed else before.leapt_from)
     return before._replace(until=max(before.until, now))

@@ -50,7 +50,7 @@ def placed(hinted: Hinted, key: str | None, signature: Signature | None) -> Chan
 
 
 def forgotten(hinted: Hinted) -> Change:
-    """There is nothing at this place any longer."""
+    """There is nothing at this place now."""
     return (Rows(places.FORGET, [(f"{hinted.root.name}/{hinted.place}",)]),)
 
 

@@ -29,13 +29,13 @@ from runward.handlers.sessions.over import Writer
 from runward.handlers.unreadable import Unreadable
 
 MOST_BYTES: Final = 16 << 20
-"""Bytes of transcripts that are read in one go: what is left waits until the others were looked at."""
+"""Bytes of transcripts that are read in one go: the rest waits until the other sessions were looked at."""
 
 FEWER_BYTES: Final = 1 << 20
 """The same while native runs come and go, whose verdicts wait as long as a transcript is read."""
 
 HOOKED_AFTER: Final = 2.0
-"""Seconds after a hook spoke in which its own helpers may still be there: who lives longer may be the agent."""
+"""Seconds after a hook spoke in which its own helpers may still be there: one that lives longer may be the agent."""
 
 SOUGHT_AGAIN: Final = 1.0
 """Seconds after which a session whose files are gone is asked for again, while they may yet be found elsewhere."""
@@ -121,7 +121,7 @@ class _Batch:
         if self._is_there(stored):
             return self._aside(hinted)
         if not self._is_there(moved):
-            # Neither can be reached now. Without a mark it is looked at again, for the session may be there.
+            # Neither can be reached now. Without a mark it is looked at again, because the session may be there.
             return _nothing(hinted)._replace(rows=forgotten(hinted))
         return self._follow(hinted, key, stored, moved)
 
@@ -172,7 +172,7 @@ class _Batch:
             return _nothing(hinted)._replace(
                 rows=placed(hinted, None, sight.signature), mark=mark(sight.signature)
             )
-        # The process is checked after its files were read. It may have written its last words in between, so the end of
+        # The process is checked after its files were read. It may have written its last lines in between, so the end of
         # a process is believed only after a time in which nothing more arrived.
         writer = self._writer(hinted, told, before)
         launcher = self._launcher(hinted, writer, before)
@@ -186,7 +186,7 @@ class _Batch:
             read=sight.read,
             scan=scan.dump(),
             activity=found.standing.activity if found.standing is not None else before.activity,
-            problems=(*sight.hindrances, *told.complaints),
+            problems=(*sight.obstacles, *told.complaints),
             about=about(told),
             launcher=launcher,
             is_asked=before.is_asked or writer.process is not None,
@@ -229,7 +229,8 @@ class _Batch:
         return since is None or all(each.listed_at > since for each in others)
 
     def _writer(self, hinted: Hinted, told: Told, before: Remembered) -> Writer:
-        """What the tool's own traces say of its process, or else the process that they, or its hook, named before."""
+        """What the tool's own files say about its process, or else the process that they, or its hook, named
+        before."""
         layout, hook = hinted.layout.name, hinted.known.hook
         session_id = told.session_id or hinted.known.session_id
         writer = Writer("unknown") if session_id is None else self._writers(layout, hinted.path, session_id)
@@ -308,7 +309,7 @@ def _kept_scan(hinted: Hinted, remembered: Remembered) -> Scan | None:
 
 
 def _scanned(hinted: Hinted, kept: Scan | None, sight: SessionSight) -> tuple[Scan, tuple[Resumed, ...]]:
-    """Scan what is new. Documents come first, for they may give the time zone of the logs."""
+    """Scan what is new. Documents come first, because they may give the time zone of the logs."""
     scan = kept
     if scan is None or sight.anew:
         scan = hinted.layout.start(hinted.place.rpartition("/")[2])

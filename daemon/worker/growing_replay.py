@@ -68,7 +68,7 @@ class GrowingReplay:
 
         `count` actions have their results. With `ends` each log is read only up to this byte. Raises `Changed`.
         """
-        self.calls.hindrances.clear()
+        self.calls.obstacles.clear()
         before = self.calls.offsets
         lines = b"".join([self._take(line) for line in self._lines(actions, count, ends)])
         if self.calls.changed:

@@ -4,9 +4,8 @@ Open orders are read from their table, so a successor continues where a daemon s
 is harmless: its launcher keeps to the first one, and before each signal the process is compared with the recorded one.
 What the machine refuses for now is retried, and shown.
 
-If a daemon was killed, nobody can know whether it had sent the order once the run's processes are gone. Such an order
-counts as given.
-"""
+If a daemon was killed, it is impossible to know whether it had sent the order once the run's processes are gone. Such
+an order counts as given."""
 
 import sqlite3
 from dataclasses import dataclass, field
@@ -105,7 +104,7 @@ class CancelOrders(Part):
         if isinstance(answer, Told):
             return True, answer.who
         if answer.too_late and owed.event in self.inherited:
-            return None, f"{answer.why}; a killed daemon may have told it already"
+            return None, f"{answer.why}; a killed daemon may already have asked it to end"
         return False, answer.why
 
     def _tell(self, owed: OwedCancellation) -> Told | NotTold:

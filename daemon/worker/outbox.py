@@ -36,7 +36,7 @@ SWEEP: Final = 5.0
 
 BATCH: Final = 256
 FEW: Final = 8
-"""Rows that are carried out first in what may be but a moment between verdicts; then twice as many each time."""
+"""Rows that are carried out first in a pause between verdicts, which may be short; then twice as many each time."""
 
 MANY_OWED: Final = 60_000
 """Rows in memory from which on the worker waits for the outbox."""
@@ -46,7 +46,7 @@ MANY_UNSYNCED: Final = 4_000
 
 
 KnownLines: TypeAlias = Mapping[Journal, tuple[StandingLines, ...]]
-"""Of journals that may have lines of ours that this store doesn't know: those that it knows."""
+"""The lines that this store knows, for journals that may have other lines of ours."""
 
 
 @dataclass(slots=True)
@@ -221,7 +221,7 @@ class Outbox:
     async def _write(self, lines: Sequence[OwedLine], known: KnownLines | None) -> list[OwedLine]:
         """Write the lines; returns those that are preceded by something that has to be identified first."""
         with anyio.CancelScope(shield=True):
-            # Shielded, for a thread can't be cancelled and what it wrote must be known.
+            # Shielded, because a thread can't be cancelled and what it wrote must be known.
             results = await anyio.to_thread.run_sync(self._perform, lines, self.store.epoch, known)
             in_use = self._note(results)
             await self._mark_given_up()

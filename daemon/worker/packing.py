@@ -17,7 +17,7 @@ from runward.daemon.worker.part import Part
 from runward.daemon.worker.slices import Slices
 
 AFTER: Final = 86_400.0
-"""Seconds after its end from which on a session is packed: till then people look at it, and it may be resumed."""
+"""Seconds after its end from which on a session is packed: until then people look at it, and it may be resumed."""
 
 PERIOD: Final = 60.0
 """Seconds between two looks at what has become old enough."""

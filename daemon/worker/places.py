@@ -20,8 +20,7 @@ class Known(NamedTuple):
     """What is known of a place: its session, what is remembered of that, and its file's state at its last full reading.
 
     `hook` is what the session's own hook said last. A place that holds no session has no key; `unreadable` says why
-    nobody can tell.
-    """
+    that is not known."""
 
     session_key: str | None
     session_id: str | None = None

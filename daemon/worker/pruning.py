@@ -57,7 +57,7 @@ class Pruner(Part):
     busy: Callable[[], bool]
     """Whether verdicts, or their journals, are on their way."""
     retention: float | None
-    """Seconds for which the record of a session is kept after its end; None: for ever."""
+    """Seconds for which the record of a session is kept after its end; None: forever."""
     trust: ClockTrust
     _doubt: Doubt | None = None
     _kept_at: float = -math.inf

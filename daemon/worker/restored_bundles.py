@@ -43,7 +43,7 @@ class RestoredBundles(Part):
     """Whether verdicts, or their journals, are on their way."""
     _trouble: str | None = None
     _seen: int = 0
-    """The last bundle that this pass came to: those that are refused hold no others up."""
+    """The last bundle that this pass reached: those that are refused don't hold up others."""
     _slices: Slices = field(init=False)
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ AT_ONCE: Final = 64
 """Sessions that are compared in one go."""
 
 MOST_TOLD: Final = 1000
-"""Changes of one session that are told: each costs the store an event. The verdict reads whatever is there."""
+"""Changes of one session that are reported: each costs the store an event. The verdict reads whatever is there."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Replays that grow while their sessions run, so that everybody sees what was called up to now.
+"""Replays that grow while their sessions run, so that anybody can see what was called so far.
 
 A line is a function of the session's files. What is recorded of it before it is written is its length and its hash. So
 a line that a crash lost is rendered again, and what was shown stays the beginning of the whole replay, which the
@@ -57,14 +57,12 @@ MOST_CALLS: Final = 50_000
 """Calls of all sessions together that are kept in memory. A session that was dropped is rendered again when it grows."""
 
 OVERHEAD: Final = 10
-"""A session counts as so many calls more."""
+"""The number of calls that a session itself counts as."""
 
 TRIED_AGAIN: Final = 30.0
 """Seconds until what the disk refused is tried again."""
 
-CHANGED: Final = (
-    "the session's files are not what they were when its replay was shown; the rest is written at its end"
-)
+CHANGED: Final = "the session's files changed after its replay was shown; the rest is written at its end"
 
 _Answer: TypeAlias = KeptAside | Unreadable | Gone | None
 """What became of the lines of a step; None if they are written."""
@@ -133,7 +131,7 @@ class RunningReplays(Part):
             self.wake()
 
     def use(self, settings: Settings) -> None:
-        """Other rules may hold for the roots."""
+        """Other rules may apply to the roots."""
         self._put_off(list(self._due), self.clock.monotonic())
         self.wake()
 
@@ -319,7 +317,8 @@ class RunningReplays(Part):
         return _Step(running, fold, lines, more=more)
 
     def _is_as_looked_at(self, root: WatchedRoot, target: Target, state: "_State") -> bool:
-        """Whether what was just read is of the attempt that the worker knows: a new one changes the documents first."""
+        """Whether what was just read belongs to the attempt that the worker knows: a new one changes the documents
+        first."""
         if state.documents is None:
             return True
         known = {target[1]: state.documents}

@@ -127,7 +127,7 @@ class Starts(Part):
             self._trouble = None
             return False
         with anyio.CancelScope(shield=True):
-            # Shielded, for a thread can't be cancelled and what it started must be known.
+            # Shielded, because a thread can't be cancelled and what it started must be known.
             await self._note(await self._perform(due))
         return self._trouble is None
 
@@ -146,7 +146,7 @@ class Starts(Part):
             return
         for key, each in list(self._unseen.items()):
             if key not in begun and each.session not in seen:
-                continue  # it is not marked yet, for the store refused
+                continue  # it is not marked yet, because the store refused
             if each.session in seen or await anyio.to_thread.run_sync(self._is_gone, each):
                 del self._unseen[key]
                 if each.session not in seen:

@@ -74,20 +74,20 @@ class Worker:
     reactions: Reactions
     batch: int = 256
     doubt: Callable[[Iterable[str]], None] = lambda names: None
-    """Called with roots in which a session's files may be that are missed elsewhere."""
+    """Called with roots that may contain the files of a session that are missing elsewhere."""
     opened: Callable[[Target, tuple[RecordedProcess, ...]], None] = lambda target, processes: None
     """Called with a session that runs, and its processes."""
     closed: Callable[[Target], None] = lambda target: None
-    """Called with a session that ran, and doesn't any longer."""
+    """Called with a session that was running and no longer is."""
     inbox_waits: bool = True
     low_disk: str | None = None
     """Why no run is looked at: there is too little room for what would have to be recorded. Requests still are."""
     trouble: str | None = None
     """What keeps the worker from working."""
     stopping: anyio.Event = field(default_factory=anyio.Event)
-    """Set when the daemon is to end: trouble is not waited out any longer."""
+    """Set when the daemon is to end: trouble is no longer waited out."""
     findings: list[Observation] = field(default_factory=list)
-    """What must be recorded although no directory and no inbox file says it."""
+    """What must be recorded although it comes from no directory and no inbox file."""
     _pause: float = FIRST_PAUSE
     _turning: bool = False
     _native_at: float = -math.inf

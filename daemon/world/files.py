@@ -185,7 +185,7 @@ class RealFiles:
         current = read_epoch(self._state)
         if current != epoch:
             raise EpochPassed(
-                f"another daemon took the state directory over: this one's epoch is {epoch}, now it is {current}"
+                f"another daemon took over the state directory: this one's epoch is {epoch}, now it is {current}"
             )
 
     def leave_word(self, directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:

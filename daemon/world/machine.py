@@ -3,7 +3,6 @@
 from runward.daemon.ports.processes import NotTold, RunPlace, Told, WriterOf
 from runward.daemon.processes.ancestry import launcher_of
 from runward.daemon.processes.end_signals import tell_to_end
-from runward.daemon.processes.here import here
 from runward.daemon.processes.identity import (
     ProcessIdentity,
     booted_at,
@@ -12,6 +11,7 @@ from runward.daemon.processes.identity import (
     seconds_since_start,
     state_of,
 )
+from runward.daemon.processes.own_host import own_host
 from runward.daemon.processes.tree_of_run import end_tree
 from runward.daemon.rundir.liveness import Writers, says_so
 from runward.handlers.facts import RunProcesses
@@ -23,7 +23,7 @@ class RealProcesses:
     """What /proc knows of recorded processes."""
 
     def __init__(self) -> None:
-        self._host = here()
+        self._host = own_host()
 
     def host(self) -> str:
         return self._host

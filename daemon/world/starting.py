@@ -26,7 +26,7 @@ LAUNCHER: Final = (sys.executable, "-P", "-m", detached.__name__)
 directory and the epoch follow, and the run's name: without one it forks launchers."""
 
 LOG: Final = "launcher.log"
-"""Next to the daemon's own log: the errors of launchers that nobody waits for any longer."""
+"""Next to the daemon's own log: the errors of launchers that nothing waits for now."""
 
 PATIENCE: Final = 10.0
 """Seconds that a launcher may take to begin. One that takes longer continues; the next try finds its ticket locked."""
@@ -117,7 +117,7 @@ class StartingProcesses(RealProcesses):
         self._forking = epoch, ours
 
     def _ask_launcher(self, order: StartRun, epoch: int) -> str | None:
-        """A launcher's answer: empty if it ended without one, None if it takes too long."""
+        """A launcher's answer: empty if it ended without one, None if it took too long."""
         log = self._open_log()
         try:
             with open(os.memfd_create("order"), "w+b") as content:
@@ -144,7 +144,7 @@ class StartingProcesses(RealProcesses):
         return answer
 
     def _give(self, epoch: int, descriptors: Sequence[int]) -> None:
-        """Give an order to the process that forks launchers, if it still exists; else nobody answers."""
+        """Give an order to the process that forks launchers, if it still exists; else there is no answer."""
         with self._giving:
             if self._forking is not None and self._forking[0] == epoch:
                 with suppress(BrokenPipeError, ConnectionResetError):
@@ -207,7 +207,7 @@ def _answer(ask: Callable[[int], None]) -> str | None:
 
 
 def _read_line(descriptor: int, patience: float) -> str | None:
-    """The line that is written there, as far as it got; None if nobody ends it in time."""
+    """The line that is written there, as far as it got; None if it is not terminated in time."""
     give_up = time.monotonic() + patience
     poll, content = select.poll(), b""
     poll.register(descriptor, select.POLLIN)

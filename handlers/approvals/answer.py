@@ -30,12 +30,12 @@ def decide(event: ApprovalRequested, given: Given) -> Deciding:
         or run.status != "waiting_approval"
         or run.steps[approval.step].status != "waiting_approval"
     ):
-        return _refused(event.run, f"the {word} of {event.approval}: its step does not wait for it any more")
+        return _refused(event.run, f"the {word} of {event.approval}: its step no longer waits for it")
     if approval.expires_at is not None and given.at >= approval.expires_at:
         return _refused(event.run, f"the {word} of {event.approval}: its time is over")
     rule = position_of(run, given.event_hash).step(approval.step).approval
     if rule is not None and rule.not_by_launcher and event.by_link:
-        why = "a link does not tell who uses it, and the person who fired the chain may not approve; use `runward chain approve`"
+        why = "a link does not say who uses it, and the person who fired the chain may not approve; use `runward chain approve`"
         return _refused(event.run, f"the {word} of {event.approval}: {why}")
     if rule is not None and rule.not_by_launcher and event.said_by == run.said_by:
         return _refused(event.run, f"the {word} of {event.approval}: {event.said_by} fired the chain")

@@ -49,7 +49,7 @@ class ApprovalRequested(Request):
     note: str = ""
     said_by: str = ""
     by_link: bool = False
-    """Whether it was answered through the link in a notice: nobody knows who holds that link."""
+    """Whether it was answered through the link in a notice: it is not known who has that link."""
 
     @property
     def lane(self) -> str:
@@ -58,7 +58,7 @@ class ApprovalRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecided:
-    """An approval was decided once and for all; `changed` means it is void and the step must be asked for again."""
+    """An approval was decided for good; `changed` means it is void and the step must be asked for again."""
 
     type: ClassVar[str] = "ApprovalDecided"
     version: ClassVar[int] = 1

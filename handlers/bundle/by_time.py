@@ -1,4 +1,4 @@
-"""The calls of a session in the order of their times, if two sources tell of them."""
+"""The calls of a session in the order of their times, if two sources report them."""
 
 import heapq
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What a session's files tell of its calls, in the order of the files: the input of a replay.
+"""What a session's files say about its calls, in the order of the files: the input of a replay.
 
 Times are Unix seconds, or None where the line has none. `line` is the number of the line, counted from 1, and
 `source` the path of its file below the session's own directory, as the reader names it.

@@ -16,7 +16,7 @@ class Divergence(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """How many calls are the same, how many were made alike but came back otherwise, how many only one side made."""
+    """How many calls are the same, how many were the same but had different results, how many only one side made."""
 
     same: int
     changed: int

@@ -21,7 +21,7 @@ _BY_REASON: Final[Mapping[str, str]] = {
     "run.aborted.stale": "check whether its process hangs: `runward session show {id}`",
     "run.cancelled.user": "run it again if it is still wanted",
     "run.cancelled.sigterm": "find out who told it to stop: `runward why {id}`",
-    "run.cancelled.system": "run it again, for the machine was shutting down",
+    "run.cancelled.system": "run it again: the machine was shutting down",
 }
 
 

@@ -99,7 +99,7 @@ class Replay:
     begun_with: tuple[int | None, str | None] = (None, None)
     """Issue and policy as its first line says them."""
     messages: int = 0
-    """Messages of the session, if its files tell of them."""
+    """Messages of the session, if its files contain them."""
     _is_own: bool = True
     _has_plan: bool = False
     _has_begun: bool = False
@@ -248,7 +248,7 @@ class Replay:
         if told.id in self._adopted:
             return  # it was shown before
         if told.id in self.calls:
-            self._wrong(told.place, f"the call {told.id} is told twice")
+            self._wrong(told.place, f"the call {told.id} is reported twice")
             return
         hashed = self._hash(told.params, told.place, told.problem)
         self.calls[told.id] = CallRecord(told.id, told.tool, hashed.digest, told.at, told.tokens)
@@ -271,7 +271,7 @@ class Replay:
         if call.is_back and told.id in self._adopted:
             return  # its result is in the part that was shown already
         if call.is_back:
-            self._wrong(told.place, f"the call {told.id} comes back twice")
+            self._wrong(told.place, f"the call {told.id} has two results")
             return
         output: JsonValue = {
             "content": told.content if told.success else None,

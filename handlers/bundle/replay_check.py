@@ -10,7 +10,7 @@ from runward.config.problem import Severity, quoted
 from runward.handlers.bundle.bundle_problem import BundleProblem
 from runward.handlers.bundle.canonical import FORMS, Form, NotCanonical, as_written, hash_of, hash_of_text
 from runward.handlers.bundle.canonical_line import piece_of
-from runward.handlers.bundle.left_out import is_cut, is_redacted
+from runward.handlers.bundle.incomplete_values import is_cut, is_redacted
 from runward.handlers.bundle.moment import moment_of
 from runward.handlers.bundle.numbers import is_number, is_whole
 from runward.handlers.bundle.parts import REPLAY

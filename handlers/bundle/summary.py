@@ -1,6 +1,6 @@
 """PR_SUMMARY.md: what a session did, for people. The same facts are also available as JSON.
 
-All of it comes from facts; what nobody knows is `unknown`. Values come from agents, so each is put on one line,
+All of it comes from facts; what is not known is `unknown`. Values come from agents, so each is put on one line,
 without control characters, and nothing in them acts as Markdown or HTML.
 """
 

@@ -43,7 +43,7 @@ class ToldReplay(NamedTuple):
 
 
 def told_replay(lines: Iterable[bytes]) -> ToldReplay:
-    """What the lines of a replay tell of calls. Other lines, and malformed ones, are skipped."""
+    """What the lines of a replay say about calls. Other lines, and malformed ones, are skipped."""
     calls: dict[str, ToldCall] = {}
     delta: JsonValue = None
     for line in _objects(lines):

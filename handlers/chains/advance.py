@@ -66,7 +66,7 @@ class _Verdict(NamedTuple):
 
 
 def _verdict(event: SessionFinished | StartFailed | StartedEarlier) -> Asking[_Verdict | None]:
-    """How the run of the step ended; None if nobody knows it yet."""
+    """How the run of the step ended; None if it is not known yet."""
     if isinstance(event, StartFailed):
         return _Verdict("failed", NOT_STARTED, event.why)
     if isinstance(event, SessionFinished):

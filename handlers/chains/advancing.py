@@ -45,7 +45,7 @@ ASKED: Final = "chain.waiting_approval.asked"
 OPEN: Final[tuple[StepStatus, ...]] = ("waiting", "waiting_approval", "running")
 """The statuses of a step that is not over."""
 
-LATE: Final = Ending("chain.timed_out.deadline", "the time limit of the whole run is over")
+LATE: Final = Ending("chain.timed_out.deadline", "the time limit of the whole run has passed")
 BEGIN: Final = "begin "
 """The prefix of timers that end a step's wait for a slot."""
 

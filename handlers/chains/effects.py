@@ -49,7 +49,7 @@ class OpenChainRun(NamedTuple):
     """Runs of a chain with the same value begin one after the other."""
     waits: bool = False
     cause: JsonValue = None
-    """What `chain` tells of the event that fired it: `event`, `event_id`, `due_at` and `events`."""
+    """What `chain` says about the event that fired it: `event`, `event_id`, `due_at` and `events`."""
 
 
 class SetStep(NamedTuple):

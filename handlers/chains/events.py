@@ -207,7 +207,7 @@ class ChainRunTurn:
 class SlotOffered(AfterTime):
     """There is a slot for a try of a step that waits for one; `by` tells one offer from the next.
 
-    If the step does not wait any longer, the slot is offered to the next. So each offer begins a new line of causes.
+    If the step no longer waits, the slot is offered to the next. So each offer begins a new line of causes.
     """
 
     type: ClassVar[str] = "SlotOffered"

@@ -19,7 +19,7 @@ CHAIN: Final = "chain"
 
 
 def decide(event: ChainRunFinished, given: Given) -> Deciding:
-    """Say who begins next: the oldest run waiting for each turn that nobody has."""
+    """Say which run begins next: the oldest one waiting for each free turn."""
     effects: list[Effect] = []
     open_runs = yield from ask(OpenRunsOf(event.chain))
     taken = {run.turn for run in open_runs if not run.waits and run.id != event.run}

@@ -103,7 +103,7 @@ def _about(name: str, identifier: str, at: float, fields: JsonValue) -> JsonValu
 
 
 def _deepest(runs: Sequence[str | None]) -> Asking[str | None]:
-    """The deepest of these chain runs: the one at the end of the longest row of runs that fired one another."""
+    """The deepest of these chain runs: the one at the end of the longest series of runs that fired one another."""
     deepest: tuple[int, str] | None = None
     for run in dict.fromkeys(each for each in runs if each is not None):
         standing = yield from ask(ChainRunOf(run))

@@ -1,4 +1,4 @@
-"""The time for a whole chain run is over: a waiting step ends, and only the steps of `on_failure` follow."""
+"""The time for a whole chain run has passed: a waiting step ends, and only the steps of `on_failure` follow."""
 
 from runward.handlers.asking import Asking, Given
 from runward.handlers.chains.advancing import ASKED, LATE, STARTED, WAITS, onward, position_of
@@ -8,7 +8,7 @@ from runward.handlers.effects import Effect, Explain
 
 
 def is_late(run: ChainRunStanding, at: float) -> bool:
-    """Whether its time is over, and it has not begun to end."""
+    """Whether its time has passed, and it has not begun to end."""
     is_on_its_way = run.reason_code in (STARTED, WAITS, ASKED)
     return is_on_its_way and run.deadline is not None and at >= run.deadline
 

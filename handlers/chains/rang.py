@@ -1,4 +1,4 @@
-"""A timer of a chain run rang: a step is tried again or waited too long, or the time limit of the whole run is over."""
+"""A timer of a chain run rang: a step is tried again or waited too long, or the time limit of the whole run has passed."""
 
 from typing import Final
 

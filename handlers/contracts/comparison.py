@@ -107,7 +107,7 @@ def _compare(entry: ContractEntry, then: Look | None, fact: FileFact, taken: Fil
 
 
 def _gone(fact: FileFact) -> ArtifactState:
-    """Why what was delivered doesn't count any longer."""
+    """Why what was delivered no longer counts."""
     if fact.state == "absent" or fact.state == "excused" or fact.state == "file":
         return "gone"
     return fact.state

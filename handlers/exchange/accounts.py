@@ -248,7 +248,7 @@ def accounts_of(action: str, given: Given) -> Accounts:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether nobody may have this id: its account or its artifacts are the exchange's own."""
+    """Whether this id is reserved: its account or its artifacts are the exchange's own."""
     return name in (SYSTEM, MINT) or name.startswith(GENESIS)
 
 

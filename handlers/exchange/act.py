@@ -161,7 +161,7 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
 def _acted(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
     """The result of an intent. Nothing is changed if it raises `Refused`."""
     accounts.payer = who
-    yield from accounts.balance(who)  # its result tells it, however much is read until then
+    yield from accounts.balance(who)  # its result says so, however much is read until then
     try:
         return (yield from accounts.attempt(_ACTIONS[intent.action_type](accounts, who, intent)))
     except ReadTooMuch as error:

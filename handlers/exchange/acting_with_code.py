@@ -28,7 +28,7 @@ class Running(NamedTuple):
 class Worked(NamedTuple):
     """An action as it was worked out. It is valid if the answers in `read` to what was asked are still the same.
 
-    `cpu_s` is what the kernel counted; `sandbox` are the means that isolated the code, None if no code ran.
+    `cpu_s` is what the kernel counted; `sandbox` is what isolated the code, None if no code ran.
     """
 
     decided: Decided

@@ -44,7 +44,7 @@ class ActionResult(NamedTuple):
     error_code: str | None = None
     error_details: Mapping[str, JsonValue] | None = None
     sandbox: str | None = None
-    """The means that isolated the code, if some ran. Not a part of the ActionResult itself."""
+    """What isolated the code, if any ran. Not a part of the ActionResult itself."""
 
 
 class Refused(Exception):

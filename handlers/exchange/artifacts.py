@@ -46,7 +46,7 @@ def metadata_of(artifact: SharedArtifact) -> dict[str, JsonValue]:
 
 
 def tombstone(artifact: SharedArtifact) -> dict[str, JsonValue]:
-    """What everyone may read of a deleted artifact."""
+    """What everyone may read about a deleted artifact."""
     return {
         "id": artifact.id,
         "owner_id": artifact.owner_id,

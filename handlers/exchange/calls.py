@@ -12,7 +12,7 @@ from runward.handlers.exchange.intent import NotAnIntent, intent_to_json, parse_
 from runward.handlers.exchange.tell import NAMES, RESULTS
 
 CALL: Final = "intent/"
-"""With the number of the intent's line: the id of a call. No call that a run tells of itself has such an id."""
+"""With the number of the intent's line: the id of a call. No call that a run itself reports has such an id."""
 
 NO_INTENT: Final = f"{NAMES}invalid"
 """The tool's name for a line that is not an intent."""

@@ -50,7 +50,7 @@ def evaluated(
     frame: Frame | None,
     context: Mapping[str, JsonValue] | None = None,
 ) -> Asking[Verdict]:
-    """What a contract says about an action. `context` replaces what the target would give. In doubt it denies."""
+    """What a contract says about an action. `context` replaces what the target would give. If in doubt, it denies."""
     if contract.startswith(CONTRACT):
         return _of_genesis(contract, caller, action, target)
     found = yield from accounts.artifact(contract)

@@ -44,10 +44,8 @@ def call(
     *,
     may_change: bool = True,
 ) -> Asking[JsonValue]:
-    """What a method of a genesis artifact returns. Raises `Refused`.
-
-    `may_change` is false if the asking code was lent nothing by the caller.
-    """
+    """What a method of a genesis artifact returns. Raises `Refused`. `may_change` is false if the caller delegated
+    nothing to the code that asks."""
     found = METHODS.get(artifact_id, {}).get(method)
     if found is None:
         raise Refused("not_found", f"{artifact_id} has no method {method}")

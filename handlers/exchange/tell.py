@@ -29,7 +29,7 @@ def decide(event: ActionTaken, given: Given) -> Deciding:
             if event.is_success and event.action_type == "delete_artifact":
                 lines += artifact_deleted(event, given.event_hash)
             is_live = session.status == "running"
-            # Nobody else writes results, so a half line there will never be finished.
+            # Nothing else writes results, so a half line there will never be finished.
             effects.append(AppendLines(session.key, session.path, RESULTS, line, False))
             effects.append(AppendLines(session.key, session.path, EVENTS, lines, is_live))
     if event.action_type is not None:

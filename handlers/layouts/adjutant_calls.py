@@ -12,7 +12,7 @@ from runward.handlers.layouts.adjutant import REPLAY
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, Stateless
 from runward.handlers.layouts.replay_calls import told_by_events
 
-_HASHES_ALONE: Final = "the session's own replay has the output's hash alone"
+_HASHES_ALONE: Final = "the session's own replay has only the output's hash"
 
 
 class AdjutantCalls(Stateless):

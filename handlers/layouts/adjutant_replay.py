@@ -36,7 +36,7 @@ class _End(NamedTuple):
 _COMPLETED: Final = _End("completed", "run.completed.ok", "the session ended well")
 _FAILED: Final = _End("failed", "run.failed.exception", "the session failed")
 _OUT_OF_ITERATIONS: Final = _End("failed", "run.failed.limit_reached", "a step ran out of iterations")
-_TIMED_OUT: Final = _End("timed_out", "run.timed_out.deadline", "the session's own time was over")
+_TIMED_OUT: Final = _End("timed_out", "run.timed_out.deadline", "the session's own time limit passed")
 _CANCELLED: Final = _End("cancelled", "run.cancelled.user", "the session was cancelled")
 
 ENDS: Final[Mapping[str, _End]] = {

@@ -1,10 +1,9 @@
 """Claude Code's transcripts: `<session id>.jsonl`, with the files of the session's sub-agents next to it.
 
-One record per line: the conversation's main chain (`user`, `assistant`, `attachment`, `system`), records of sub-agents
-among it in old versions (`isSidechain`), and notes (`queue-operation`, `last-prompt`, `summary`, …). A turn is open
-from a prompt until a reply that says it is the last one, an error, a limit, or a person's interruption. Nobody writes
-"I was killed": the holder of the session's process may know (see `claude_code_pid`).
-"""
+One record per line: the conversation's main chain (`user`, `assistant`, `attachment`, `system`), records of
+sub-agents among it in old versions (`isSidechain`), and notes (`queue-operation`, `last-prompt`, `summary`, …). A
+turn is open from a prompt until a reply that says it is the last one, an error, a limit, or a person's interruption.
+Nothing records a kill, but the session's process may show it (see `claude_code_pid`)."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The last words of a Claude Code session, looked for from the end of its transcript."""
+"""The last message of a Claude Code session, looked for from the end of its transcript."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ from runward.handlers.layouts.claude_code_records import (
 )
 
 _ASIDES = ("command", "command_output", "caveat", "shell", "follow_up", "aside")
-"""User records that nobody answered if they come after the last reply."""
+"""User records that are unanswered if they come after the last reply."""
 
 
 def final_message(newest_first: Iterable[bytes]) -> str | None:

@@ -191,7 +191,7 @@ class Session(Tally):
         elif record.type == "agent-setting":
             self.agent = _clipped(record.agent_setting, LONGEST_ID) or self.agent
         elif record.type == "last-prompt" and self.stays:
-            # It is written when the program ends: nothing is waited for any longer.
+            # It is written when the program ends: nothing more is waited for.
             self.tasks, self.queue = (), 0
             self._stays_no_longer()
 
@@ -410,7 +410,7 @@ class Session(Tally):
             self.resumed.append(Resumed(self.attempt, before.told(), parse_time(stamp), self.turns, began_at))
 
     def _goes_on(self) -> None:
-        """The model gets more input without a person's word: an end that was told is in doubt until it speaks."""
+        """The model gets more input without a prompt: an end that was reported is in doubt until it replies."""
         before = self.ending or self.held
         if before is None:
             self._is_asked()  # by a slash command, whose prompt this is

@@ -76,7 +76,7 @@ def change_by_result(result: msgspec.Raw, said: msgspec.Raw) -> Change | None:
 
 
 class Notification(NamedTuple):
-    """What the model is told about a task. Nobody is told any more about one that was `ended` with the session."""
+    """What the model is told about a task. Nothing more is reported about one that was `ended` with the session."""
 
     task: str
     was_ended: bool

@@ -26,7 +26,8 @@ _CWD: Final = re.compile(r"<environment_context>\s*(?:<cwd>(.*)</cwd>|Current wo
 
 
 def kind_of(record: dict[str, JsonValue]) -> JsonValue:
-    """What kind of record this is: an item of the conversation says so, the two others are told by their fields."""
+    """What kind of record this is: an item of the conversation says so, the two others are recognised by their
+    fields."""
     kind = record.get("type")
     if kind is not None:
         return None if kind in (META, STATE) else kind
@@ -41,7 +42,7 @@ def is_aside(text: str) -> bool:
 
 
 def is_typed(text: str | None) -> bool:
-    """Whether this message to the model looks like one that a person typed: Codex marks its own, by one of these."""
+    """Whether this message to the model looks like one that a person typed: Codex marks its own with one of these."""
     return bool(text) and not str(text).startswith(_MARKED)
 
 

@@ -26,7 +26,7 @@ def end_of_task(payload: dict[str, JsonValue], owes: bool, at: float | None) -> 
     """What `task_complete` says. `owes`: the model has yet to answer a prompt or a tool's output.
 
     Newer versions record the error that ended the turn. Older ones only leave out the last message. If the model
-    still owes an answer, that was no clean end either.
+    still owes an answer, that was not a clean end either.
     """
     error = payload.get("error")
     if error is not None:

@@ -1,4 +1,4 @@
-"""The last words of a Codex thread, looked for from the end of its rollout."""
+"""The last message of a Codex thread, looked for from the end of its rollout."""
 
 from collections.abc import Iterable
 from typing import Final

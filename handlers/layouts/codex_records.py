@@ -1,6 +1,6 @@
 """Reading the line of a Codex rollout: only the fields that matter are turned into values.
 
-Most of a rollout's bytes are prompts, outputs and settings that nobody here needs. They are checked to be JSON and
+Most of a rollout's bytes are prompts, outputs and settings that are not needed here. They are checked to be JSON and
 skipped, which is several times as fast as building them. The fields that are read may hold anything: their types are
 never taken for granted.
 """
@@ -73,7 +73,7 @@ _DECODER: Final = msgspec.json.Decoder(_Record)
 
 
 def read_record(line: bytes) -> JsonValue:
-    """The record of a line, without the fields that nobody asks for.
+    """The record of a line, without the fields that are not needed.
 
     JSON of another shape, including a bare record, is returned whole. Raises `ValueError` for what is not JSON.
     """

@@ -29,12 +29,11 @@ class Turns:
     """The turns of a thread so far. It is a part of a scanner's state: only a copy of it is ever changed.
 
     `current` is the id of the last turn until it is finished: an interrupted turn stays current, as in Codex.
-    `guessed` marks an end that nobody wrote. `prompted` says that the turn was asked for something, `owes` that the
-    model has yet to answer a prompt or a tool's output, `answered` and `replied` that it answered in words and that a
-    reply of it is complete. `attempt` counts the headless stretches, `started_at` is when a later one began, `begun`
-    counts the turns. `asked` says that a prompt came after an end, and that its second record, which begins the turn,
-    is yet to come. A time `at` is a record's, as written.
-    """
+    `guessed` marks an end that was not recorded. `prompted` says that the turn was asked for something, `owes` that
+    the model has yet to answer a prompt or a tool's output, `answered` and `replied` that it answered in words and
+    that a reply of it is complete. `attempt` counts the headless stretches, `started_at` is when a later one began,
+    `begun` counts the turns. `asked` says that a prompt came after an end, and that its second record, which begins
+    the turn, is yet to come. A time `at` is a record's, as written."""
 
     turn: Turn = "none"
     current: str | None = None
@@ -102,7 +101,7 @@ class Turns:
             self._end(close)
 
     def roll_back(self, count: int, at: float | None) -> None:
-        """The last `count` turns were taken back. Records about them from now on would be news again."""
+        """The last `count` turns were taken back. Records about them from now on count again."""
         if self.is_open:
             self._end(ROLLED_BACK._replace(at=at))
         self._finish()
@@ -123,7 +122,8 @@ class Turns:
             self.answered, self.replied = False, True
 
     def compact(self) -> None:
-        """The history was summed up, which cost a reply. If the turn was asked for something, that is no answer."""
+        """The history was summed up, which cost a reply. If the turn was asked for something, that is not an
+        answer."""
         self.asked = False
         if self.turn == "open":
             self.owes = self.prompted

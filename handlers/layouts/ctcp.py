@@ -4,11 +4,11 @@ Source: the CTCP artifact contracts, I (verify_report.json) and J (events.jsonl)
 If it is there it decides, because the orchestrator itself relies on it. Its words, and what they become:
 
 - `running`: an open turn. `blocked`: an open turn that waits for a person, also where a limit of its own blocks it
-  (`blocked_reason` `max_iterations_exceeded`, `budget_exceeded`), for a person may raise the limit.
+  (`blocked_reason` `max_iterations_exceeded`, `budget_exceeded`), because a person may raise the limit.
 - `pass`: `completed`, `run.completed.ok`.
 - `fail`: `failed`, `run.failed.exception`, the orchestrator's own word for any failed step; `run.failed.limit_reached`
   where `blocked_reason` names a budget or the iterations. A failed run may go on: the word then stays `fail` while the
-  log tells of work, so work in the log after the failure opens the next attempt.
+  log reports work, so work in the log after the failure opens the next attempt.
 - any other word: an open turn, and a complaint.
 
 Without `RUN.json` the log's own ends count (`run_pass`; `VERIFY_FAILED`, `failure_bundle_created`), and where the log

@@ -3,7 +3,7 @@
 Source: the run directory of the artifact contract's own project (ADR-0029) and its ADR-0064. `run.json` is renamed
 into place, so what it says counts at once. Its words, and what they become:
 
-- `running`: an open turn. The file names no process, so nobody can judge a run that stays open.
+- `running`: an open turn. The file names no process, so the end of a run that stays open can't be detected.
 - `completed`: `completed`, `run.completed.ok`.
 - `completed_empty`: `failed`, `run.failed.exception`: its exit code is 1, and to lionagi an end without an artifact, a
   commit or an answer is not a success. `missing_artifact` is kept for what a contract requires.

@@ -21,7 +21,7 @@ _BRANCHES: Final = "branches/*.json"
 
 
 class State(msgspec.Struct, forbid_unknown_fields=True):
-    """What is known so far: the run's own branch, and the messages of it that were told."""
+    """What is known so far: the run's own branch, and the messages of it that were reported."""
 
     version: Literal[1] = 1
     branch: str | None = None

@@ -63,7 +63,7 @@ _MOST_COMPLAINTS: Final = 20
 
 
 def session_key(root: str, directory: str) -> str:
-    """The key of the session that lives in `directory` of the root named `root`."""
+    """The key of the session in `directory` of the root named `root`."""
     return f"{LAYOUT}:{root}/{directory}"
 
 
@@ -240,7 +240,7 @@ def _conclusion(
         case "not_started":
             return "failed", "run.failed.not_started", f"it could not be started{said}"
         case "timed_out" if error == "stale":
-            return "timed_out", "run.timed_out.stale", "it was silent for longer than it may (stale_after)"
+            return "timed_out", "run.timed_out.stale", "it was silent for longer than allowed (stale_after)"
         case "timed_out":
             return "timed_out", "run.timed_out.deadline", f"its deadline passed{said}"
         case "signalled":

@@ -2,7 +2,7 @@
 
 Its `SessionStart` and `SessionEnd` only say what Runward can't know: the issue, the policy and the confidence. If
 the trace names no issue, it is the `issue_number` in the metadata of `run.json`. The run's actions in the exchange are
-calls, too; the store tells them (`handlers/exchange/calls.py`).
+calls, too; the store reports them (`handlers/exchange/calls.py`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,13 +26,14 @@ class NativeCalls(Stateless):
     """Reads a run's trace."""
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
-        """What further lines say. Actions in the exchange are not theirs to tell."""
+        """What further lines say. Actions in the exchange are not theirs to report."""
         for told in told_by_events(source, lines):
             if isinstance(told, Called | Returned) and told.id.startswith(CALL):
                 yield Unusable(told.place, f"an id that begins with {CALL} is one of Runward's own")
             elif isinstance(told, Called) and told.tool.startswith(NAMES):
                 yield Unusable(
-                    told.place, f"a tool that begins with {NAMES} is the exchange's, which Runward tells"
+                    told.place,
+                    f"a tool that begins with {NAMES} belongs to the exchange, and Runward reports it itself",
                 )
             else:
                 yield told

@@ -93,7 +93,7 @@ class MixedShape(NamedTuple):
 
     def place_of(self, path: str) -> str | None:
         """The place that a path belongs to: the outermost directory of a session that it would be evidence for, else
-        that of a log. A directory's own path is no evidence: its files are.
+        that of a log. A directory's own path is not evidence; its files are.
         """
         parts = path.split("/")
         if "" in parts or any(part.startswith(".") for part in parts) or not is_storable(path):

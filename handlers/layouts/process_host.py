@@ -7,7 +7,7 @@ _NAMESPACE: Final = "/pid:"
 
 
 def host_with_namespace(host: str | None, namespace: int | None) -> str | None:
-    """The host with its PID namespace. None if nobody names a host."""
+    """The host with its PID namespace. None if no host is named."""
     return host if host is None or namespace is None else f"{host}{_NAMESPACE}{namespace}"
 
 

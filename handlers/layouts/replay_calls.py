@@ -1,8 +1,7 @@
 """The calls in a file of REPLAY events, one per line: a native run's `trace.jsonl`, and Adjutant's `REPLAY.jsonl`.
 
 All forms that were ever written are read: with `event` and `t`, or with `type` and `ts`, and with events and fields
-that nobody here knows. An event that describes a call and can't be used is reported as such.
-"""
+that are not known here. An event that describes a call and can't be used is reported as such."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final

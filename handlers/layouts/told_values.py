@@ -1,8 +1,7 @@
 """Values in the records of calls: taken strictly, because they are hashed, and never guessed.
 
 A value that JSON leaves open (a duplicate key, a lone surrogate) is read as most readers do, and marked as such, so
-that nobody hashes it.
-"""
+that it is not hashed."""
 
 import json
 from typing import Final, NamedTuple

@@ -59,13 +59,12 @@ class Usage(NamedTuple):
 class Told(NamedTuple):
     """What a session's files say about it now.
 
-    `attempt` counts the stretches that the files themselves tell apart, `started_at` and `close` are those of the last
-    one, times are Unix seconds. `turns` counts the turns that the files have begun, on anybody's word. It only grows
-    while they do, and in layouts without turns it counts the stretches. A `declared` end was written whole and counts
-    at once; any other end may still be followed by more lines. `headless` is None if nothing says whether a person is
-    sits at it. `waiting` means waiting for a person. `unreadable` counts the lines that could not be read, `complaints`
-    name the first of them.
-    """
+    `attempt` counts the stretches that the files themselves tell apart, `started_at` and `close` are those of the
+    last one, times are Unix seconds. `turns` counts the turns that the files have begun. It only
+    grows while they do, and in layouts without turns it counts the stretches. A `declared` end was written whole and
+    counts at once; any other end may still be followed by more lines. `headless` is None if it is not known whether a
+    person uses it interactively. `waiting` means waiting for a person. `unreadable` counts the lines that could not
+    be read, `complaints` name the first of them."""
 
     session_id: str | None = None
     parent_session_id: str | None = None

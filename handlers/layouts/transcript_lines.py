@@ -63,7 +63,7 @@ def why_not(error: ValueError) -> str:
 
 
 def error_line(content: bytes, error: ValueError) -> int | None:
-    """The line of `content` at which it stops being JSON: the last one if it breaks off, None if nobody knows."""
+    """The line of `content` at which it stops being JSON: the last one if it breaks off, None if that is not known."""
     place = _PLACE.search(str(error))
     if place is None:
         return content.count(b"\n") + 1 if "truncated" in str(error) else None

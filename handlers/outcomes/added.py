@@ -7,10 +7,10 @@ from runward.config.path_rule import PathRuleError, relative_parts
 from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.effects import Deciding, Explain
 from runward.handlers.facts import SessionOf
+from runward.handlers.outcomes.added_event import told
 from runward.handlers.outcomes.effects import RecordArtifact
 from runward.handlers.outcomes.events import ArtifactAddRequested
 from runward.handlers.outcomes.files import named
-from runward.handlers.outcomes.telling import told
 
 PATIENCE: Final = 8
 """How often the session may still be unknown."""

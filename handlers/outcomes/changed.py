@@ -3,9 +3,9 @@
 from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.effects import Deciding
 from runward.handlers.facts import SessionOf
+from runward.handlers.outcomes.added_event import told
 from runward.handlers.outcomes.events import OutcomesChanged
 from runward.handlers.outcomes.recording import recorded
-from runward.handlers.outcomes.telling import told
 
 
 def decide(event: OutcomesChanged, given: Given) -> Deciding:

@@ -7,7 +7,7 @@ from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, OutcomeProblem, ReadOutcome, checked
 
 NAME: Final = "final_message"
-"""The name of such an outcome that gives itself none."""
+"""The name of such an outcome if it has none."""
 
 _BLOCK: Final = re.compile(r"^```json[ \t]*\r?\n(.*?)^```[ \t]*\r?$", re.MULTILINE | re.DOTALL)
 _KEY: Final = '"outcome_kind"'

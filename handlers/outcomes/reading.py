@@ -63,7 +63,7 @@ def read_outcome(
 
 
 def checked(value: JsonValue, file: str, name: str, kind: str | None = None) -> ReadOutcome | InvalidOutcome:
-    """The outcome in a value. It gets this `name` if it gives itself none."""
+    """The outcome in a value. It gets this `name` if it has none."""
     from runward.config.outcome import CheckedOutcome, check_outcome
 
     found = check_outcome(value, kind)

@@ -25,7 +25,7 @@ def cancel(event: SessionCancelRequested, given: Given) -> Deciding:
         return _refused(event, order, "there is no such session")
     if session.attempt != event.attempt:
         return _refused(
-            event, order, f"attempt {event.attempt} was meant, and attempt {session.attempt} is the last"
+            event, order, f"attempt {event.attempt} was requested, but attempt {session.attempt} is the last"
         )
     if session.status != "running":
         return _refused(event, order, f"it is already {session.status}")

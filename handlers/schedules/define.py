@@ -26,6 +26,6 @@ def decide(event: ScheduleChanged, given: Given) -> Deciding:
     due = found.schedule.times.next_after(given.at, since)
     if found.schedule.max_runs is not None and runs >= found.schedule.max_runs:
         due = None
-    said = "nothing is due any longer" if due is None else f"it is due next at {in_utc(due)}"
+    said = "nothing is due now" if due is None else f"it is due next at {in_utc(due)}"
     waited = until(event.chain, found, given, due, since, runs, last)
     return (*waited, Explain(subject, "decided", f"its schedule is {found.schedule.times.text!r}: {said}"))

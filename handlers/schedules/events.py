@@ -24,7 +24,8 @@ def chain_and_item(schedule: str) -> tuple[str, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleChanged:
-    """The file of a chain gives other times than before: `words`, as in its trigger; None if it gives none any longer."""
+    """The file of a chain gives other times than before: `words`, as in its trigger; None if it no longer gives
+    any."""
 
     type: ClassVar[str] = "ScheduleChanged"
     version: ClassVar[int] = 1

@@ -56,10 +56,10 @@ from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native, show
 from runward.handlers.layouts.registry import outcome_files
 from runward.handlers.notices.addressing import notices
+from runward.handlers.outcomes.added_event import told as artifacts_told
 from runward.handlers.outcomes.files import named
 from runward.handlers.outcomes.reading import ReadOutcome
 from runward.handlers.outcomes.recording import NO_OUTCOMES, recorded
-from runward.handlers.outcomes.telling import told as artifacts_told
 from runward.handlers.sessions import announced, deadline
 from runward.handlers.sessions.launched import held_to_launch, is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed

@@ -28,7 +28,7 @@ class Followed(NamedTuple):
     `due_at` is when an attempt began that is not yet reported, because it may turn out to be history. `before` counts
     the turns that came before the open attempt. `turns`, `turn`, `close` and `events` are what the files said at the
     last look at the open attempt, or at its end; `ended_at` is that end. `process` writes the session, `former` is one
-    that did, and is not asked for any longer. `gone_since` and `lost_since` (Unix seconds) are when the process, or the
+    that did, and is no longer asked for. `gone_since` and `lost_since` (Unix seconds) are when the process, or the
     session's place, was first missed. `is_known`: what was there at first sight has been reported. `is_successor`:
     `process` was first seen after the last attempt's end, so it writes the next one.
     """
@@ -60,10 +60,9 @@ class FollowRule(NamedTuple):
     """What a session's root and its layout say about following it; times are Unix seconds.
 
     `records_history`: what ended before `first_seen_at` is only recorded. `booted_at` is when this machine started,
-    `stale_after` the seconds of silence that end what nobody can judge, `start_within` those that end what began and
-    wrote no line. `names_directory`: the files say where the agent works, though maybe not in their first lines; the
-    contract may depend on it.
-    """
+    `stale_after` the seconds of silence that end a session whose end can't be detected, `start_within` those that end
+    what began and wrote no line. `names_directory`: the files say where the agent works, though maybe not in their
+    first lines; the contract may depend on it."""
 
     names_process: bool
     records_history: bool

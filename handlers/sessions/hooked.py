@@ -58,7 +58,7 @@ def _noted(declared: DeclaredNow, at: float) -> HookDeclaration:
 def _said(declared: DeclaredNow) -> str:
     contract, _, problem = declared.snapshot
     if problem is not None:
-        return f"its hook told of its first prompt: no contract: {problem}"
+        return f"its hook reported its first prompt: no contract: {problem}"
     if contract is None:
-        return "its hook told of its first prompt: nothing is declared for it"
-    return f"its hook told of its first prompt: a contract of {counted(len(contract.expected), 'artifact', 'artifacts')} is fixed"
+        return "its hook reported its first prompt: nothing is declared for it"
+    return f"its hook reported its first prompt: a contract of {counted(len(contract.expected), 'artifact', 'artifacts')} is fixed"

@@ -38,5 +38,5 @@ def not_known_yet(linked: LinkedSessions) -> str | None:
         if each.status == "running":
             return f"{each.key}, which was started in it, is not over yet"
     if linked.announced:
-        return f"{linked.announced[0]}, which was started in it, was not read yet"
-    return "there are words of agents' hooks that were not read yet" if linked.may_be_more else None
+        return f"{linked.announced[0]}, which was started in it, has not been read yet"
+    return "some notes of agents' hooks have not been read yet" if linked.may_be_more else None

@@ -243,7 +243,7 @@ def _planned(
         return watched  # nothing that it could be the plan of, or only touched
     if len(watched.plans) >= MOST_PLANS:
         complaints.append(
-            Complaint(item.file, None, "was written anew again and again", "plan once, before any leg runs")
+            Complaint(item.file, None, "was rewritten too many times", "plan once, before any leg runs")
         )
         return watched
     events.append(

@@ -39,7 +39,7 @@ from runward.handlers.layouts.native import LAYOUT
 from runward.handlers.sessions.launched import held_to_launch, is_as_launched
 from runward.handlers.shows import recording as shows
 
-_LAUNCHED_ANEW: Final = "it was launched again under another contract, which holds from that attempt on"
+_LAUNCHED_ANEW: Final = "it was launched again under another contract, which applies from that attempt on"
 
 
 def decide(event: AttemptStarted, given: Given) -> Deciding:

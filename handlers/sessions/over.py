@@ -50,8 +50,8 @@ NEVER_STARTED: Final = "run.aborted.never_started"
 class Standing(NamedTuple):
     """The state of a session. `again_in` are the seconds after which it may be believed, None: at once.
 
-    `unknown` means that nobody here can tell whether it still runs. `ended_at` is in Unix seconds, if the files say
-    when. For a process that is gone it is the last sign of life.
+    `unknown` means that it can't be determined whether it still runs. `ended_at` is in Unix seconds, if the files say
+    when. For a process that is gone it is the last time at which it was known to be alive.
     """
 
     state: State
@@ -108,10 +108,9 @@ def judge(
     """The state of the session whose files say this.
 
     `names_process`: its layout is one that names its process. `quiet_s`: seconds since anything changed, in its files
-    or in what is known about its process. `stale_after`: silence that ends what nobody can judge, if the root sets it.
-    `start_within`: the same, for a session that began without a line in its log yet.
-    `status`: what a living process says about itself, because a turn that looks open may wait for a person or a prompt.
-    """
+    or in what is known about its process. `stale_after`: the silence that ends a session whose end can't be detected,
+    if the root sets it. `start_within`: the same, for a session that began without a line in its log yet. `status`:
+    what a living process says about itself, because a turn that looks open may wait for a person or a prompt."""
     if told.close is not None and told.declared:
         return _over(told, told.close, "declared", None)
     quiet_s = max(0.0, quiet_s)
@@ -173,7 +172,7 @@ def _killed(told: Told, again_in: float | None) -> Standing:
 
 
 class _Silence(NamedTuple):
-    """How long a session that nobody can judge has been silent, and what its root says about that."""
+    """How long a session whose end can't be detected has been silent, and what its root says about that."""
 
     quiet_s: float
     stale_after: float | None

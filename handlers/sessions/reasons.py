@@ -16,7 +16,7 @@ MEANINGS: Final[Mapping[str, tuple[Status, str]]] = {
     "run.started.resumed": ("running", "it was resumed"),
     "run.completed.ok": ("completed", "a clean end"),
     "run.failed.missing_artifact": ("failed", "a clean end without a required artifact"),
-    "run.failed.exit_nonzero": ("failed", "another exit code than 0"),
+    "run.failed.exit_nonzero": ("failed", "an exit code other than 0"),
     "run.failed.signal": ("failed", "killed by a signal that Runward didn't send"),
     "run.failed.exception": ("failed", "the agent reports an error or an exception"),
     "run.failed.api_error": ("failed", "the model's API refused or failed the agent's request"),
@@ -25,7 +25,7 @@ MEANINGS: Final[Mapping[str, tuple[Status, str]]] = {
     "run.timed_out.deadline": ("timed_out", "Runward's deadline"),
     "run.timed_out.stale": (
         "timed_out",
-        "no output and no change in its run directory for longer than it may",
+        "no output and no change in its run directory for longer than allowed",
     ),
     "run.aborted.user": ("aborted", "a person interrupted it"),
     "run.aborted.process_gone": ("aborted", "its process is gone and it never said why"),

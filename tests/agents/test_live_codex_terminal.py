@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.agents.agent_in_terminal import InTerminal, Seat, seated
 from tests.agents.agents import CODEX_NOW
 from tests.agents.following import INTERRUPTED, OK, STARTED
 from tests.agents.homes import Home
 from tests.agents.scenarios import Stage
-from tests.agents.seat import InTerminal, Seat, seated
 from tests.agents.terminal import ESCAPE
 from tests.waiting import wait_for
 

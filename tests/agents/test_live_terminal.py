@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.agents.agent_in_terminal import InTerminal, seated
 from tests.agents.agents import CLAUDE, KEY
 from tests.agents.following import GONE, INTERRUPTED, OK
 from tests.agents.homes import Home
-from tests.agents.seat import InTerminal, seated
 from tests.agents.terminal import ESCAPE
 from tests.waiting import wait_for
 

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tests.bench.agreement import agreement
-from tests.bench.beyond import beyond
+from tests.bench.beyond_watch_limit import beyond
 from tests.bench.bundles import bundles
 from tests.bench.bursts import in_one_look, known_before
 from tests.bench.chains import chains

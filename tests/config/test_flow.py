@@ -66,7 +66,7 @@ def test_what_planners_keep_beside_is_theirs() -> None:
         (plan(leg("a"), leg("b", path="a/")), "legs[1].path: 'a' is the directory of leg 0"),
         (
             plan(leg("a", path="x/y"), leg("b", path="x")),
-            "legs[0].path: 'x/y' lies in the directory of leg 1",
+            "legs[0].path: 'x/y' is inside the directory of leg 1",
         ),
         (plan(*(leg(f"l{n}") for n in range(MAX_LEGS + 1))), f"legs: has more than {MAX_LEGS} legs"),
     ],
@@ -80,8 +80,8 @@ def test_what_is_wrong_is_named_with_its_place(value: JsonValue, message: str) -
 def test_every_leg_that_lies_in_another_ones_directory_is_named() -> None:
     value = plan(leg("a", path="x"), leg("b", path="x/b"), leg("c", path="x/c"), leg("d", path="x-d"))
     assert said(value) == [
-        "legs[1].path: 'x/b' lies in the directory of leg 0",
-        "legs[2].path: 'x/c' lies in the directory of leg 0",
+        "legs[1].path: 'x/b' is inside the directory of leg 0",
+        "legs[2].path: 'x/c' is inside the directory of leg 0",
     ]
 
 

@@ -240,7 +240,7 @@ def test_an_own_state_directory_brings_its_runs_along() -> None:
         ('[[roots]]\npath = "a"\nhistory = "none"', "3:11: roots[0].history: 'none' is not known (one of: live, record)"),
         ('[[roots]]\npath = "a"\nignore = ["a/b"]', "3:11: roots[0].ignore[0]: 'a/b' has '/' in it (write it without /)"),
         ("steps_at_once = 1001", "1:17: steps_at_once: must be a whole number from 1 to 1000, not 1001 (write a number within these bounds)"),
-        ("batch = 1\nbatch = 2", "2:10: is not TOML: cannot overwrite a value (correct it; texts and durations stand in quotes)"),
+        ("batch = 1\nbatch = 2", "2:10: is not TOML: cannot overwrite a value (correct it; texts and durations need quotes)"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_at_its_place_with_its_fix(text: str, complaint: str) -> None:
@@ -253,7 +253,7 @@ def test_what_is_wrong_is_said_at_its_place_with_its_fix(text: str, complaint: s
         ("", "1:10: actions.merge: has no 'command' (add command = …)"),
         ("command = []", "2:11: actions.merge.command: names no program"),
         ('command = ["gh", "{{ who }}"]', "2:18: actions.merge.command[1]: 'who' between braces is not a look-up"),
-        ('command = "gh pr merge"', "2:11: actions.merge.command: is one text, but no shell reads it"),
+        ('command = "gh pr merge"', "2:11: actions.merge.command: is one text, but no shell splits it into words"),
         ('command = ["gh"]\nshell = true', "2:11: actions.merge.command: is a list of words, but a shell reads one"),
         ('command = "gh {{ with.pr }}"\nshell = true', "2:11: actions.merge.command: has a template in it, but a shell"),
         ('command = ["gh"]\ntimout = "3s"', "3:1: actions.merge.timout: unknown key"),

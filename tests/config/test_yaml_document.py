@@ -109,7 +109,7 @@ def test_keys_that_yaml_1_1_would_turn_stay_texts() -> None:
         ("a: " + "9" * 5000, "f.yaml:1:4: is a whole number of more than 64 bits (put it in quotes)"),
         ('"\\udc00": 1\n', "f.yaml:1:1: has a lone surrogate in it (write the character itself)"),
         ('a: "\\ud800"\n', "f.yaml:1:4: has a lone surrogate in it (write the character itself)"),
-        ("--- 1\n--- 2\n", "f.yaml:2:1: a second document begins here (write one document a file)"),
+        ("--- 1\n--- 2\n", "f.yaml:2:1: a second document begins here (write one document per file)"),
         (
             'a: "\\UFFFFFFFF"\n',
             "f.yaml:1:7: is not YAML: a number here is out of bounds (correct the escape or the directive)",

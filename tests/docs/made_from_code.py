@@ -7,6 +7,7 @@ import ast
 import inspect
 import re
 import textwrap
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -45,6 +46,13 @@ def folders() -> str:
             if name != "daemon" and not name.startswith("daemon/cli/"):
                 lines.append(f"| `{name}/` | {_cell(_docstring(path))} |")
     return "\n".join(lines)
+
+
+def layers() -> str:
+    """The order of the folders of `daemon/`, as import-linter checks it."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (ordered,) = (each for each in contracts if "runward.daemon" in each.get("containers", ()))
+    return "\n".join(["```text", *(each.replace(" | ", "  ") for each in ordered["layers"]), "```"])
 
 
 def events() -> str:
@@ -115,7 +123,8 @@ def _states(table: Mapping[Status, tuple[Status, ...]], first: Sequence[str]) ->
 
 
 PARTS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
-    "folders": ("docs/architecture.md", folders),
+    "layers": ("docs/architecture.md", layers),
+    "folders": ("docs/reference.md", folders),
     "events": ("docs/reference.md", events),
     "handlers": ("docs/reference.md", handlers),
     "effects": ("docs/reference.md", effects_table),

@@ -22,5 +22,5 @@ def test_a_table_has_more_than_a_few_rows_and_no_empty_cell(name: str) -> None:
 
 
 def test_a_page_without_a_place_for_a_table_is_named() -> None:
-    with pytest.raises(LookupError, match=r"docs/reference\.md has no place for 'events'"):
+    with pytest.raises(LookupError, match=r"docs/reference\.md has no place for 'folders'"):
         written("docs/reference.md", "# Reference\n")

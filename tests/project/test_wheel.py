@@ -28,7 +28,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
-def here() -> set[str]:
+def own_host() -> set[str]:
     """The packages' files, as an installation names them."""
     return {
         f"runward/{path.relative_to(ROOT)}"
@@ -41,7 +41,7 @@ def here() -> set[str]:
 def test_the_wheel_has_every_file_of_the_three_packages_and_no_other(wheel: zipfile.ZipFile) -> None:
     packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
     (page,) = [name for name in packed if name.endswith(".data/data/share/man/man1/runward.1")]
-    assert packed - {page} == here()
+    assert packed - {page} == own_host()
     assert wheel.read(page) == (ROOT / "man/runward.1").read_bytes()
     assert len(packed) > 100
 

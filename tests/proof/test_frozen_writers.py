@@ -177,7 +177,7 @@ def _prove_one_effect(place: Place, point: int, points: list[str], expected: Acc
         assert zombie.code == 0, f"{told}: it had nothing left to do\n{zombie.said()}"
     else:
         assert zombie.code == SUPERSEDED, f"{told}:\n{zombie.said()}"
-        assert "another daemon took the state directory over" in zombie.said(), told
+        assert "another daemon took over the state directory" in zombie.said(), told
         assert "Traceback" not in zombie.said(), told
 
 

@@ -36,7 +36,7 @@ RARE_ROWS: Final[dict[str, str]] = {
 def check_agents(universe: "Universe") -> None:
     """Every session is recorded once, and stands as its files and its process say. Raises `Broken`."""
     rows = {row[0]: row for row in universe.peek(SESSIONS)}
-    for key, agent in universe.errands.by_key.items():
+    for key, agent in universe.foreign_agents.by_key.items():
         _session(universe, agent, rows.pop(key, None))
     if rows:
         raise Broken(f"foreign sessions that nobody began: {sorted(rows)}")
@@ -107,7 +107,7 @@ def _untouched(universe: "Universe") -> None:
         if not path.startswith(tuple(root.path + "/" for root in AGENT_ROOTS)):
             continue
         strangers = {writer for writer, _ in node.pieces} - {"agent"}
-        known = any(agent.tool.session in path for agent in universe.errands.by_key.values())
+        known = any(agent.tool.session in path for agent in universe.foreign_agents.by_key.values())
         if strangers or not known:
             raise Broken(f"{path} is an agent's, and was written by {strangers}")
 

@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.simulation.lives import LINES
 from tests.simulation.ports import STATE
+from tests.simulation.restored_stores import LINES
 from tests.simulation.universe import Universe
 
 from runward.daemon.backup.examine import Examined, examined

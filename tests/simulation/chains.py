@@ -204,7 +204,7 @@ class Chains:
         self._is_timed = False
 
     def happen(self, people: "People") -> None:
-        """An event that fires one chain or two, one that is told twice, or a chain that a person fires."""
+        """An event that fires one chain or two, one that is reported twice, or a chain that a person fires."""
         now, kind = self._universe.clock.now(), self._dice.random()
         if kind < 0.3:
             name = self._dice.choice(("three", "three", "no such chain"))

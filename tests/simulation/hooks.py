@@ -127,7 +127,7 @@ def check_hooks(universe: "Universe") -> None:
     if caused:
         raise Broken(f"a hook began or ended something: {caused}")
     for linked, launcher in universe.peek(LINKS):
-        inside = universe.errands.by_key[linked].inside
+        inside = universe.foreign_agents.by_key[linked].inside
         if inside is None:
             raise Broken(f"{linked} is linked to {launcher}, and was started in no run")
         lost = inside.shaken or inside.hidden or inside.locked or inside.root in universe.left_out

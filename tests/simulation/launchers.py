@@ -370,7 +370,7 @@ class SimulatedProcesses:
         return None
 
     def writers(self) -> WriterOf:
-        machine = self._launchers.universe.errands.machine
+        machine = self._launchers.universe.foreign_agents.machine
         return lambda layout, path, session_id: machine.writer(layout, session_id)
 
     def launcher_of(self, process: RecordedProcess, layout: str, path: str) -> str | None:

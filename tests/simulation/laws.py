@@ -10,11 +10,11 @@ from tests.simulation.broken import Broken
 from tests.simulation.chains import OPEN_JOBS
 from tests.simulation.economy import check_exchange
 from tests.simulation.kernel import Node
-from tests.simulation.lives import LINES, fact, tellings
 from tests.simulation.places import CANCELLED, GONE, VANISHED, Pairs, Place, Places
 from tests.simulation.ports import Written, journal_path
 from tests.simulation.produced import check_files
 from tests.simulation.rebuilt import check_rebuilt
+from tests.simulation.restored_stores import LINES, fact, tellings
 from tests.simulation.timers import Timers
 from tests.simulation.universe import Universe
 
@@ -270,7 +270,7 @@ class Laws:
                 raise Broken(f"{key} was told to end and went in silence, but is {status} ({reason})")
 
     def _is_free(self, key: str) -> bool:
-        agents = self._universe.errands.by_key
+        agents = self._universe.foreign_agents.by_key
         return agents[key].free if key in agents else self._places.by_key[key].free
 
     # The plain model.
@@ -301,7 +301,7 @@ class Laws:
             expected.verdicts.add(GONE)
         if not place.begun:
             raise Broken(f"{key} never began, but has a session")
-        if any(agent.inside is place for agent in self._universe.errands.by_key.values()):
+        if any(agent.inside is place for agent in self._universe.foreign_agents.by_key.values()):
             expected.verdicts |= expected.inside
         fair = self._places.contracts(place)
         if (pairs(contract), bool(folded)) not in fair:

@@ -51,8 +51,8 @@ class People:
             number, lane = self._scene.dice.choice(held)
             if lane in self._scene.places.by_key:
                 self._scene.places.by_key[lane].free = True
-            elif lane in self._scene.universe.errands.by_key:
-                self._scene.universe.errands.by_key[lane].free = True
+            elif lane in self._scene.universe.foreign_agents.by_key:
+                self._scene.universe.foreign_agents.by_key[lane].free = True
             request = JobDiscardRequested(self.uuid(), self._scene.universe.clock.now(), number, "no use")
             self.request(request)
 

@@ -71,7 +71,7 @@ def _play(universe: Universe, trades: bool) -> None:
     assert story.left == 0
     universe.timeline.after(0.5, universe.start_if_none)
     universe.timeline.after(STEP, ending.watch)
-    universe.timeline.after(max(story.last, universe.errands.last) + 25.0, ending.begin)
+    universe.timeline.after(max(story.last, universe.foreign_agents.last) + 25.0, ending.begin)
     universe.timeline.run()
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from tests.simulation.backups import Backups
 from tests.simulation.economy import Economy
-from tests.simulation.mishaps import Mishaps
+from tests.simulation.machine_faults import MachineFaults
 from tests.simulation.people import People
 from tests.simulation.places import Places
 from tests.simulation.ports import AGENTS
@@ -35,7 +35,7 @@ class Story:
         self.scene = Scene(universe, self.places, self.dice)
         universe.launchers.places = self.places
         self.people = People(self.scene, self._later)
-        self.mishaps = Mishaps(self.scene, self._later)
+        self.machine_faults = MachineFaults(self.scene, self._later)
         self.backups = Backups(universe, self._do)
         self.left = DEEDS
         self.last = 0.0
@@ -53,7 +53,7 @@ class Story:
 
     def plan(self) -> None:
         """Order every deed. What was there before the daemon ever started is done at once."""
-        self.universe.errands.plan()
+        self.universe.foreign_agents.plan()
         self.backups.plan()
         for _ in range(3):
             run = self._new_run(ROOTS[1])
@@ -227,21 +227,21 @@ class Story:
     def _happening(self) -> Deed:
         return self.dice.choice(
             (
-                self.mishaps.step_clock,
-                self.mishaps.fill_disk,
-                self.mishaps.hide_root,
-                self.mishaps.empty_root,
-                self.mishaps.lock_root,
-                self.mishaps.kill_daemon,
-                self.mishaps.kill_daemon,
-                self.mishaps.stop_daemon,
-                self.mishaps.stop_daemon,
-                self.mishaps.stop_daemon,
-                self.mishaps.freeze_daemon,
-                self.mishaps.reboot,
-                self.mishaps.reboot,
-                self.mishaps.meddle,
-                self.mishaps.meddle,
+                self.machine_faults.step_clock,
+                self.machine_faults.fill_disk,
+                self.machine_faults.hide_root,
+                self.machine_faults.empty_root,
+                self.machine_faults.lock_root,
+                self.machine_faults.kill_daemon,
+                self.machine_faults.kill_daemon,
+                self.machine_faults.stop_daemon,
+                self.machine_faults.stop_daemon,
+                self.machine_faults.stop_daemon,
+                self.machine_faults.freeze_daemon,
+                self.machine_faults.reboot,
+                self.machine_faults.reboot,
+                self.machine_faults.meddle,
+                self.machine_faults.meddle,
                 self.people.break_handler,
                 self.people.break_handler,
                 self.people.poison_handler,
@@ -262,6 +262,6 @@ class Story:
                 self.people.cancel,
                 self.people.ask_nonsense,
                 self.people.reload,
-                self.mishaps.run_newer_version,
+                self.machine_faults.run_newer_version,
             )
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.simulation import backups, chaos, errands
+from tests.simulation import backups, chaos, foreign_agents
 from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.virtual_time import GoingInCircles
@@ -229,7 +229,7 @@ def without_grace(patch: pytest.MonkeyPatch) -> None:
     """Who isn't there has said all that he had to say."""
     patch.setattr(over, "_rest", lambda wanted, quiet_s: None)
     patch.setattr(
-        errands, "_KINDS", ("late",)
+        foreign_agents, "_KINDS", ("late",)
     )  # few agents' last lines come after they are gone: here all do
 
 

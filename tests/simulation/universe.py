@@ -13,12 +13,12 @@ from tests.simulation.chains import Chains
 from tests.simulation.chaos import Chaos, Strike
 from tests.simulation.daemons import Daemon
 from tests.simulation.deliveries import Deliveries
-from tests.simulation.errands import Errands
+from tests.simulation.foreign_agents import ForeignAgents
 from tests.simulation.hooks import Hooks
 from tests.simulation.kernel import Kernel, Node
 from tests.simulation.launchers import Launchers
-from tests.simulation.lives import Lives
 from tests.simulation.ports import INBOX, STATE, ProcessTable, SimulatedClock, Written
+from tests.simulation.restored_stores import Lives
 from tests.simulation.storage import Disk
 from tests.simulation.tally import Tally
 from tests.simulation.virtual_time import Killed, Timeline
@@ -66,7 +66,7 @@ class Universe:
         self.launchers = Launchers(self)
         self.chains = Chains(self)
         self.hooks = Hooks(self)
-        self.errands = Errands(self)
+        self.foreign_agents = ForeignAgents(self)
         self.intents: dict[str, Mapping[str, Any] | None] = {}
         """What the texts mean that somebody wanted done in the exchange; None for what means nothing."""
         self.written: list[Written] = []
@@ -97,7 +97,7 @@ class Universe:
             "/home/dev/app",
             "/srv",
             *ROOTS,
-            *(root.path for root in self.errands.roots),
+            *(root.path for root in self.foreign_agents.roots),
             "/state",
             INBOX,
             "/state/rejected",
@@ -108,7 +108,7 @@ class Universe:
         self.all_roots = (
             Root("runs", ROOTS[0]),
             Root("old", ROOTS[1], history="record"),
-            *self.errands.roots,
+            *self.foreign_agents.roots,
         )
         self.settings = Settings(
             str(STATE),
@@ -302,7 +302,7 @@ class Universe:
         self.say("power cut")
         self.launchers.power_cut()
         self.table.reboot(self.timeline.time)
-        self.errands.rebooted()
+        self.foreign_agents.rebooted()
         self.rebooted()
         for daemon in self.daemons:
             if not daemon.process.over:

@@ -162,7 +162,7 @@ def sign_receipt(
     An existing signature is replaced.
 
     The key is created on first use. Exit code 1: there is no receipt, or it can't be signed. 75: the session is not
-    judged yet, or no daemon is running. 124: not signed in time; the request stays.
+    judged yet, or no daemon is running. 124: not signed in time; the request is kept.
 
     \b
     Example:

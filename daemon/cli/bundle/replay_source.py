@@ -64,7 +64,9 @@ def _of_session(context: click.Context, text: str, attempt: int | None) -> Repla
             return ReplaySource(os.path.join(bundle.directory, part_name(REPLAY, number)), is_own=True)
         order = order_on_demand(connection, settings, row, number)
     if order is None:
-        fail(f"session {safe(row.session_id)} has no attempt {number} that was judged or runs", NOT_FOUND)
+        fail(
+            f"session {safe(row.session_id)} has no attempt {number} that was judged or is running", NOT_FOUND
+        )
     return ReplaySource(
         f"the replay of {safe(row.session_id)}",
         is_own=False,

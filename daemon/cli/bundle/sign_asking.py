@@ -79,7 +79,9 @@ def _wait(settings: Settings, request: str, patience: float) -> SigningRow:
             found = None if event is None else signing(connection, event)
         return found if found is not None and found.is_settled else None
 
-    return wait_for(settings.state_dir, patience, settled, lambda: "it is not signed yet; the request stays")
+    return wait_for(
+        settings.state_dir, patience, settled, lambda: "it is not signed yet; the request is kept"
+    )
 
 
 def _say(row: SessionRow, bundle: SessionBundle, came: SigningRow, scheme: Scheme, as_json: bool) -> int:

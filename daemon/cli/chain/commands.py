@@ -241,7 +241,7 @@ def _summary(name: str, parsed: Parsed[Chain], known: Known) -> dict[str, JsonVa
 @click.argument("name", metavar="NAME|FILE", shell_complete=completing.chains)
 @click.argument("values", metavar="[KEY=VALUE]...", nargs=-1)
 @click.option("--dry-run", is_flag=True, help="Start nothing, and show what each step would do.")
-@click.option("--wait", is_flag=True, help="Wait until the chain run is over, and exit by its status.")
+@click.option("--wait", is_flag=True, help="Wait until the chain run is over, and exit with its status.")
 @click.option(
     "--event", type=NamedPath(readable=False), metavar="FILE", help="A JSON object: the fields of trigger."
 )
@@ -271,7 +271,7 @@ def fire(
     against: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Have the daemon fire a chain, whatever its trigger.
+    """Have the daemon fire a chain, regardless of its trigger.
 
     With --dry-run, show what it would do, without a daemon.
 
@@ -536,7 +536,7 @@ def chain_run() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
-    """Show the status of a chain run and of each step. ID is its id, a beginning of it, or @last.
+    """Show the status of a chain run and of each step. ID is its id, a prefix of it, or @last.
 
     \b
     Example:

@@ -62,7 +62,7 @@ class CheckName(click.ParamType[str]):
 def doctor(context: click.Context, only: tuple[str, ...], rebuild: bool, as_json: bool) -> None:
     """Check whether this installation works.
 
-    Each check does what the daemon does, in a place of its own, and says what it found and how to fix it. It works
+    Each check does what the daemon does, in a scratch directory, and says what it found and how to fix it. It works
     with or without a running daemon, and with invalid settings. Exit code 1: something failed, or with --rebuild:
     something differs.
 

@@ -41,7 +41,7 @@ def _lines(rebuilt: Rebuilt) -> list[str]:
         lines[-1] = f"{word}: {counted(differing, 'field differs', 'fields differ')}, {of} compared"
     if rebuilt.not_compared:
         fields = counted(rebuilt.not_compared, "field", "fields")
-        lines.append(f"not compared: {fields} that lines of earlier versions do not tell")
+        lines.append(f"not compared: {fields} that lines of earlier versions lack")
     for why, count in rebuilt.without_journal.items():
         lines.append(f"not compared: {counted(count, 'session', 'sessions')}: {safe(why)}")
     return lines

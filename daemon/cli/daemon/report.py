@@ -1,4 +1,4 @@
-"""The running daemon's own report in `status.json`, for commands; plain JSON, for they have no time for more."""
+"""The running daemon's own report in `status.json`, for commands; plain JSON, because they have no time for more."""
 
 import json
 import os

@@ -98,14 +98,14 @@ def _check_seen(program: str, config: str | None) -> None:
     unseen = placing.unseen(program, () if config is None else (config,))
     if unseen is not None:
         fail(
-            f"{unseen} is in a home directory, which a unit of the machine can't see: install Runward outside of homes"
+            f"{unseen} is in a home directory, which a unit of the machine can't see: install Runward outside home directories"
             " (such as `python3 -m venv /opt/runward && /opt/runward/bin/pip install .`), or use --user",
             WRONG_USAGE,
         )
 
 
 def _named_settings(config: str | None) -> str | None:
-    """The settings file that the unit must name, for it is where a service doesn't look."""
+    """The settings file that the unit must name, because it is where a service doesn't look."""
     file = settings_file(config, os.environ, working_directory())
     usual = (f"{home_of(os.environ)}/.config/runward/runward.toml", SYSTEM_FILE)
     return None if file is None or file in usual else file
@@ -188,7 +188,7 @@ def _json_of(done: Done) -> JsonValue:
 
 
 def _end(done: Done, not_done: str) -> None:
-    """Say what keeps the unit from its work, with the exit code for it."""
+    """Say what keeps the unit from working, with the exit code for it."""
     if done.silence is not None and not done.is_dry:
         manager = "systemctl --user" if done.is_user else "systemctl"
         fail(

@@ -5,9 +5,9 @@ import sys
 import click
 
 from runward.config.executor import LONGEST_TIMEOUT_S
+from runward.daemon.cli.exchange.arguments import argument_of, text_of
 from runward.daemon.cli.exchange.artifact import artifact
 from runward.daemon.cli.exchange.contract import contract
-from runward.daemon.cli.exchange.given import argument_of, text_of
 from runward.daemon.cli.exchange.intents import invoke, submit
 from runward.daemon.cli.exchange.principal import mint, principal
 from runward.daemon.cli.exchange.records import ledger, log

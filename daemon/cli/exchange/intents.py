@@ -7,8 +7,8 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import Acting, act, result_of
+from runward.daemon.cli.exchange.arguments import argument_of
 from runward.daemon.cli.exchange.artifact import AS, AS_JSON, NO_WAIT, REASON
-from runward.daemon.cli.exchange.given import argument_of
 from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force

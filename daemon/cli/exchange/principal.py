@@ -10,7 +10,7 @@ import click
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.config.shape import size_of
-from runward.daemon.cli.exchange.given import text_of
+from runward.daemon.cli.exchange.arguments import text_of
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read

@@ -35,7 +35,7 @@ def token() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def create(context: click.Context, principal: str, as_json: bool) -> None:
-    """Make a token and print it. It is shown only now: only its hash is kept.
+    """Make a token and print it. It is shown only once, because only its hash is kept.
 
     Exit code 3: there is no such principal.
 

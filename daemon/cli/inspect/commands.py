@@ -15,7 +15,7 @@ from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import fail, note, print_json
 from runward.daemon.cli.terminal.progress import Progress, progress
 from runward.daemon.rundir.liveness import Writers
-from runward.daemon.rundir.sessions_under import CannotList, Hindrance, Place, sessions_under
+from runward.daemon.rundir.sessions_under import CannotList, Obstacle, Place, sessions_under
 from runward.handlers.layouts import native, registry
 
 
@@ -37,7 +37,7 @@ def _layouts() -> tuple[str, ...]:
 def inspect(path: str, layout: str, as_json: bool) -> None:
     """Read the files of a session (a run directory or a transcript), or of all sessions under a directory.
 
-    It needs no daemon and no store. It knows what the files say and, if they name a process, whether it lives.
+    It needs no daemon and no store. It reports what the files say and, if they name a process, whether that process is alive.
 
     Exit code 0: sessions were found. 1: the layout is not known. 3: no such path.
 
@@ -78,7 +78,7 @@ def _inspected(path: str, layout: str, reading: Progress) -> Iterator[Found]:
     layouts = registry.LAYOUTS if layout == AUTO else registry.LAYOUTS.only(layout)
     writers = Writers()
     for place in sessions_under(path, layouts):
-        if isinstance(place, Hindrance):
+        if isinstance(place, Obstacle):
             note(f"{place.path} {place.message}")
         elif isinstance(place.layout, str):
             if layout in (AUTO, native.LAYOUT):

@@ -1,4 +1,4 @@
-"""`runward ctcp`: hold a CTCP run directory against the artifact contracts, without daemon or store."""
+"""`runward ctcp`: check a CTCP run directory against the artifact contracts, without daemon or store."""
 
 import os
 import sys

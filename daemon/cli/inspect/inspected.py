@@ -1,4 +1,4 @@
-"""A session as `runward inspect` tells it, whatever its layout: one form for programs and for people."""
+"""A session as `runward inspect` shows it, whatever its layout: one form for programs and for people."""
 
 from typing import NamedTuple
 

@@ -1,6 +1,6 @@
 """What a run directory says by itself: its files, and the process if they name one. No daemon, no store.
 
-The conclusions are those of the daemon's own functions; an open run that nobody can judge is `unknown`.
+The conclusions are those of the daemon's own functions; an open run whose end can't be detected is `unknown`.
 """
 
 import os
@@ -94,7 +94,7 @@ def _standing(
         case "gone":
             return Standing("aborted", "process_gone", PROCESS_GONE, "its processes are gone")
         case "unknown":
-            return Standing("unknown", None, OPEN_TURN, "it is not known whether its processes live")
+            return Standing("unknown", None, OPEN_TURN, "it is not known whether its processes are alive")
 
 
 def _count(path: str, name: str, event: str | None, problems: list[Complaint]) -> int:

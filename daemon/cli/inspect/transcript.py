@@ -46,7 +46,7 @@ def inspect_transcript(
     standing = judge(told, writer.liveness, layout.names_process, quiet_s, status=writer.status)
     session = _inspected(layout, path, read, standing, quiet_s)
     identity = f"{layout.name}:{told.session_id}" if layout.goes_by_id and told.session_id else path
-    return Found(session, identity, (not read.hindrances, told.moved_at or 0.0, not path.endswith(PACKED)))
+    return Found(session, identity, (not read.obstacles, told.moved_at or 0.0, not path.endswith(PACKED)))
 
 
 def each_once(found: Iterable[Found]) -> list[InspectedSession]:
@@ -84,13 +84,13 @@ def _inspected(
         max(1, told.attempt),
         told.counts,
         told.usage,
-        _problems(told, read.hindrances),
+        _problems(told, read.obstacles),
         names_files=isinstance(layout, DirectoryLayout),
     )
 
 
-def _problems(told: Told, hindrances: tuple[Complaint, ...]) -> tuple[Complaint, ...]:
-    problems = (*hindrances, *told.complaints)
+def _problems(told: Told, obstacles: tuple[Complaint, ...]) -> tuple[Complaint, ...]:
+    problems = (*obstacles, *told.complaints)
     further = told.unreadable - sum(each.line is not None for each in told.complaints)
     if further > 0:
         problems += (Complaint("", None, f"{further} further lines can't be read", None),)

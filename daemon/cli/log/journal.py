@@ -71,7 +71,7 @@ class JournalledLines:
             line = self._came.get()
             if not line:
                 _end(self._following)
-                fail("journalctl ended: the journal can't be followed any more", TRY_AGAIN)
+                fail("journalctl ended: the journal can no longer be followed", TRY_AGAIN)
             yield from self._value(line)
 
     def _asked(self, *options: str) -> subprocess.Popen[bytes]:

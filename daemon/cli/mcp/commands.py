@@ -28,10 +28,10 @@ _RUN: Final = "RUNWARD_RUN_DIR"
 )
 @click.pass_context
 def mcp(context: click.Context, principal: str | None) -> None:
-    """Serve tools for agents (the exchange, the sessions) by the Model Context Protocol on stdin and stdout.
+    """Serve tools for agents (the exchange, the sessions) over the Model Context Protocol on stdin and stdout.
 
     Inside a run (RUNWARD_RUN_DIR) it acts as the run's agent, by the run's intents.jsonl and results.jsonl. Outside, it
-    acts as P through the inbox; without --as it only reads. It exits within a second after its client.
+    acts as P through the inbox; without --as it only reads. It exits within a second of its client.
 
     \b
     Example:
@@ -51,19 +51,19 @@ def mcp(context: click.Context, principal: str | None) -> None:
 def _serve(settings: Settings, run: str | None, principal: str | None) -> None:
     from runward.daemon.cli.exchange.acting import Acting
     from runward.daemon.cli.mcp.exchange_tools import action_tools, reading_tools
-    from runward.daemon.cli.mcp.roads import ByInbox, ByRun, Road
+    from runward.daemon.cli.mcp.sending_actions import ByInbox, ByRun, Sender
     from runward.daemon.cli.mcp.serving import instructions, serve
     from runward.daemon.cli.mcp.session_tools import agent_of_run, tools_about_sessions, tools_of_run
 
-    road: Road | None = None
+    sender: Sender | None = None
     who_acts: Callable[[], str | None] | None = None
     if run is not None:
-        road, who_acts = ByRun(run, principal), lambda: agent_of_run(run)
+        sender, who_acts = ByRun(run, principal), lambda: agent_of_run(run)
     elif principal is not None:
         Acting(settings).check(principal)
-        road, who_acts = ByInbox(settings, principal), lambda: principal
+        sender, who_acts = ByInbox(settings, principal), lambda: principal
     tools = [
-        *([] if road is None else action_tools(road)),
+        *([] if sender is None else action_tools(sender)),
         *reading_tools(settings, who_acts),
         *tools_about_sessions(settings, run),
         *([] if run is None else tools_of_run(run)),

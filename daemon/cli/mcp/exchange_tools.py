@@ -11,7 +11,7 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exchange.artifact import described
 from runward.daemon.cli.exchange.principal import principal_as_json
-from runward.daemon.cli.mcp.roads import NoResult, Road
+from runward.daemon.cli.mcp.sending_actions import NoResult, Sender
 from runward.daemon.cli.mcp.tool import Answer, Refused, Tool, count_of, flag, flag_of, text, text_of
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.disk.in_thread import in_thread
@@ -38,7 +38,7 @@ _LISTED: Final = 50
 _MOST_LISTED: Final = 1000
 
 
-def action_tools(road: Road) -> list[Tool]:
+def action_tools(sender: Sender) -> list[Tool]:
     """The actions of a principal, all but noop."""
     return [
         Tool(
@@ -46,25 +46,25 @@ def action_tools(road: Road) -> list[Tool]:
             about,
             {**ACTION_FIELDS[name], _REASONING: text("The reason, for the log.")},
             (*NEEDED_FIELDS[name], _REASONING),
-            partial(_act, road, name),
+            partial(_act, sender, name),
         )
         for name, about in _ABOUT.items()
     ]
 
 
-async def _act(road: Road, action_type: str, arguments: dict[str, JsonValue]) -> Answer:
+async def _act(sender: Sender, action_type: str, arguments: dict[str, JsonValue]) -> Answer:
     if not isinstance(arguments[_REASONING], str):
         raise Refused(f"{_REASONING} must be a text")
     said = json.dumps({**arguments, "action_type": action_type}, ensure_ascii=False)
     try:
-        # A lone surrogate stays what it is, and is no UTF-8 then.
+        # A lone surrogate is left as it is; the text is then not valid UTF-8.
         intent = parse_intent(said.encode("utf-8", "surrogatepass"))
     except NotAnIntent as error:
         return Answer(
             result_to_json(ActionResult(False, str(error), error_code="invalid_argument")), is_error=True
         )
     try:
-        result = await road.act(intent)
+        result = await sender.act(intent)
     except NoResult as error:
         raise Refused(str(error)) from None
     return Answer(result, is_error=result.get("success") is not True)

@@ -32,7 +32,7 @@ from runward.handlers.unreadable import Unreadable
 _LISTED: Final = 20
 _MOST_LISTED: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
-_ID: Final = "A session's id, a unique beginning of it, or @last for the newest."
+_ID: Final = "A session's id, a unique prefix of it, or @last for the newest."
 
 
 def tools_about_sessions(settings: Settings, run: str | None) -> list[Tool]:
@@ -45,7 +45,7 @@ def tools_about_sessions(settings: Settings, run: str | None) -> list[Tool]:
             "List sessions (agent runs) with what became of them, the newest first.",
             {
                 "failed": flag("Show only those that failed, timed out or were aborted."),
-                "playbook": text("Show only those under this playbook."),
+                "playbook": text("Show only those with this playbook."),
                 "agent": text("Show only those of this agent."),
                 "since": text("Show only those that started since then: 2h, today, a date."),
                 "search": text(
@@ -160,7 +160,7 @@ def _why(settings: Settings, arguments: dict[str, JsonValue], run: str | None) -
 def _contract(run: str) -> Answer:
     row = row_of("", run)
     if row is None:
-        raise Refused(f"{run}/run.json says of no run")
+        raise Refused(f"{run}/run.json does not describe a run")
     held = None if row.artifact_contract_json is None else stored_contract(row.artifact_contract_json)
     told: dict[str, JsonValue] = {
         "contract": None if held is None else contract_to_json(held),

@@ -77,7 +77,7 @@ def _playbook_as_json(name: str, found: Declared) -> JsonValue:
 @play.command()
 @click.argument("playbook", metavar="NAME", shell_complete=completing.playbooks)
 @click.argument("values", metavar="[KEY=VALUE]...", nargs=-1, shell_complete=completing.values)
-@click.option("--wait", is_flag=True, help="Wait until it is over, and exit by its status.")
+@click.option("--wait", is_flag=True, help="Wait until it is over, and exit with its status.")
 @click.option("-f", "--follow", is_flag=True, help="Like --wait, but also show its output and its journal.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; with --follow one value a line.")
 @click.pass_context

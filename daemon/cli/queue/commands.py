@@ -223,7 +223,7 @@ def discard(
 
 
 def _held(settings: Settings, identifiers: tuple[str, ...], every: bool) -> list[JobRow]:
-    """The held jobs that are meant; exits where one isn't held, for only held ones can be acted on."""
+    """The held jobs that are meant; exits where one isn't held, because only held ones can be acted on."""
     if bool(identifiers) == every:
         fail("name the jobs, or give --all for every held one", WRONG_USAGE)
     with store_to_read(settings) as connection:

@@ -83,7 +83,7 @@ def _wait(
         return len(settled) == len(jobs) or None
 
     def said() -> str:
-        return f"{len(jobs) - len(settled)} of {counted(len(jobs), 'job', 'jobs')} not settled yet; the requests stay"
+        return f"{len(jobs) - len(settled)} of {counted(len(jobs), 'job', 'jobs')} not settled yet; the requests are kept"
 
     wait_for(state, patience, all_settled, said)
     after = [settled[job.id] for job in jobs]
@@ -92,7 +92,7 @@ def _wait(
 
 
 def _settled(state: str, requests: Mapping[int, str]) -> dict[int, JobRow]:
-    """The jobs whose requests were decided and that are not in progress any longer."""
+    """The jobs whose requests were decided and that are no longer in progress."""
     found: dict[int, JobRow] = {}
     with reading.reading(state) as connection:
         for number, request in requests.items():

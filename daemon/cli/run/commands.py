@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from runward.daemon.cli.run.launch import USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.terminal.times import Length
-from runward.daemon.launch.containment_methods import MEANS
+from runward.daemon.launch.containment_methods import METHODS
 
 
 class RunCommand(click.Command):
@@ -28,8 +28,8 @@ class RunCommand(click.Command):
 
 
 def _means(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """How a process tree may be held together."""
-    return [CompletionItem(word) for word in MEANS if word.startswith(incomplete)]
+    """How a process tree may be contained."""
+    return [CompletionItem(word) for word in METHODS if word.startswith(incomplete)]
 
 
 def _lengths(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

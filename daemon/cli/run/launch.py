@@ -1,7 +1,7 @@
 """`runward run`: launches a command as a recorded session.
 
 It is dispatched before the rest of the command line is imported, and imports little itself: starting a command
-must cost hardly more than a bare interpreter.
+must cost little more than a bare interpreter.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Options:
   --timeout DURATION    end the whole process tree after this (30s, 5min, 2h)
   --grace DURATION      the time between SIGTERM and SIGKILL (default: 5s)
   --artifacts DIR       the directory of the artifacts (default: in the run's)
-  --containment MEANS   auto, none, subreaper, cgroup, scope, pidns
+  --containment METHOD    auto, none, subreaper, cgroup, scope, pidns
   --log-limit SIZE      the most that each log may take (100MB); 0B: no limit
   --no-verify           skip the verification at the end
   --config FILE         the settings file
@@ -335,10 +335,10 @@ def _artifacts(path: str | None) -> str | None:
 
 
 def _means(word: str) -> str:
-    from runward.daemon.launch.containment_methods import MEANS
+    from runward.daemon.launch.containment_methods import METHODS
 
-    if word not in MEANS:
-        raise Refusal(WRONG_USAGE, f"--containment {word!r}: write one of {', '.join(MEANS)}")
+    if word not in METHODS:
+        raise Refusal(WRONG_USAGE, f"--containment {word!r}: write one of {', '.join(METHODS)}")
     return word
 
 

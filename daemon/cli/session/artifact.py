@@ -170,7 +170,7 @@ def add(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show(context: click.Context, identifier: str, as_json: bool) -> None:
-    """Show an outcome with all its fields. ID is its id, a beginning of it, or @last.
+    """Show an outcome with all its fields. ID is its id, a prefix of it, or @last.
 
     \b
     Example:

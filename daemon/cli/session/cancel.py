@@ -72,7 +72,7 @@ def _wait(state: str, row: SessionRow, request: str, patience: float, as_json: b
 
     def said() -> str:
         told = safe(standing.outcome or "no process was asked to end yet")
-        return f"session {safe(row.session_id)} is not over yet ({told}); the request stays"
+        return f"session {safe(row.session_id)} is not over yet ({told}); the request is kept"
 
     _say(wait_for(state, patience, settled, said), request, as_json)
     return GOOD if standing.is_over else NOT_SO

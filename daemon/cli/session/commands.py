@@ -33,14 +33,14 @@ FAILED: Final = ("failed", "timed_out", "aborted")
 
 _HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
 _ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
-"""What is shown as well where a foreign session is among them."""
+"""The columns that are added if there are foreign sessions in the list."""
 _CONTRACT_PROBLEM: Final = "contract?"
 _SHOWN: Final = 32
 """Characters of a prompt, and of a directory before only its last two names are shown."""
 _SPARE: Final = (
     *("EVIDENCE", "VERIFIED", "TOKENS", "MODEL", "TOOK", "CWD", "DELIVERY", "PROMPT", "STARTED"),
 )
-"""What a narrow terminal does without, the least important first: `session show` has it."""
+"""The columns that a narrow terminal omits, the least important first: `session show` has it."""
 
 
 @click.group(cls=Group)
@@ -87,7 +87,7 @@ def session() -> None:
     multiple=True,
     metavar="NAME",
     shell_complete=completing.playbooks,
-    help="Show only those under this playbook.",
+    help="Show only those with this playbook.",
 )
 @click.option(
     "--agent",
@@ -283,7 +283,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the session as JSON, as in `session list`.")
 @click.pass_context
 def wait(context: click.Context, identifier: str, timeout: float | None, as_json: bool) -> None:
-    """Wait until a session is over and judged, and exit by its status.
+    """Wait until a session is over and judged, and exit with its status.
 
     Exit code 0: completed. 1: failed. 124: timed out. 130: aborted. 143: cancelled. Also 75: it is not judged
     and no daemon is running; 124: it was not over within --timeout.
@@ -490,7 +490,7 @@ def export(
 
     The bundle is REPLAY.jsonl, RECEIPT.json and PR_SUMMARY.md.
 
-    If the daemon writes none (history, `bundle = false`), it is made from the session's files now. Other files in DIR
+    If the daemon writes none (history, or `bundle = false`), it is made now, from the session's files. Other files in DIR
     stay. Exit code 1: the session is running, or a part already exists and differs. 75: the bundle is still being made.
 
     \b

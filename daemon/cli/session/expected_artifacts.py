@@ -13,7 +13,7 @@ from runward.daemon.cli.terminal.output import align, coloured, safe, size, widt
 
 _FOR_THE_CONTRACT = "run.failed.missing_artifact"
 _WIDE = 44
-"""Where the verdict stands in the section's first line."""
+"""Where the verdict is in the section's first line."""
 
 
 def panel(contract: JsonValue, verification: JsonValue, why: Mapping[str, str]) -> list[str]:

@@ -18,23 +18,25 @@ def is_unknown(row: SessionRow) -> bool:
 
 
 def silence(row: SessionRow, now: float) -> str:
-    """How long nothing was heard of it, which is all the evidence that there is."""
+    """How long nothing has been heard from it, which is the only evidence."""
     heard = last_change(row.path)
     return "-" if heard is None else f"silent {duration(max(0.0, now - heard))}"
 
 
 def in_full(row: SessionRow, now: float) -> str:
-    """What it does, for its page: that nobody can tell, and since when nothing was heard."""
+    """What it is doing, for its page: that this is not known, and how long nothing has been heard from it."""
     heard = last_change(row.path)
     said = f"unknown: {NOBODY_CAN_TELL}"
-    return said if heard is None else f"{said}; nothing was heard since {local(heard)} ({ago(heard, now)})"
+    return (
+        said if heard is None else f"{said}; nothing has been heard since {local(heard)} ({ago(heard, now)})"
+    )
 
 
 def fix_of(layout: str) -> str:
     """What can be done about such a session, and about future ones."""
     if layout == DEFAULT_LAYOUT:
         return "write its exit.json; the next one should name its process in process.json"
-    said = "`stale_after` of its root ends such a session by its silence"
+    said = "`stale_after` of its root ends such a session after a silence"
     if layout not in _HOOKED:
         return said
-    return f"{said}; `runward hook install {layout}` has the processes of the next ones known"
+    return f"{said}; `runward hook install {layout}` makes the processes of later sessions known"

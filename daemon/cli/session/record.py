@@ -32,7 +32,7 @@ class JournalCheck(NamedTuple):
 
 
 class Record(NamedTuple):
-    """The record of a session: its journals, and the first of its events that doesn't hold in the chain."""
+    """The record of a session: its journals, and the first of its events that breaks the chain."""
 
     journals: list[JournalCheck]
     broken_event: BrokenChain | None
@@ -95,7 +95,7 @@ def _check(directory: str, name: str, rows: Sequence[StandingLines], strangers: 
     if isinstance(compared, Unreadable) and not strangers:
         return JournalCheck(name, lines, None, problem=f"can't be read: {compared.why}")
     altered = () if isinstance(compared, Unreadable) else compared.altered
-    told = f"{strangers} of its lines carry another hash than the event that they tell of"
+    told = f"{strangers} of its lines have a different hash from the event that they report"
     return JournalCheck(name, lines, not altered and not strangers, altered, told if strangers else None)
 
 

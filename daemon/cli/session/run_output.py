@@ -17,7 +17,7 @@ _OMISSION: Final = re.compile(rb"\nrunward: ([0-9]{1,18}) bytes are left out her
 class RunOutput:
     """One log of a run directory, read from where the last reading ended.
 
-    While the run lives, and after its launcher was killed, the end of a long log is in pieces (`log_tail.py`).
+    While the run is alive, and after its launcher was killed, the end of a long log is in pieces (`log_tail.py`).
     """
 
     def __init__(self, directory: str, name: str) -> None:

@@ -73,4 +73,4 @@ def _wait(settings: Settings, rows: Sequence[SessionRow], patience: float) -> No
         with reading.reading(settings.state_dir) as connection:
             return all(reading_failures.is_seen(connection, row.key, row.attempt) for row in rows) or None
 
-    wait_for(settings.state_dir, patience, all_seen, lambda: "it is not recorded yet; the request stays")
+    wait_for(settings.state_dir, patience, all_seen, lambda: "it is not recorded yet; the request is kept")

@@ -53,7 +53,7 @@ def _open(place: str, session_id: str) -> Tail:
 
 
 def _wait_for(place: str, session_id: str, is_over: Callable[[], bool]) -> Tail:
-    """The journal as soon as it exists; a session that is over won't get one any longer."""
+    """The journal as soon as it exists; a session that is over won't get one now."""
     while not is_over():
         try:
             return Tail(lambda: open_in_run(place, _JOURNAL))

@@ -14,8 +14,8 @@ from typing import Final
 
 from runward.config.settings import Root, Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.daemon.processes.here import here
 from runward.daemon.processes.identity import ProcessIdentity, state_of
+from runward.daemon.processes.own_host import own_host
 from runward.daemon.store import reading_sessions, reading_unjudged
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import SessionRow
@@ -139,7 +139,7 @@ def _is_over(path: str, run: OpenRun, is_up: bool) -> bool:
 
 def _processes(run: OpenRun) -> Sequence[ProcessIdentity]:
     """The processes that a run names, if their numbers are valid here."""
-    if not is_here(run.host, here()):
+    if not is_here(run.host, own_host()):
         return ()
     named = (json.loads(text) for text in (run.launcher, run.process) if text is not None)
     return [ProcessIdentity(pid, ticks, boot) for pid, ticks, boot, *_ in named]

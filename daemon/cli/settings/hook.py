@@ -98,7 +98,7 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
 
     The settings are settings.json, or notify in config.toml.
 
-    The change is shown first. The rest of the file stays byte for byte.
+    The change is shown first. The rest of the file stays unchanged, byte for byte.
 
     \b
     Example:
@@ -158,7 +158,7 @@ def uninstall(agent: str, dry_run: bool) -> None:
       runward hook uninstall codex
     """
     edit = codex_settings.uninstall if agent == codex_settings.AGENT else claude_code_settings.uninstall
-    _carry_out(agent, edit, dry_run, "no hook of Runward is in", "")
+    _carry_out(agent, edit, dry_run, "there is no Runward hook in", "")
 
 
 def _check_accepted(program: Program, events: Sequence[str], undo: Callable[[], None]) -> None:

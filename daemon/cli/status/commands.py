@@ -35,7 +35,7 @@ from runward.daemon.store import (
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.store.reading_notices import notices_by_state
-from runward.daemon.watch.held_watches import held_watches
+from runward.daemon.watch.watch_count import held_watches
 
 if TYPE_CHECKING:
     from runward.config.chain import Chain
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from runward.daemon.store.reading_chains import ChainStatusRow
 
 USUAL_PERIOD: Final = "2"
-"""Seconds between two pages where nobody says: as watch(1) does."""
+"""Seconds between two pages by default, as for watch(1)."""
 
 MOST_RUNNING: Final = 10
 """Running sessions that are shown; more are only counted."""
@@ -74,7 +74,7 @@ class Status(NamedTuple):
 def status(context: click.Context, as_json: bool, every: float | None) -> None:
     """Show whether the daemon is well, what needs you, and what is running, waiting, held and due.
 
-    Exit code 0: it is running. 1: it is running but gives no sign of life. 3: it is not running.
+    Exit code 0: it is running. 1: it is running but does not respond. 3: it is not running.
 
     \b
     Example:
@@ -134,13 +134,13 @@ def _exchange(
 def _why_no_code_runs(sandbox: str, degraded: JsonValue) -> str | None:
     """What the daemon found when code was to run, or what a look finds here; with the fix."""
     from runward.daemon.sandbox.isolated import REFUSED, NoSandbox  # most never use the exchange
-    from runward.daemon.sandbox.means import MEANS
+    from runward.daemon.sandbox.isolation_methods import ISOLATION_METHODS
 
     for each in degraded if isinstance(degraded, list) else ():
         if isinstance(each, str) and each.startswith(REFUSED):
             return each.removeprefix(REFUSED)
     try:
-        MEANS[sandbox].check()
+        ISOLATION_METHODS[sandbox].check()
     except NoSandbox as missing:
         return f"no sandbox: {missing}; {missing.fix}"
     return None

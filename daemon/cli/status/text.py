@@ -42,7 +42,7 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     """Everything that a person should see to, the worst first."""
     stalled = status["stalled_s"]
     if isinstance(stalled, int | float):
-        what = f"the daemon has given no sign of life for {duration(stalled)}: it is stopped, or stuck"
+        what = f"the daemon has not responded for {duration(stalled)}: it is stopped, or stuck"
         yield Need(
             f"{what}; the rest of this report is from then", "see `runward log`, then restart the daemon"
         )
@@ -197,7 +197,7 @@ def _facts(status: Mapping[str, JsonValue], state: str, now: float) -> Iterator[
     kept = status["retention_s"]
     yield (
         "kept",
-        f"{duration(float(kept))} after a session's end" if isinstance(kept, int | float) else "for ever",
+        f"{duration(float(kept))} after a session's end" if isinstance(kept, int | float) else "forever",
     )
     if status["running"]:
         yield from _daemons_own(status, now)

@@ -27,7 +27,7 @@ _EVERY: Final = 0.2
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> None:
-    """Copy the store to FILE, consistent and checked, even while the daemon runs.
+    """Write a consistent, checked copy of the store to FILE, even while the daemon runs.
 
     The copy contains the record: sessions, events, verdicts, pending work. It does not contain run directories.
 

@@ -43,7 +43,7 @@ def prune(
 
     Sessions that run or have pending work are kept. Run directories are not touched.
     The request is durable when this returns, whether or not a daemon runs. With --wait, exit code 0: it is
-    done. 75: no daemon is running. 124: it is not done in time; it continues.
+    done. 75: no daemon is running. 124: it took too long; it continues.
 
     \b
     Example:
@@ -82,7 +82,7 @@ def _say_what_would_go(settings: Settings, before: float, now: float, as_json: b
     )
     if found.owed:
         click.echo(
-            f"{counted(found.owed, 'session', 'sessions')} as old would stay: they have pending work, or were asked for in the last day"
+            f"{counted(found.owed, 'session', 'sessions')} of that age would stay: they have pending work, or were asked for in the last day"
         )
 
 

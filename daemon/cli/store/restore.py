@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) -> None:
-    """Replace the store by the backup FILE. The old store is kept next to it.
+    """Replace the store with the backup FILE. The old store is kept next to it.
 
     The daemon must be stopped. When it starts again, it looks at every run again: what was judged after the backup is
     judged again, and no line is written twice.
@@ -90,7 +90,7 @@ def _tell(plan: "Plan", dry_run: bool) -> None:
         f" from {safe(str(plan.backup))}"
     )
     if plan.kept is not None:
-        click.echo(f"{will}kept: the store that was there, as {safe(str(plan.kept))}")
+        click.echo(f"{will}kept: the previous store, as {safe(str(plan.kept))}")
     if plan.current is not None:
         click.echo(_newer(plan.current.newer))
     for name in plan.starts:
@@ -98,12 +98,12 @@ def _tell(plan: "Plan", dry_run: bool) -> None:
             f"{will}given up: the start of {safe(name)}, which may have begun; request it again if you need it"
         )
     for job in plan.jobs:
-        click.echo(f"{will}held: job {job}, a run that may have begun; `runward queue show {job}` tells more")
+        click.echo(f"{will}held: job {job}, a run that may have begun; `runward queue show {job}` shows more")
     if not dry_run:
         click.echo("next: start the daemon; it looks at every run again, and writes no line twice")
 
 
 def _newer(newer: int | None) -> str:
     if newer is None:
-        return "the store that was there can't be read, so it is not known what the backup lacks"
-    return f"the store that was there had {newer:,} later events; what is still on disk is judged again"
+        return "the previous store can't be read, so it is not known what the backup lacks"
+    return f"the previous store had {newer:,} later events; what is still on disk is judged again"

@@ -39,7 +39,7 @@ def redraw(page: Callable[[], list[str]], every: float) -> NoReturn:
         now = terminal_size()
         back = _UP.format(drawn) if drawn else ""
         if now != size:
-            size, back = now, _FROM_THE_TOP  # nobody can tell how many lines the old page takes now
+            size, back = now, _FROM_THE_TOP  # how many lines the old page takes now is not known
         shown = fitted(lines, now.columns, now.lines)
         click.echo(back + "".join(f"{line}{_REST_OF_LINE}\n" for line in shown) + _BELOW, nl=False)
         drawn = len(shown)

@@ -44,7 +44,7 @@ def parse_moment(text: str, now: float) -> float:
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError):
-        raise MomentError(f"{text!r} is not a moment: {FIX}") from None
+        raise MomentError(f"{text!r} is not a time: {FIX}") from None
 
 
 def _beginning(words: "Iterable[str]", incomplete: str) -> "list[CompletionItem]":

@@ -25,10 +25,9 @@ from runward.daemon.cli.shell.finding import (
     session_names,
 )
 from runward.daemon.cli.terminal.output import coloured, fail, local, print_json, safe
-from runward.daemon.cli.why import causes
-from runward.daemon.cli.why import obstacles as hindrances
+from runward.daemon.cli.why import causes, obstacles
 from runward.daemon.cli.why.causes import Entry
-from runward.daemon.cli.why.obstacles import Hindrance
+from runward.daemon.cli.why.obstacles import Obstacle
 from runward.daemon.store import reading_causes, reading_chains, reading_sessions, reading_starts
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import SessionRow
@@ -51,7 +50,7 @@ class Story(NamedTuple):
     status: str | None
     headline: str
     entries: Sequence[Entry]
-    hindrances: Sequence[Hindrance]
+    obstacles: Sequence[Obstacle]
     delivered: str | None = None
 
     def as_json(self) -> JsonValue:
@@ -60,7 +59,7 @@ class Story(NamedTuple):
             "status": self.status,
             "summary": self.headline,
             "causes": [entry.as_json() for entry in self.entries],
-            "not_done": [hindrance.as_json() for hindrance in self.hindrances],
+            "not_done": [obstacle.as_json() for obstacle in self.obstacles],
         }
 
 
@@ -113,7 +112,7 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
             name = run_name(event.playbook, event.at, event.request)
             if text and name.startswith(text):
                 headline = f"{event.said_by} asked for the playbook {event.playbook}"
-                return Story("start", name, "asked", headline, [], [hindrances.not_taken_up(is_up)])
+                return Story("start", name, "asked", headline, [], [obstacles.not_taken_up(is_up)])
     return None
 
 
@@ -164,7 +163,7 @@ def _of_unjudged(connection: sqlite3.Connection, row: SessionRow, is_up: bool, n
     headline = f"{NOT_JUDGED}; by its own files: {row.reason_code}, {row.reason_summary}"
     if reading_sessions.session(connection, row.key) is not None:
         return _of_session(connection, row.key, is_up, now)._replace(status=row.status, headline=headline)
-    return Story("session", row.key, row.status, headline, [], [hindrances.not_judged(is_up)])
+    return Story("session", row.key, row.status, headline, [], [obstacles.not_judged(is_up)])
 
 
 def _newest(connection: sqlite3.Connection, settings: Settings) -> str | SessionRow:
@@ -175,7 +174,7 @@ def _newest(connection: sqlite3.Connection, settings: Settings) -> str | Session
     if last is not None and last.finished_at is not None and (not found or last.finished_at > max(found)[0]):
         return last
     if not found:
-        fail("nothing has ended or was refused yet: `runward session list` shows what runs", NOT_FOUND)
+        fail("nothing has ended or been refused yet: `runward session list` shows what runs", NOT_FOUND)
     subject = max(found)[1]
     return f"{_JOB}{subject.removeprefix('job ')}" if subject.startswith("job ") else subject
 
@@ -193,7 +192,7 @@ def _of_job(connection: sqlite3.Connection, text: str, is_up: bool, now: float) 
         job.state,
         f"{job.handler} of {job.event_type} in {job.lane}{error}",
         causes.causes_of_job(connection, job),
-        list(hindrances.of_job(connection, job, is_up, now)),
+        list(obstacles.of_job(connection, job, is_up, now)),
     )
 
 
@@ -209,7 +208,7 @@ def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
         "refused" if start is None else start.state,
         decided[-1].summary,
         causes.causes_of_start(connection, name),
-        [] if start is None else hindrances.of_start(start, is_up),
+        [] if start is None else obstacles.of_start(start, is_up),
     )
 
 
@@ -265,7 +264,7 @@ def _of_session(connection: sqlite3.Connection, key: str, is_up: bool, now: floa
         row.status,
         f"{row.reason_code}, {row.reason_summary}",
         causes.causes_of_session(connection, row.key),
-        hindrances.of_session(connection, row, is_up, now),
+        obstacles.of_session(connection, row, is_up, now),
         _delivered(row),
     )
 
@@ -290,10 +289,10 @@ def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: f
     (directory,) = found
     if reading_sessions.session(connection, directory.session_key) is not None:
         return _of_session(connection, directory.session_key, is_up, now)
-    problems = hindrances.of_directory(connection, directory.path)
+    problems = obstacles.of_directory(connection, directory.path)
     if not problems:
         why_none = "there was no run.json in it at the last look"
-        problems = [Hindrance("it is not a session", why_none, "write one, or start it with `runward run`")]
+        problems = [Obstacle("it is not a session", why_none, "write one, or start it with `runward run`")]
     return Story(
         "directory",
         directory.path,
@@ -316,9 +315,9 @@ def _lines(story: Story, *, is_verbose: bool) -> list[str]:
         when = f"{local(entry.at)}  " if leads else indent
         lines.append(f"{when}{_kind(entry):<9} {_coloured_summary(entry)}")
         lines += [f"{indent}          {safe(note)}" for note in entry.notes]
-    if story.hindrances:
+    if story.obstacles:
         lines += ["", "What did not happen, and why"] if story.entries else ["What did not happen, and why"]
-        for each in story.hindrances:
+        for each in story.obstacles:
             fix = f" ({each.fix})" if each.fix else ""
             lines.append(f"  {safe(each.what)}: {safe(each.why)}{safe(fix)}")
     return lines

@@ -19,7 +19,7 @@ _SYNCED_WITHIN = 15.0
 """Seconds within which a running daemon has synced what it wrote, if nothing is wrong."""
 
 
-class Hindrance(NamedTuple):
+class Obstacle(NamedTuple):
     """What did not happen, why, and what to do about it."""
 
     what: str
@@ -30,21 +30,21 @@ class Hindrance(NamedTuple):
         return {"what": self.what, "why": self.why, "fix": self.fix}
 
 
-def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> list[Hindrance]:
+def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> list[Obstacle]:
     """What keeps a session from progressing."""
     events = reading_causes.session_events(connection, row.key)
     recorded = {event.seq: event.recorded_at for event in events}
     jobs = reading_causes.jobs_for_events(connection, recorded)
-    found = [hindrance for job in jobs for hindrance in of_job(connection, job, is_up, now)]
+    found = [obstacle for job in jobs for obstacle in of_job(connection, job, is_up, now)]
     if row.contract_problem is not None:
         found.append(_of_contract(row, row.contract_problem))
     for line in reading_causes.lines_of(connection, row.key):
         if line.state == "discarded":
-            found.append(Hindrance(f"{line.name} lacks {line.length} bytes", line.why or "given up", None))
+            found.append(Obstacle(f"{line.name} lacks {line.length} bytes", line.why or "given up", None))
         elif line.state == "owed" and (not is_up or now - recorded.get(line.event, now) > _SYNCED_WITHIN):
             start = None if is_up else _START
             found.append(
-                Hindrance(f"{line.name} lacks {line.length} bytes", "they are still to be written", start)
+                Obstacle(f"{line.name} lacks {line.length} bytes", "they have not been written yet", start)
             )
     if row.status == "running":
         why = _not_over if row.layout == DEFAULT_LAYOUT else _goes_on
@@ -52,72 +52,72 @@ def of_session(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now
     return [*found, *of_directory(connection, row.path)]
 
 
-def not_taken_up(is_up: bool) -> Hindrance:
+def not_taken_up(is_up: bool) -> Obstacle:
     """Why a request is still in the inbox."""
     why = "the daemon has not processed it yet" if is_up else "no daemon is running"
-    return Hindrance("it has not begun", why, None if is_up else _START)
+    return Obstacle("it has not begun", why, None if is_up else _START)
 
 
-def not_judged(is_up: bool) -> Hindrance:
+def not_judged(is_up: bool) -> Obstacle:
     """Why a run has no verdict yet."""
     why = "the daemon has not processed it yet" if is_up else "no daemon is running"
-    return Hindrance("it is not judged yet", why, None if is_up else _START)
+    return Obstacle("it is not judged yet", why, None if is_up else _START)
 
 
-def of_start(start: StartRow, is_up: bool) -> list[Hindrance]:
+def of_start(start: StartRow, is_up: bool) -> list[Obstacle]:
     """What keeps an ordered run from becoming a session."""
     if start.state == "failed" or start.why is not None:
         what = "it left no session" if start.state == "begun" else "it never began"
-        return [Hindrance(what, start.why or "it could not", "ask for it again")]
+        return [Obstacle(what, start.why or "it could not", "ask for it again")]
     if start.state == "begun":
         fix = None if is_up else _START
-        return [Hindrance("it is not a session yet", f"no run.json was seen in {start.directory}", fix)]
+        return [Obstacle("it is not a session yet", f"no run.json was seen in {start.directory}", fix)]
     if not is_up:
-        return [Hindrance("it has not begun", "no daemon is running", _START)]
+        return [Obstacle("it has not begun", "no daemon is running", _START)]
     fix = "`runward status` says what keeps it back"
-    return [Hindrance("it has not begun", "the daemon has not had it started yet", fix)]
+    return [Obstacle("it has not begun", "the daemon has not started it yet", fix)]
 
 
-def _of_contract(row: SessionRow, problem: str) -> Hindrance:
+def _of_contract(row: SessionRow, problem: str) -> Obstacle:
     if row.artifact_contract_json is None:
-        fix = "fix what it names; this session keeps no contract, the next one gets it"
-        return Hindrance("it has no contract", problem, fix)
+        fix = "fix what it names; this session stays without a contract, and the next one gets it"
+        return Obstacle("it has no contract", problem, fix)
     fix = "plan once, before any leg works; this session keeps its contract as it is"
-    return Hindrance("a plan's legs are not in its contract", problem, fix)
+    return Obstacle("a plan's legs are not in its contract", problem, fix)
 
 
-def of_directory(connection: sqlite3.Connection, path: str) -> list[Hindrance]:
+def of_directory(connection: sqlite3.Connection, path: str) -> list[Obstacle]:
     """What is wrong with the files of a run directory."""
     return [
-        Hindrance(_place(each.path, each.line), each.message, each.fix)
+        Obstacle(_place(each.path, each.line), each.message, each.fix)
         for each in reading_problems.problems(connection, path)
     ]
 
 
-def of_job(connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float) -> Iterator[Hindrance]:
+def of_job(connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float) -> Iterator[Obstacle]:
     """Why a job isn't done."""
     what = f"job {job.id} ({job.handler}) is {job.state}"
     if job.state == "held":
         fix = f"when the cause is gone: `runward queue retry {job.id}`, else `runward queue discard {job.id}`"
-        yield Hindrance(f"{what} and stops its lane", job.error or "it failed", fix)
+        yield Obstacle(f"{what} and stops its lane", job.error or "it failed", fix)
     elif job.blocked_by is not None:
         before = reading_causes.job(connection, job.blocked_by)
         state = before.state if before is not None else "open"
-        yield Hindrance(
+        yield Obstacle(
             what, f"job {job.blocked_by} before it is {state}", f"`runward why job:{job.blocked_by}` says why"
         )
     elif job.state == "waiting" and job.run_after > now:
         why = f"{job.error}; it is tried again" if job.error else "it is due"
-        yield Hindrance(what, f"{why} at {local(job.run_after)}", None)
+        yield Obstacle(what, f"{why} at {local(job.run_after)}", None)
     elif job.state in ("waiting", "running") and not is_up:
-        yield Hindrance(what, "no daemon is running", _START)
+        yield Obstacle(what, "no daemon is running", _START)
     elif job.state == "waiting":
-        yield Hindrance(what, job.error or "the daemon has not processed it yet", None)
+        yield Obstacle(what, job.error or "the daemon has not processed it yet", None)
     elif job.state == "discarded":
-        yield Hindrance(what, job.error or "it was given up", None)
+        yield Obstacle(what, job.error or "it was given up", None)
 
 
-def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hindrance:
+def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Obstacle:
     """Why another tool's session still counts as running."""
     from runward.daemon.worker.remembered import read_remembered
     from runward.daemon.world.machine import RealProcesses
@@ -128,13 +128,13 @@ def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hi
     turn = f"its turn is {followed.turn}" if followed is not None else "no file of it was read yet"
     if followed is None or followed.process is None:
         why = f"{turn}, and it is not known whether its process is still there"
-        return Hindrance(_NOT_OVER, why, fix_of(row.layout))
+        return Obstacle(_NOT_OVER, why, fix_of(row.layout))
     state = RealProcesses().state(followed.process)
     why = f"{turn}, and its process {followed.process.pid} is {state}"
-    return Hindrance(_NOT_OVER, why, None if is_up else _START)
+    return Obstacle(_NOT_OVER, why, None if is_up else _START)
 
 
-def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Hindrance:
+def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Obstacle:
     """Why a native session still counts as running."""
     from runward.daemon.world.machine import RealProcesses
     from runward.handlers.layouts.process_host import is_here
@@ -144,7 +144,7 @@ def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> H
     watched = (read_watched(text) if text is not None else None) or NEVER_SEEN
     processes = RealProcesses()
     if not is_here(watched.host, processes.host()):
-        return Hindrance(_NOT_OVER, f"no end was written, and its processes run on {watched.host}", None)
+        return Obstacle(_NOT_OVER, f"no end was written, and its processes run on {watched.host}", None)
     states = [
         f"its {name} {process.pid} is {processes.state(process)}"
         for name, process in (("launcher", watched.launcher), ("process", watched.process))
@@ -152,8 +152,8 @@ def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> H
     ]
     if not states:
         why = "no end was written, and no process is named that could be gone"
-        return Hindrance(_NOT_OVER, why, fix_of(row.layout))
-    return Hindrance(_NOT_OVER, f"no end was written, and {', '.join(states)}", None if is_up else _START)
+        return Obstacle(_NOT_OVER, why, fix_of(row.layout))
+    return Obstacle(_NOT_OVER, f"no end was written, and {', '.join(states)}", None if is_up else _START)
 
 
 def _place(path: str, line: int | None) -> str:

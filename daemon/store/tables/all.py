@@ -1,4 +1,4 @@
-"""All tables of the road, in the order in which a transaction writes them: parents before their children."""
+"""All tables, in the order in which a transaction writes them: parents before their children."""
 
 from collections.abc import Mapping
 from typing import Any, Final

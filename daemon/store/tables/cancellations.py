@@ -37,7 +37,7 @@ class OwedCancellation(NamedTuple):
     said_by: str
     reason: str
     is_deadline: bool = False
-    """The run's time is over: its processes are killed, and not told."""
+    """The run's time is up: its processes are killed without being asked to end."""
 
 
 async def orders_for(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], Cancellation]:

@@ -37,7 +37,7 @@ async def known_events(store: Store, keys: Iterable[str]) -> frozenset[str]:
     """Those of the keys under which an event is recorded, or was before it was pruned."""
     asked = list(keys)
     attempts = attempts_of(asked)
-    # One query, for a verdict waits for its answer.
+    # One query, because a verdict waits for its answer.
     rows = await store.read(
         "select key, null from events where key in (select value from json_each(?1)) union all"
         " select session_key, attempt from tombstones where session_key in (select value from json_each(?2))",

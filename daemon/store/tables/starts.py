@@ -35,13 +35,13 @@ WITHDRAW: Final = Write(
     exact=False,
 )
 
-UNREADABLE: Final = "what was stored of it can't be read any more: request it again if you need it"
+UNREADABLE: Final = "its stored data can no longer be read: request it again if you need it"
 
 _NOT_LINKED: Final = (
     "x.invocation_id is null"
     " and exists (select 1 from invocations i where i.session_key = x.key and i.status = 'running')"
 )
-"""Of a session `x`: that it was ordered for an invocation, and doesn't know it."""
+"""Whether a session `x` was ordered for an invocation and is not linked to it."""
 
 
 class OwedStarts(NamedTuple):
@@ -52,7 +52,7 @@ class OwedStarts(NamedTuple):
 
 
 class Hopeless(NamedTuple):
-    """A start that a restore gave up, or whose order can't be read any longer."""
+    """A start that a restore gave up, or whose order can no longer be read."""
 
     key: str
     session: str

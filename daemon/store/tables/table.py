@@ -1,4 +1,4 @@
-"""Everything that the owner of a table declares, in one place; `all.py` joins the tables for the road."""
+"""Everything that the owner of a table declares, in one place; `all.py` joins them."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Write:
-    """A statement of the road, for all rows of a batch. With `exact`, each row must touch exactly one row of the table."""
+    """A statement for all rows of a batch. With `exact`, each row must touch exactly one row of the table."""
 
     sql: str
     exact: bool = True
 
 
 class Rows(NamedTuple):
-    """Rows for a statement of the road that come from a look and not from an effect."""
+    """Rows for a statement that come from a look and not from an effect."""
 
     write: Write
     rows: Sequence[Row]

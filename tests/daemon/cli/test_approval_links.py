@@ -174,5 +174,5 @@ def test_where_it_matters_who_approves_there_is_no_link(linking: Place) -> None:
         asked = put_answer(linking.state, row, "approved", "", by_link=True)
         sql = f"select d.summary from decisions d join events e on e.seq = d.event where e.key = '{asked}'"
         ((why,),) = wait_for(lambda: linking.rows(sql), "the refusal")
-        assert "a link does not tell who uses it" in str(why)
+        assert "a link does not say who uses it" in str(why)
         assert waits(linking)["approval_id"] == row.id

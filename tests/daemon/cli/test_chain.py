@@ -351,7 +351,7 @@ def test_a_chain_run_whose_time_is_over_is_dead_and_its_steps_of_on_failure_run(
     (run,) = runs_of(sleepy)
     assert (run["status"], run["reason"]) == (
         "timed_out",
-        {"code": "chain.timed_out.deadline", "summary": "the time limit of the whole run is over"},
+        {"code": "chain.timed_out.deadline", "summary": "the time limit of the whole run has passed"},
     )
     assert steps_of(sleepy) == [("rest", "timed_out"), ("merge", "pending"), ("note", "completed")]
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.writers import kill
-from tests.nobody import as_nobody
+from tests.unprivileged import as_unprivileged
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
@@ -59,10 +59,10 @@ def test_what_may_not_be_read_is_to_be_tried_again_and_where_its_place_tells_the
         (place.directory / "closed").mkdir(0)
         place.call("inspect", "--json", ".")  # imports what it needs, which a stranger may not
         for name, why in (("log.jsonl", "can't be read"), ("closed", "can't be listed")):
-            code, out, err = as_nobody(partial(_told, place, name))
+            code, out, err = as_unprivileged(partial(_told, place, name))
             assert (code, out) == ("75", "")
             assert err == f"runward: {name} {why}: Permission denied; check its permissions\n"
-        code, out, err = as_nobody(lambda: _told(place, "."))
+        code, out, err = as_unprivileged(lambda: _told(place, "."))
         assert (code, out) == ("1", "[]\n")
         assert "log.jsonl can't be read: Permission denied" in err
         rollout = (
@@ -71,7 +71,7 @@ def test_what_may_not_be_read_is_to_be_tried_again_and_where_its_place_tells_the
         )
         rollout.parent.mkdir(parents=True)
         rollout.touch(0)
-        code, out, err = as_nobody(lambda: _told(place, "sessions"))
+        code, out, err = as_unprivileged(lambda: _told(place, "sessions"))
         (session,) = json.loads(out)
         assert (code, session["state"], session["layout"]) == ("0", "unknown", "codex")
         assert session["problems"] == [{"line": None, "message": "can't be read: Permission denied"}]

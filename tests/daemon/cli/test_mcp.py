@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE_S, wait_for
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.mcp.exchange_tools import action_tools
-from runward.daemon.cli.mcp.roads import ByInbox, ByRun
+from runward.daemon.cli.mcp.sending_actions import ByInbox, ByRun
 from runward.daemon.cli.mcp.serving import server_of
 from runward.handlers.exchange.intent import FIELDS
 
@@ -146,7 +146,7 @@ async def test_without_a_principal_the_server_only_reads(recorded: Place) -> Non
         why = told(await client.call_tool("why", {"id": name}))
         assert why == recorded.call("why", name, "--json").json()
         for arguments, problem in (
-            ({"since": "soon"}, "since: 'soon' is not a moment"),
+            ({"since": "soon"}, "since: 'soon' is not a time"),
             ({"limit": 0}, "limit must be a whole number from 1 to 200"),
             ({"failed": "yes"}, "failed must be true or false"),
             ({"agent": 1}, "agent must be a text"),
@@ -158,8 +158,8 @@ async def test_without_a_principal_the_server_only_reads(recorded: Place) -> Non
 
 async def test_without_a_daemon_nothing_is_sent(place: Place) -> None:
     place.daemon_once()
-    road = ByInbox(Settings(str(place.state), (), (), ()), "writer")
-    async with Client(server_of(lambda _: action_tools(road), "")) as client:
+    sender = ByInbox(Settings(str(place.state), (), (), ()), "writer")
+    async with Client(server_of(lambda _: action_tools(sender), "")) as client:
         refused = await client.call_tool("read_artifact", {"artifact_id": "note", "reasoning": "to see"})
         assert said(refused) == "no daemon is running, so nothing was sent: start it and try again"
     assert list((place.state / "inbox").iterdir()) == []

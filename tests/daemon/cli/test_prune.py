@@ -33,7 +33,10 @@ def test_what_is_still_owed_something_is_told_apart(old: Place) -> None:
     )
     told = old.call("prune", "--older-than", "1h", "--dry-run").out.splitlines()
     assert told[0].startswith("4 sessions that ended before ")
-    assert told[1] == "1 session as old would stay: they have pending work, or were asked for in the last day"
+    assert (
+        told[1]
+        == "1 session of that age would stay: they have pending work, or were asked for in the last day"
+    )
 
 
 def test_the_request_is_kept_and_carried_out_by_the_next_daemon(old: Place) -> None:

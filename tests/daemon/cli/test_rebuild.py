@@ -10,7 +10,7 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.cli.test_packed import pack
 
 from runward.config.json_value import JsonValue
-from runward.handlers.journal.gained import GAINED
+from runward.handlers.journal.added_fields import ADDED_FIELDS
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_the_order_of_the_lines_does_not_matter(own: Place) -> None:
 def test_what_lines_of_earlier_versions_lack_is_not_compared_and_said(own: Place) -> None:
     def older(line: dict[str, JsonValue]) -> dict[str, JsonValue]:
         kept = {"attempt"} if str(line["event"]).startswith("session_") else set()
-        return {key: value for key, value in line.items() if key not in GAINED - kept}
+        return {key: value for key, value in line.items() if key not in ADDED_FIELDS - kept}
 
     edit(own, "silent", older)
     journal = (own.runs / "silent/events.jsonl").read_bytes()
@@ -151,7 +151,7 @@ def test_what_lines_of_earlier_versions_lack_is_not_compared_and_said(own: Place
     assert isinstance(lacking, int)
     assert 0 < lacking < 20
     said = own.call("doctor", "--rebuild").out
-    assert f"not compared: {lacking} fields that lines of earlier versions do not tell" in said
+    assert f"not compared: {lacking} fields that lines of earlier versions lack" in said
     own.change_store("update sessions set status = 'completed' where session_id = 'silent'")
     assert set(differing(own)) == {"native:runs/silent status"}
 

@@ -35,7 +35,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(backed_up: Place) ->
     result = backed_up.call("restore", "copy.db", "--dry-run")
     assert result.code == 0
     assert "would be restored: 1 session," in result.out
-    assert "would be kept: the store that was there" in result.out
+    assert "would be kept: the previous store" in result.out
     assert "had 3 later events" in result.out
     assert sessions(backed_up) == [("one",), ("two",)]
     assert list(backed_up.state.glob("*before-restore*")) == []

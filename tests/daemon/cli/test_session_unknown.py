@@ -72,9 +72,11 @@ def test_an_open_transcript_whose_process_nobody_names_is_not_said_to_be_active(
     (listed,) = agents.call("session", "list", "--json").objects()
     assert (found["status"], found["activity"], listed["activity"]) == ("running", None, None)
     shown = agents.call("session", "show", session).out
-    assert "Activity:  unknown: it is not known whether it still runs; nothing was heard since 20" in shown
+    assert (
+        "Activity:  unknown: it is not known whether it still runs; nothing has been heard since 20" in shown
+    )
     assert "(1m ago)" in shown
-    assert "`stale_after` of its root ends such a session by its silence" in shown
+    assert "`stale_after` of its root ends such a session after a silence" in shown
     assert f"`runward hook install {layout}`" in shown
     table = agents.call("session", "list")
     assert table.out.splitlines()[1].split()[:3] == [session, "running?", "run.started.ok"]
@@ -87,7 +89,7 @@ def test_an_open_transcript_whose_process_nobody_names_is_not_said_to_be_active(
 def test_a_native_run_that_names_no_process_is_not_said_to_be_active(recorded: Place) -> None:
     assert recorded.call("session", "show", "open", "--json").object()["activity"] is None
     shown = recorded.call("session", "show", "open").out
-    assert "unknown: it is not known whether it still runs; nothing was heard since" in shown
+    assert "unknown: it is not known whether it still runs; nothing has been heard since" in shown
     assert "write its exit.json" in shown
     assert "running?" in recorded.call("session", "list", "--status", "running").out
 

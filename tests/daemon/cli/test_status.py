@@ -186,7 +186,7 @@ def test_a_daemon_that_is_stopped_counts_as_stalled(place: Place) -> None:
     assert isinstance(stalled, float)
     assert stalled >= 3600
     assert " is stalled since " in shown.out
-    assert "the daemon has given no sign of life for 1h 00m: it is stopped, or stuck" in shown.out
+    assert "the daemon has not responded for 1h 00m: it is stopped, or stuck" in shown.out
 
 
 def test_each_root_that_is_ill_needs_somebody(place: Place) -> None:

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from tests.daemon.cli.calling import Place, Result
-from tests.nobody import as_nobody
+from tests.unprivileged import as_unprivileged
 
 _READING = (
     ("status",),
@@ -39,7 +39,7 @@ def _as_nobody(place: Place, *arguments: str) -> Result:
         told = place.call(*arguments)
         return [str(told.code), told.out, told.err]
 
-    code, out, err = as_nobody(work)
+    code, out, err = as_unprivileged(work)
     return Result(int(code), out, err)
 
 
@@ -50,7 +50,7 @@ def test_somebody_elses_store_is_said_to_be_theirs(roots_place: Place, arguments
     store = roots_place.state / "runward.db"
     assert (told.code, told.out) == (75, "")
     assert told.err == (
-        f"runward: {store} can't be read: Permission denied; it is root's: ask as that user, or set another"
+        f"runward: {store} can't be read: Permission denied; it is root's: run this as that user, or set another"
         " RUNWARD_STATE_DIR\n"
     )
 
@@ -73,6 +73,6 @@ def test_a_file_that_is_no_store_is_said_to_be_none_and_how_a_backup_takes_its_p
     told = place.call(*arguments)
     assert (told.code, told.out) == (75, "")
     assert told.err == (
-        f"runward: {store} is not a store of Runward's: file is not a database; put a backup in its place with"
+        f"runward: {store} is not a Runward store: file is not a database; put a backup in its place with"
         " `runward restore BACKUP`\n"
     )

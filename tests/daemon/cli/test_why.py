@@ -53,9 +53,9 @@ def test_last_is_what_ended_last(recorded: Place) -> None:
 
 
 def test_a_running_session_is_not_over_and_it_is_said_why(recorded: Place) -> None:
-    (hindrance,) = recorded.call("why", "open", "--json").items("not_done")
-    assert hindrance["what"] == "it is not over"
-    assert hindrance["why"] == "no end was written, and no process is named that could be gone"
+    (obstacle,) = recorded.call("why", "open", "--json").items("not_done")
+    assert obstacle["what"] == "it is not over"
+    assert obstacle["why"] == "no end was written, and no process is named that could be gone"
 
 
 def test_the_processes_of_a_running_session_are_asked_for(place: Place) -> None:
@@ -75,10 +75,10 @@ def test_the_processes_of_a_running_session_are_asked_for(place: Place) -> None:
 def test_a_directory_that_is_no_session_says_what_is_wrong_with_its_files(recorded: Place) -> None:
     told = recorded.call("why", "broken", "--json")
     assert told.object()["subject"] == {"noun": "directory", "id": str(recorded.runs / "broken")}
-    (hindrance,) = told.items("not_done")
-    assert hindrance["what"] == f"{recorded.runs}/broken/run.json:1"
-    assert "not JSON" in str(hindrance["why"])
-    assert hindrance["fix"] == "write it whole, then rename it into place"
+    (obstacle,) = told.items("not_done")
+    assert obstacle["what"] == f"{recorded.runs}/broken/run.json:1"
+    assert "not JSON" in str(obstacle["why"])
+    assert obstacle["fix"] == "write it whole, then rename it into place"
 
 
 def test_a_run_directory_whose_session_calls_itself_otherwise_means_that_session(place: Place) -> None:
@@ -105,8 +105,8 @@ def test_a_refused_decision_and_its_reason_are_named(place: Place) -> None:
     refused = [each for each in told.items("causes") if each.get("verdict") == "refused"]
     assert len(refused) == 1
     assert "no contract: there is no playbook 'nowhere'" in str(refused[0]["summary"])
-    (hindrance,) = told.items("not_done")
-    assert hindrance["what"] == "it has no contract"
+    (obstacle,) = told.items("not_done")
+    assert obstacle["what"] == "it has no contract"
 
 
 @pytest.fixture
@@ -155,12 +155,12 @@ def test_a_job_that_waits_for_its_time_says_until_when_and_for_what(stuck: Place
     stuck.change_store(
         "update jobs set state = 'waiting', run_after = 4102444800, error = 'busy' where id = 32"
     )
-    (hindrance, behind) = stuck.call("why", "stuck", "--json").items("not_done")
-    assert hindrance["why"] == "busy; it is tried again at 2100-01-01 00:00:00 UTC"
+    (obstacle, behind) = stuck.call("why", "stuck", "--json").items("not_done")
+    assert obstacle["why"] == "busy; it is tried again at 2100-01-01 00:00:00 UTC"
     assert behind["why"] == "job 32 before it is waiting"
 
 
 def test_without_a_daemon_what_waits_says_so(stuck: Place) -> None:
     stuck.change_store("update jobs set state = 'waiting', error = null where id = 32")
-    (hindrance, _) = stuck.call("why", "stuck", "--json").items("not_done")
-    assert (hindrance["why"], hindrance["fix"]) == ("no daemon is running", "start `runward daemon`")
+    (obstacle, _) = stuck.call("why", "stuck", "--json").items("not_done")
+    assert (obstacle["why"], obstacle["fix"]) == ("no daemon is running", "start `runward daemon`")

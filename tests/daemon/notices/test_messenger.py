@@ -203,4 +203,4 @@ def test_a_recipient_that_the_settings_name_no_more_is_not_told() -> None:
     (name,) = told.recipients("chain.failed")
     assert told.recipients("session.failed") == ()
     assert told.send(NOTICE._replace(recipient=name)) is None
-    assert told.send(NOTICE) == "the settings name this recipient no more"
+    assert told.send(NOTICE) == "the settings no longer name this recipient"

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from tests.daemon.rundir.deep_directories import dig
-from tests.nobody import as_nobody
+from tests.unprivileged import as_unprivileged
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.rundir.artifacts import artifact_facts
@@ -402,4 +402,4 @@ def test_what_an_ordinary_user_may_not_search_is_denied_and_what_it_may_not_read
             assert isinstance(locked, RootFacts)
             return [each.state for each in (*found.files, *locked.files)]
 
-        assert as_nobody(look) == ["file", "denied", "denied", "denied"]
+        assert as_unprivileged(look) == ["file", "denied", "denied", "denied"]

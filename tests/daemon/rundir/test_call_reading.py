@@ -50,7 +50,7 @@ def test_each_call_has_the_place_of_its_line(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(packed)
     found, reading = read(str(tmp_path / f"{SESSION}.jsonl"), layout="claude-code")
     assert len(found) == 60
-    assert reading.hindrances == []
+    assert reading.obstacles == []
     for each in found:
         line = content[each.place.start : each.place.start + each.place.length]
         assert content.splitlines()[each.place.line - 1] == line
@@ -154,17 +154,17 @@ def test_what_is_no_regular_file_is_not_read(tmp_path: Path, what: str) -> None:
         os.mkfifo(trace)
     found, reading = read(str(run))
     assert found == []
-    assert [each.file for each in reading.hindrances] == ["trace.jsonl"]
+    assert [each.file for each in reading.obstacles] == ["trace.jsonl"]
 
 
 def test_a_run_without_a_trace_has_no_calls_and_no_problem(tmp_path: Path) -> None:
     found, reading = read(str(tmp_path))
-    assert (found, reading.hindrances, reading.changed) == ([], [], [])
+    assert (found, reading.obstacles, reading.changed) == ([], [], [])
 
 
 def test_a_session_that_is_gone_is_told(tmp_path: Path) -> None:
-    assert read(str(tmp_path / "gone"), layout="native")[1].hindrances
-    assert read(str(tmp_path / "gone.jsonl"), layout="claude-code")[1].hindrances
+    assert read(str(tmp_path / "gone"), layout="native")[1].obstacles
+    assert read(str(tmp_path / "gone.jsonl"), layout="claude-code")[1].obstacles
 
 
 @pytest.mark.parametrize("text", ["{}x", '{"version": 9}', '{"logs": 5}'])

@@ -67,7 +67,7 @@ def pack(path: Path) -> Path:
 def test_a_further_line_is_given_once_and_alone(onlooker: Onlooker, log: Path) -> None:
     first = onlooker.look()
     assert [portion.name for portion in first.portions] == ["a.jsonl"]
-    assert (first.anew, first.more, first.hindrances) == (False, False, ())
+    assert (first.anew, first.more, first.obstacles) == (False, False, ())
     append(log, b'{"work":1}\n{"wo')
     (portion,) = onlooker.look().portions
     assert [line.content for line in portion.lines] == [b'{"work":1}']
@@ -95,7 +95,7 @@ def test_a_torn_last_line_is_a_problem_once_it_is_old_and_until_it_is_whole(
     append(log, b'{"wo')
     at = log.stat().st_mtime
     young = onlooker.look(now=at + JUST_WRITTEN / 2)
-    assert (young.hindrances, young.unsettled) == ((), True), "it is asked again soon"
+    assert (young.obstacles, young.unsettled) == ((), True), "it is asked again soon"
     named = (
         Complaint(
             "a.jsonl",
@@ -105,20 +105,20 @@ def test_a_torn_last_line_is_a_problem_once_it_is_old_and_until_it_is_whole(
         ),
     )
     old = onlooker.look(now=at + JUST_WRITTEN * 2)
-    assert (old.hindrances, old.unsettled, old.read.retry_at) == (named, False, 0)
+    assert (old.obstacles, old.unsettled, old.read.retry_at) == (named, False, 0)
     unchanged = onlooker.look(now=at + JUST_WRITTEN * 3)
-    assert (unchanged.hindrances, unchanged.bytes_read) == (named, 0)
+    assert (unchanged.obstacles, unchanged.bytes_read) == (named, 0)
     append(log, b'rk": 1}')
-    assert onlooker.look().hindrances == ()
+    assert onlooker.look().obstacles == ()
     assert onlooker.lines["a.jsonl"][2:] == [b'{"work": 1}']
 
 
 def test_a_packed_log_with_a_torn_last_line_stays_a_problem(onlooker: Onlooker, log: Path) -> None:
     append(log, b"\0" * 100)
     at = pack(log).stat().st_mtime
-    assert onlooker.look(now=at).hindrances == ()
+    assert onlooker.look(now=at).obstacles == ()
     for after in (JUST_WRITTEN * 2, JUST_WRITTEN * 3):
-        (named,) = onlooker.look(now=at + after).hindrances
+        (named,) = onlooker.look(now=at + after).obstacles
         assert "100 NUL bytes" in named.message
 
 
@@ -246,7 +246,7 @@ def test_a_link_below_the_root_is_not_followed_and_the_roots_own_is(
     (log.parent / "b.jsonl").symlink_to(log)
     assert Onlooker(tmp_path, "other/a.jsonl", LOG).answer() == Gone()
     sight = Onlooker(tmp_path, "project/b.jsonl", LOG).look()
-    assert sight.hindrances == (Complaint("b.jsonl", None, "is not a regular file", None),)
+    assert sight.obstacles == (Complaint("b.jsonl", None, "is not a regular file", None),)
     assert Onlooker(tmp_path / "other", "a.jsonl", LOG).look().portions
 
 
@@ -254,15 +254,15 @@ def test_nothing_blocks_on_a_pipe_and_it_is_not_tried_again(tmp_path: Path) -> N
     os.mkfifo(tmp_path / "a.jsonl")
     onlooker = Onlooker(tmp_path, "a.jsonl", LOG)
     first, second = onlooker.look(), onlooker.look()
-    assert first.hindrances == (Complaint("a.jsonl", None, "is not a regular file", None),)
-    assert second.hindrances == first.hindrances
+    assert first.obstacles == (Complaint("a.jsonl", None, "is not a regular file", None),)
+    assert second.obstacles == first.obstacles
     assert second.read.failures == 1
     (tmp_path / "a.jsonl").unlink()
     (tmp_path / "a.jsonl").write_bytes(b"{}\n")
     waiting = onlooker.look()
     assert waiting.portions == (), "it isn't time to try again"
     sight = onlooker.look(now=waiting.read.retry_at)
-    assert (len(sight.portions), sight.hindrances, sight.read.failures) == (1, (), 0)
+    assert (len(sight.portions), sight.obstacles, sight.read.failures) == (1, (), 0)
 
 
 @pytest.mark.parametrize("most_bytes", [1, 1000, 4 << 20])
@@ -441,7 +441,7 @@ def test_a_packed_log_that_breaks_is_backed_off_while_it_changes(onlooker: Onloo
 
     spoil(10)
     sight = onlooker.look(now=start)
-    assert [each.message.partition(":")[0] for each in sight.hindrances] == ["can't be unpacked"]
+    assert [each.message.partition(":")[0] for each in sight.obstacles] == ["can't be unpacked"]
     given = onlooker.lines["a.jsonl"]
     assert set(given) == {b"{}"}, "what there is of it is given"
     assert (sight.read.failures, sight.read.retry_at) == (1, start + 2)
@@ -451,7 +451,7 @@ def test_a_packed_log_that_breaks_is_backed_off_while_it_changes(onlooker: Onloo
         spoil(size)
         now = onlooker.look(now=now).read.retry_at
         waiting = onlooker.look(now=now - 0.1)
-        assert (waiting.bytes_read, len(waiting.hindrances)) == (0, 1)
+        assert (waiting.bytes_read, len(waiting.obstacles)) == (0, 1)
         waits.append(now)
     steps = [after - before for before, after in zip([start + 2, *waits], waits, strict=False)]
     assert steps[:4] == [4, 8, 16, 32]
@@ -459,7 +459,7 @@ def test_a_packed_log_that_breaks_is_backed_off_while_it_changes(onlooker: Onloo
     assert len(given) == len(onlooker.lines["a.jsonl"])
     packed.write_bytes(zstandard.compress(content + b"[]\n"))
     sight = onlooker.look(now=now)
-    assert (sight.hindrances, sight.read.failures, sight.read.retry_at) == ((), 0, 0.0)
+    assert (sight.obstacles, sight.read.failures, sight.read.retry_at) == ((), 0, 0.0)
     assert onlooker.lines == {"a.jsonl": [*([b"{}"] * 500_000), b"[]"]}
 
 
@@ -470,7 +470,7 @@ def test_a_packed_log_that_unpacks_without_end_is_given_up(
     log.write_bytes(b"x" * 30_000_000)
     pack(log)
     sight = onlooker.all()
-    assert "unpacks to more than" in sight.hindrances[0].message
+    assert "unpacks to more than" in sight.obstacles[0].message
     assert onlooker.look().bytes_read == 0
 
 
@@ -478,7 +478,7 @@ def test_a_packed_log_that_unpacks_without_end_is_given_up(
 def test_what_may_not_be_read_is_tried_again_though_it_did_not_change(onlooker: Onlooker, log: Path) -> None:
     log.chmod(0)
     sight = onlooker.look(now=1e9)
-    assert [each.message for each in sight.hindrances] == ["can't be read: Permission denied"]
+    assert [each.message for each in sight.obstacles] == ["can't be read: Permission denied"]
     log.chmod(0o600)
     assert onlooker.look(now=1e9 + 1).portions == ()
     assert len(onlooker.look(now=1e9 + 2).portions) == 1
@@ -493,8 +493,8 @@ def test_what_the_system_refuses_is_tried_again_though_it_did_not_change(
     with monkeypatch.context() as patched:
         patched.setattr(session_files, "open_regular", broken)
         sight = onlooker.look(now=1e9)
-        assert [each.message for each in sight.hindrances] == ["can't be read: Input/output error"]
-        assert len(onlooker.look(now=1e9 + 1).hindrances) == 1
+        assert [each.message for each in sight.obstacles] == ["can't be read: Input/output error"]
+        assert len(onlooker.look(now=1e9 + 1).obstacles) == 1
     assert onlooker.look(now=1e9 + 1.9).portions == ()
     assert len(onlooker.look(now=1e9 + 2).portions) == 1
     assert onlooker.known.failures == 0
@@ -535,7 +535,7 @@ def test_a_directory_inside_that_is_a_link_is_not_followed(tmp_path: Path, run: 
     (run / "inner").symlink_to(tmp_path / "elsewhere")
     sight = Onlooker(tmp_path, "run", DIRECTORY).look()
     assert [each.name for each in sight.documents] == ["status.json"]
-    assert sight.hindrances == ()
+    assert sight.obstacles == ()
 
 
 def test_a_look_tells_the_signature_by_which_a_place_is_listed(

@@ -27,7 +27,7 @@ def test_a_log_is_read_to_its_last_whole_line(tmp_path: Path) -> None:
     os.utime(path, (1000, 1000))
     read = read_session(LOG, str(path))
     assert (read.told.session_id, read.told.turn, read.told.counts.events) == ("a", "closed", 2)
-    assert (read.changed_at, [each.file for each in read.hindrances]) == (1000, ["a.jsonl"])
+    assert (read.changed_at, [each.file for each in read.obstacles]) == (1000, ["a.jsonl"])
 
 
 def test_a_packed_log_tells_the_same(tmp_path: Path) -> None:
@@ -46,12 +46,12 @@ def test_a_log_that_cannot_be_read_is_a_problem_of_its_session(tmp_path: Path) -
     os.mkfifo(tmp_path / "pipe.jsonl")
     read = read_session(LOG, str(tmp_path / "a.jsonl.zst"))
     assert read.told.session_id == "a"
-    (said,) = read.hindrances
+    (said,) = read.obstacles
     assert said.message.startswith("can't be unpacked")
-    assert read_session(LOG, str(tmp_path / "pipe.jsonl")).hindrances == (
+    assert read_session(LOG, str(tmp_path / "pipe.jsonl")).obstacles == (
         Complaint("pipe.jsonl", None, "is not a regular file", None),
     )
-    (gone,) = read_session(LOG, str(tmp_path / "gone.jsonl")).hindrances
+    (gone,) = read_session(LOG, str(tmp_path / "gone.jsonl")).obstacles
     assert gone.message == "can't be read: No such file or directory"
 
 

@@ -10,7 +10,7 @@ from tests.handlers.layouts.tiny import begin, layouts
 
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir import sessions_under as finding
-from runward.daemon.rundir.sessions_under import CannotList, Hindrance, sessions_under
+from runward.daemon.rundir.sessions_under import CannotList, Obstacle, sessions_under
 from runward.handlers.layouts.places import PACKED
 from runward.handlers.layouts.registry import Layouts
 
@@ -33,14 +33,14 @@ def found(path: Path, known: Layouts | None = None) -> list[tuple[str, str]]:
     """The layouts and paths of what is found, the paths relative to the one that was asked about."""
     answers = []
     for each in sessions_under(str(path), layouts() if known is None else known):
-        assert not isinstance(each, Hindrance), each
+        assert not isinstance(each, Obstacle), each
         name = each.layout if isinstance(each.layout, str) else each.layout.name
         answers.append((name, os.path.relpath(each.path, path)))
     return answers
 
 
-def hindrances(path: Path) -> list[Hindrance]:
-    return [each for each in sessions_under(str(path), layouts()) if isinstance(each, Hindrance)]
+def obstacles(path: Path) -> list[Obstacle]:
+    return [each for each in sessions_under(str(path), layouts()) if isinstance(each, Obstacle)]
 
 
 def test_a_transcript_is_itself(tmp_path: Path) -> None:
@@ -131,13 +131,13 @@ def test_pipes_sockets_and_damaged_files_hinder_nobody(tmp_path: Path) -> None:
         "damaged.jsonl.zst",
         "known-damaged.jsonl.zst",
     ]
-    assert [isinstance(each, Hindrance) for each in answers] == [False, True, False]
+    assert [isinstance(each, Obstacle) for each in answers] == [False, True, False]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_directory_that_may_not_be_listed_is_said(tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0)
-    assert hindrances(tmp_path) == [Hindrance(str(tmp_path / "closed"), "can't be listed: Permission denied")]
+    assert obstacles(tmp_path) == [Obstacle(str(tmp_path / "closed"), "can't be listed: Permission denied")]
     with pytest.raises(CannotList):
         found(tmp_path / "closed")
 
@@ -154,5 +154,5 @@ def test_a_walk_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(found(tmp_path)) == 1
     assert len(found(tmp_path / "a")) == 1
     monkeypatch.setattr(finding, "MOST_ENTRIES", 3)
-    (said,) = hindrances(tmp_path)
+    (said,) = obstacles(tmp_path)
     assert said.path == str(tmp_path / "a/b")

@@ -22,7 +22,7 @@ from tests.daemon.sandbox.machine import (
     machine_for_attempts,
     surprises,
 )
-from tests.nobody import as_nobody
+from tests.unprivileged import as_unprivileged
 
 from runward.daemon.sandbox import bubblewrap, workers
 from runward.daemon.sandbox.interpreter import interpreter
@@ -155,7 +155,7 @@ def test_an_ordinary_user_has_the_same_sandbox(machine: Machine) -> None:
             patch.setattr(bubblewrap, "interpreter", lambda uid: readable)
             return surprises("bubblewrap", machine.told())
 
-    assert as_nobody(attempts) == [""]
+    assert as_unprivileged(attempts) == [""]
     machine.is_untouched()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.sandbox.attempts import ATTEMPTS, NEEDS_NAMESPACES, WITHOUT_NAMESPACES
 from tests.daemon.sandbox.machine import Machine, children, machine_for_attempts, surprises
-from tests.nobody import as_nobody
+from tests.unprivileged import as_unprivileged
 from tests.waiting import wait_for
 
 from runward.config.executor import Executor
@@ -82,7 +82,7 @@ def test_it_also_stops_an_ordinary_user_who_owns_the_secret(machine: Machine) ->
             patch.setattr(landlocked, "interpreter", lambda uid: readable)
             return surprises("landlock", machine.told())
 
-    assert as_nobody(attempts) == [""]
+    assert as_unprivileged(attempts) == [""]
     machine.is_untouched()
 
 
@@ -190,7 +190,7 @@ def test_an_ordinary_user_removes_directories_that_forbid_that_too() -> None:
         made.remove()
         return [made.path] if os.path.exists(made.path) else []
 
-    assert as_nobody(left) == [""]
+    assert as_unprivileged(left) == [""]
 
 
 def test_what_a_killed_daemon_left_is_removed_once_it_is_old(

@@ -21,7 +21,7 @@ CHANGES = {
     LIE: "the trigger 'lie' is not Runward's",
     "drop trigger attempts_end_once": "the trigger 'attempts_end_once' is missing",
     "drop trigger events_are_facts; create trigger events_are_facts before update on events"
-    " when 0 begin select 1; end": "the trigger 'events_are_facts' is not as Runward makes it",
+    " when 0 begin select 1; end": "the trigger 'events_are_facts' differs from what Runward creates",
     "create view spy as select 1": "the view 'spy' is not Runward's",
     "create table more (a)": "the table 'more' is not Runward's",
     "drop index sessions_started": "the index 'sessions_started' is missing",

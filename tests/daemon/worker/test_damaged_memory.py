@@ -114,7 +114,7 @@ async def test_a_start_whose_order_is_unreadable_is_given_up_and_said_to_be(
         finish(begin(tmp_path, "beside"))
         await running.settle()
         assert await running.rows("select state, why from starts") == [
-            ("failed", "what was stored of it can't be read any more: request it again if you need it")
+            ("failed", "its stored data can no longer be read: request it again if you need it")
         ]
         assert (await verdicts(running))["beside"] == "completed"
 

@@ -251,7 +251,7 @@ async def test_plans_without_end_are_no_events_without_end(tmp_path: Path) -> No
             await running.settle()
         assert await running.rows("select count(*) from events where type = 'FlowPlanned'") == [(8,)]
         problems = await running.rows("select message from problems")
-        assert problems == [("was written anew again and again",)]
+        assert problems == [("was rewritten too many times",)]
 
 
 @pytest.mark.parametrize("thing", ["one/review.md", "legs/two/deep/notes.md", "one/.cache/x"])

@@ -135,7 +135,11 @@ async def test_a_run_that_a_killed_daemon_may_have_told_and_that_is_gone_was_can
     processes.gone.add(100)
     async with daemon(tmp_path, clock, processes) as running:
         await running.settle()
-        assert await row(running) == (None, "all are gone; a killed daemon may have told it already", 1)
+        assert await row(running) == (
+            None,
+            "all are gone; a killed daemon may already have asked it to end",
+            1,
+        )
         clock.move(6)
         await running.settle()
         assert await running.rows("select reason_code from sessions") == [("run.cancelled.user",)]
@@ -151,7 +155,7 @@ async def test_whether_a_killed_daemon_told_a_run_whose_directory_is_gone_is_not
         await running.work()
         assert await row(running) == (
             None,
-            "its directory is gone; a killed daemon may have told it already",
+            "its directory is gone; a killed daemon may already have asked it to end",
             1,
         )
 

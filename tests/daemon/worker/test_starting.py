@@ -154,7 +154,7 @@ class EndedEpoch(ToldProcesses):
     """Processes of a daemon that was taken over meanwhile."""
 
     def start(self, order: StartRun, epoch: int) -> Begun | NotBegun:
-        raise EpochPassed("another daemon took the state directory over")
+        raise EpochPassed("another daemon took over the state directory")
 
 
 async def test_a_daemon_that_was_taken_over_ends(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_call_that_is_told_twice_counts_once_and_is_said() -> None:
     replay = Replay(order())
     assert ids(replay, [*call(1, 110.0), *call(1, 111.0)]) == ["c1"]
     assert replay.problem == (
-        "trace.jsonl:2: the call c1 is told twice; trace.jsonl:3: the call c1 comes back twice"
+        "trace.jsonl:2: the call c1 is reported twice; trace.jsonl:3: the call c1 has two results"
     )
 
 

@@ -1,4 +1,4 @@
-"""The time for a whole chain run is over: what waits to begin never begins, whatever comes before the timer."""
+"""The time for a whole chain run has passed: what waits to begin never begins, whatever comes before the timer."""
 
 from typing import Any
 

@@ -7,10 +7,10 @@ from runward.handlers.chains.facts import ListenersTo
 from runward.handlers.events import Status
 from runward.handlers.facts import Session, SessionOf
 from runward.handlers.outcomes import changed
+from runward.handlers.outcomes.added_event import ADDED
 from runward.handlers.outcomes.effects import RecordArtifact
 from runward.handlers.outcomes.events import OutcomesChanged
 from runward.handlers.outcomes.facts import OutcomeFile, OutcomesIn
-from runward.handlers.outcomes.telling import ADDED
 from runward.handlers.unreadable import Unreadable
 
 KEY = "native:runs/s"

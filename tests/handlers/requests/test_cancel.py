@@ -62,7 +62,7 @@ def test_a_reason_need_not_be_given() -> None:
     [
         (None, NAMED, "there is no such session"),
         (session(status="completed"), NAMED, "it is already completed"),
-        (session(attempt=2), NAMED, "attempt 1 was meant, and attempt 2 is the last"),
+        (session(attempt=2), NAMED, "attempt 1 was requested, but attempt 2 is the last"),
         (
             session(layout="codex"),
             NAMED,

@@ -339,8 +339,8 @@ def test_a_command_that_ended_well_is_judged_by_the_agents_that_were_started_in_
     ("inside", "why"),
     [
         (LinkedSessions((AGENT,)), "claude-code:a, which was started in it, is not over yet"),
-        (LinkedSessions((), ("codex:b",)), "codex:b, which was started in it, was not read yet"),
-        (LinkedSessions(may_be_more=True), "there are words of agents' hooks that were not read yet"),
+        (LinkedSessions((), ("codex:b",)), "codex:b, which was started in it, has not been read yet"),
+        (LinkedSessions(may_be_more=True), "some notes of agents' hooks have not been read yet"),
     ],
     ids=["goes on", "was announced", "may be announced"],
 )

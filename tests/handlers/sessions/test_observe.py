@@ -500,7 +500,7 @@ def test_plans_without_end_end_in_a_complaint() -> None:
     for number in range(MOST_PLANS + 3):
         history.put("flow.json", {"legs": [{"id": f"l{number}", "agent": "a"}]}).look()
     assert len(the_plans(history)) == MOST_PLANS
-    assert history.complaints == ["flow.json: was written anew again and again"]
+    assert history.complaints == ["flow.json: was rewritten too many times"]
 
 
 def test_attempts_without_end_end_in_a_complaint(monkeypatch: pytest.MonkeyPatch) -> None:

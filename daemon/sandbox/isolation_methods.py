@@ -10,7 +10,7 @@ from runward.daemon.sandbox.isolated import Isolated
 from runward.daemon.sandbox.landlocked import Landlocked
 
 
-class Means(Protocol):
+class IsolationMethod(Protocol):
     """Starts processes that are isolated."""
 
     def __call__(self, executor: Executor, arguments: tuple[str, ...], /) -> Isolated:
@@ -20,4 +20,6 @@ class Means(Protocol):
         """Raise `NoSandbox` where a look, without starting anything, finds that it can't be had."""
 
 
-MEANS: Final[Mapping[str, Means]] = MappingProxyType({"bubblewrap": Bubblewrapped, "landlock": Landlocked})
+ISOLATION_METHODS: Final[Mapping[str, IsolationMethod]] = MappingProxyType(
+    {"bubblewrap": Bubblewrapped, "landlock": Landlocked}
+)

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 
 
-def as_nobody(work: Callable[[], list[str]]) -> list[str]:
+def as_unprivileged(work: Callable[[], list[str]]) -> list[str]:
     """What `work` returns in a child process of an unprivileged user."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():

@@ -28,7 +28,7 @@ class NoResult(Exception):
     """There is no result: nothing was sent, or the result is not known yet. The message says which."""
 
 
-class Road(Protocol):
+class Sender(Protocol):
     """How an action reaches the daemon, and its result comes back."""
 
     async def act(self, intent: Intent) -> dict[str, JsonValue]:

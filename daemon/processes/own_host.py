@@ -6,6 +6,6 @@ from runward.daemon.processes.identity import pid_namespace
 from runward.handlers.layouts.process_host import host_with_namespace
 
 
-def here() -> str:
+def own_host() -> str:
     """This host with our PID namespace in it."""
     return host_with_namespace(os.uname().nodename, pid_namespace()) or ""

@@ -17,7 +17,7 @@ STEPS: Final = (-86400.0, -3600.0, -5.0, -0.5, 0.5, 5.0, 3600.0, 86400.0)
 """Seconds by which somebody steps the clock."""
 
 
-class Mishaps:
+class MachineFaults:
     """Things that happen to a machine. `later` has something happen in a while."""
 
     def __init__(self, scene: Scene, later: Callable[[Callable[[], None]], None]) -> None:

@@ -1,8 +1,9 @@
-"""What journal lines say since they hold all of a session's state. It imports little: commands start with it."""
+"""Fields that journal lines have had since they describe all of a session's state. It imports little: commands start
+with it."""
 
 from typing import Final
 
-GAINED: Final = frozenset(
+ADDED_FIELDS: Final = frozenset(
     {
         "artifacts_path",
         "attempt",
@@ -19,4 +20,4 @@ GAINED: Final = frozenset(
         "source",
     }
 )
-"""What lines of earlier versions lack."""
+"""The fields that lines of earlier versions lack."""

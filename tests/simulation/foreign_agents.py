@@ -39,7 +39,7 @@ _KINDS: Final = (
 Deed = Callable[[], None]
 
 
-class Errands:
+class ForeignAgents:
     """The agents of a history, and their deeds."""
 
     def __init__(self, universe: "Universe") -> None:

@@ -47,7 +47,7 @@ def test_a_moment_may_be_written_in_many_ways(text: str, expected: float) -> Non
 
 @pytest.mark.parametrize("text", ["", "soon", "90", "2026-13-01", "@", "@-5", "1 month", "\x1b[2J"])
 def test_what_is_no_moment_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(MomentError, match="is not a moment: write how long ago"):
+    with pytest.raises(MomentError, match="is not a time: write how long ago"):
         parse_moment(text, NOW)
 
 
@@ -63,7 +63,7 @@ def test_whatever_is_written_it_is_a_moment_or_refused(text: str) -> None:
 def test_a_wrong_moment_on_the_command_line_is_wrong_usage(recorded: Place) -> None:
     told = recorded.call("session", "list", "--since", "soon")
     assert told.code == 2
-    assert "Invalid value for '--since': 'soon' is not a moment" in told.err
+    assert "Invalid value for '--since': 'soon' is not a time" in told.err
     assert told.err.count("\n") == 1
 
 
