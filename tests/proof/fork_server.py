@@ -4,7 +4,7 @@ A fork is a real process which runs the real command to its end, so `kill -9` an
 Requests come on standard input and answers go to standard output, a JSON value a line:
 
     {"do": "start", "arguments": […], "environment": {…}, "output": PATH, "fences_out": […], "unprivileged": BOOL,
-     "hangs": NAME | null, "terminal": PATH | null}
+     "hangs": NAME | null, "terminal": PATH | null, "code_in_process": BOOL}
     {"do": "poll", "pid": N}
 
 The first answers `{"pid": N}`, the second `{"state": "running" | "stopped" | "ended", "code": N | null}`, where a
@@ -34,6 +34,7 @@ import runward.daemon.log.daemon_log
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests import code_in_process
 from tests.proof.fences import FENCES
 from tests.proof.hangs import HANGS, WAITS
 
@@ -99,6 +100,8 @@ def carry_out(request: dict[str, object]) -> None:
         FENCES[name]()
     if request["hangs"] is not None:
         {**HANGS, **WAITS}[str(request["hangs"])]()
+    if request["code_in_process"]:
+        code_in_process.stand_in()
     sys.argv = ["runward", *request["arguments"]]  # type: ignore[misc] # a list of texts
     runward.daemon.cli.main()
 

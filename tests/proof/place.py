@@ -38,6 +38,8 @@ class Place:
     runs: Path = field(init=False)
     settings: Path = field(init=False)
     started: list[Process] = field(default_factory=list)
+    code_in_process: bool = False
+    """Whether code of the exchange runs in the daemons' own processes, without a sandbox."""
 
     def __post_init__(self) -> None:
         self.state, self.runs = self.directory / "state", self.directory / "runs"
@@ -81,6 +83,7 @@ class Place:
             unprivileged=unprivileged,
             hangs=hangs,
             terminal=terminal,
+            code_in_process=self.code_in_process,
         )
         self.started.append(process)
         return process

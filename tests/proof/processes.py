@@ -36,6 +36,7 @@ class Forks:
         unprivileged: bool = False,
         hangs: str | None = None,
         terminal: str | None = None,
+        code_in_process: bool = False,
     ) -> "Process":
         """Start `runward ARGUMENTS…` in a process of its own, `unprivileged` as far as modes of files go."""
         request: dict[str, object] = {
@@ -45,6 +46,7 @@ class Forks:
             "output": str(output),
         }
         request |= {"fences_out": list(fences_out), "unprivileged": unprivileged}
+        request["code_in_process"] = code_in_process
         answer = self._ask(request | {"hangs": hangs, "terminal": terminal})
         return Process(self, int(str(answer["pid"])), output)
 

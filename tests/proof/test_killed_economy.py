@@ -15,14 +15,25 @@ KILLED: Final = -9
 EVERY: Final = 10
 """In one sweep every so many points of a chapter are taken, and one of every name, each time other ones."""
 
-RUNS: Final = {"writes": "writer", "reads": "reader", "steals": "thief"}
+RUNS: Final = {"writes": "writer", "reads": "reader", "steals": "thief", "buys": "buyer"}
+SETTINGS: Final = "batch = 3\n[exchange]\nuse_contracts = true\ncpu_seconds = 1000.0"
+CODE: Final = {
+    "gate": "def check_permission(caller, action, target, context, ledger):\n"
+    " return {'allowed': ledger.get_scrip(caller) >= 3, 'cost': 1}",
+    "toll": "def run(): return get_balance()",
+    "broken": "def run():\n invoke('toll')\n return 1 / 0",
+    "counter": "def run(text): return [len(text), invoke('toll')['success'], invoke('broken')['success'],"
+    " kernel_actions.transfer_scrip(caller_id, 'thief', 1)]",
+}
+"""A contract, what one pays for, what fails after it paid, and what calls both and takes what it wasn't lent."""
+
 TIMES: Final = ("created_at", "updated_at", "deleted_at", "ts", "hash")
 
 
 def begin(place: Place) -> None:
-    """Three principals come to be, and each has a run. The writer writes, and says something that is no intent."""
-    place.set_up(further="batch = 3")
-    for name, scrip in (("writer", 5), ("reader", 10), ("thief", 0)):
+    """Four principals come to be, and each has a run. The writer writes, and says something that is no intent."""
+    place.set_up(further=SETTINGS)
+    for name, scrip in (("writer", 5), ("reader", 10), ("thief", 0), ("buyer", 12)):
         ask(place, "PrincipalCreateRequested", name, scrip=scrip)
     for run, agent in RUNS.items():
         place.start_run(run, agent=agent)
@@ -33,6 +44,16 @@ def begin(place: Place) -> None:
         "nonsense",
         write("note", content="n", depends_on=["paper"]),
         {"action_type": "read_artifact", "artifact_id": "paper"},
+        *(
+            write(
+                name,
+                code=code,
+                executable=True,
+                price={"gate": 0, "counter": 2}.get(name, 1),
+                access_contract_id="gate" if name == "counter" else None,
+            )
+            for name, code in CODE.items()
+        ),
     )
     say(place, "steals", {"action_type": "noop"}, write("thief", content="mine"))
 
@@ -43,6 +64,13 @@ def trade(place: Place) -> None:
     say(place, "reads", read, pay("reader", "thief", 1), *[read] * 3)
     say(place, "steals", write("paper", content="stolen"), pay("reader", "thief", 5), "")
     ask(place, "MintRequested", "writer", amount=7)
+
+
+def call(place: Place) -> None:
+    """The buyer invokes code, which invokes other code, until a contract denies it for want of scrip."""
+    invoke = {"action_type": "invoke_artifact", "method": "run"}
+    counter = {**invoke, "artifact_id": "counter", "args": ["three short words"]}
+    say(place, "buys", counter, {**invoke, "artifact_id": "broken"}, *[counter] * 3)
 
 
 def end(place: Place) -> None:
@@ -59,7 +87,7 @@ def end(place: Place) -> None:
         place.finish_run(place.runs / run)
 
 
-CHAPTERS: Final[tuple[Callable[[Place], None], ...]] = (begin, trade, end)
+CHAPTERS: Final[tuple[Callable[[Place], None], ...]] = (begin, trade, call, end)
 
 
 def write(name: str, **further: Any) -> dict[str, Any]:
@@ -93,6 +121,7 @@ def economy(place: Place) -> Account:
         "balances": "select account, resource, amount from balances order by 1, 2",
         "artifacts": "select id, owner_id, version, deleted_by, content, code, policy from shared_artifacts order by id",
         "versions": "select id, version, owner_id, content from artifact_versions order by 1, 2",
+        "cpu_use": "select principal, seconds from cpu_use order by rowid",
         "principals": "select id, disk_used, version from principals order by id",
         "intent_files": 'select session_key, "offset", line, told, state, problem from intent_files order by 1',
         "jobs": "select lane, state, error from jobs where state <> 'done'",
@@ -127,7 +156,7 @@ def _without_times(value: Any) -> Any:
 @pytest.fixture(scope="module")
 def undisturbed(in_memory: Path, forks: Forks) -> tuple[Account, list[list[str]]]:
     """The economy that nobody disturbed, and the names of its points by chapter."""
-    place = Place(in_memory / "economy", forks)
+    place = Place(in_memory / "economy", forks, code_in_process=True)
     points = []
     for chapter in CHAPTERS:
         chapter(place)
@@ -140,15 +169,26 @@ def undisturbed(in_memory: Path, forks: Forks) -> tuple[Account, list[list[str]]
 def test_the_economy_comes_to_what_its_rules_say(undisturbed: tuple[Account, list[list[str]]]) -> None:
     told, points = undisturbed
     assert told["balances"] == [
-        "mint | scrip | -22",
+        "buyer | scrip | 0",
+        "mint | scrip | -34",
         "reader | scrip | 0",
         "thief | scrip | 1",
-        "writer | scrip | 21",
+        "writer | scrip | 33",
     ]
     codes = [line.split(" | ")[4] for line in told["actions"]]
-    assert len(codes) == 18
-    assert {"insufficient_funds", "not_authorized", "not_found", "invalid_argument"} < set(codes)
-    assert [len(told[run]) for run in RUNS] == [7, 5, 5]
+    assert len(codes) == 27
+    assert {"insufficient_funds", "not_authorized", "not_found", "invalid_argument", "runtime_error"} < set(
+        codes
+    )
+    assert [len(told[run]) for run in RUNS] == [11, 5, 5, 5]
+    bought = [json.loads(line)["result"] for line in told["buys"]]
+    assert [each.get("error_code") for each in bought] == [
+        *(None, "runtime_error", None, None, "not_authorized")
+    ]
+    assert bought[0]["data"]["result"] == [17, True, False, False]
+    assert [each["resources_consumed"]["cpu_seconds"] for each in bought] == [
+        *(0.625, 0.25, 0.625, 0.375, 0.125)
+    ]
     assert {"commit.put.before", "commit.apply.after", "journal.append.after"} <= set(points[1])
 
 
@@ -173,7 +213,7 @@ def test_a_daemon_killed_at_some_points_leaves_the_same_ledger_and_results(
 ) -> None:
     expected, points = undisturbed
     for number in range(2 + chapter, len(points[chapter]), len(points[chapter]) // 2):
-        place = Place(in_memory / f"some-{chapter}-{number}", forks)
+        place = Place(in_memory / f"some-{chapter}-{number}", forks, code_in_process=True)
         assert kill_and_compare(place, chapter, [str(number)], expected)
 
 
@@ -189,7 +229,7 @@ def test_a_daemon_killed_at_any_point_leaves_the_same_ledger_and_results(
     random.shuffle(numbered)
     of_every_name = {name: number for number, name in numbered}
     for number in sorted({*of_every_name.values(), *(number for number, _ in numbered[::EVERY])}):
-        place = Place(in_memory / f"any-{chapter}-{number}", forks)
+        place = Place(in_memory / f"any-{chapter}-{number}", forks, code_in_process=True)
         kill_and_compare(place, chapter, [str(number)], expected)
 
 
@@ -197,6 +237,6 @@ def test_a_daemon_killed_again_and_again_leaves_the_same_ledger_and_results(
     undisturbed: tuple[Account, list[list[str]]], in_memory: Path, forks: Forks
 ) -> None:
     expected, _ = undisturbed
-    place = Place(in_memory / "again", forks)
+    place = Place(in_memory / "again", forks, code_in_process=True)
     points = ["commit.put.after", "commit.apply.before", "commit.apply.after", "journal.append.after"]
     assert kill_and_compare(place, 1, points, expected)

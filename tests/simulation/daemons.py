@@ -1,6 +1,7 @@
 """One life of the daemon: the real supervisor over the simulated machine, in a process of its own."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -8,7 +9,6 @@ import anyio.abc
 from tests.simulation.broken import Broken
 from tests.simulation.launchers import SimulatedProcesses
 from tests.simulation.ports import (
-    EXCHANGE,
     STATE,
     SimulatedAlarm,
     SimulatedFiles,
@@ -21,10 +21,13 @@ from tests.simulation.storage import InlineConnection
 from tests.simulation.virtual_time import Killed, Process
 
 from runward.config.bundle import BundleRules
+from runward.config.executor import Executor
 from runward.config.settings import Settings
+from runward.daemon.host.acting_with_code import acting_with_code
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.host.world import World
 from runward.daemon.store.store import Store
+from runward.daemon.worker.actions_with_code import ActionsWithCode
 from runward.handlers.facts import CoveringRoot, RootOf, Ruled
 
 if TYPE_CHECKING:
@@ -83,7 +86,8 @@ class Daemon:
             self._covering,
             universe.chains,
             bundled=lambda session: BundleRules(),
-            exchange=lambda: EXCHANGE,
+            exchange=lambda: universe.exchange,
+            with_code=ActionsWithCode(acting_with_code(lambda: universe.exchange, Executor, Path(STATE))),
             actions=universe.told_actions,
         )
         self.supervisor = Supervisor(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tests.daemon.exchange.plain_rules import Rules
+from tests.simulation import trees
 from tests.simulation.broken import Broken
 from tests.simulation.people import People
 from tests.simulation.places import Place, Places
@@ -50,6 +51,9 @@ class Economy:
         self._do = do
         self._dice = random.Random(f"{universe.seed}/economy")
         self._scene = Scene(universe, places, self._dice, SERIAL)
+        self._has_trees = universe.has_trees = int(universe.seed) % 2 == 1
+        if self._has_trees:
+            universe.exchange = trees.RULES
         self._halves: dict[str, str] = {}
         """What is left to append of lines, by the run's path."""
 
@@ -57,6 +61,8 @@ class Economy:
         """Order the deeds: principals first, then runs and people."""
         for name in TRADERS:
             self._after(self._dice.uniform(0.1, 3.0), lambda name=name: self._create(name))  # type: ignore[misc] # a default binds it
+        if self._has_trees:
+            self._after(12.0, self._offer)
         for number in range(RUNS):
             self._plan_run(Run(self._scene, ROOTS[0], f"trade-{number}"))
         for _ in range(SUBMITTED):
@@ -77,8 +83,8 @@ class Economy:
         self._universe.timeline.after(seconds, lambda: self._do(deed))
 
     def _create(self, name: str) -> None:
-        now = self._universe.clock.now()
-        self._people.request(PrincipalCreateRequested(self._people.uuid(), now, name, scrip=SCRIP))
+        now, scrip = self._universe.clock.now(), trees.SCRIP if self._has_trees else SCRIP
+        self._people.request(PrincipalCreateRequested(self._people.uuid(), now, name, scrip=scrip))
 
     @property
     def _is_ready(self) -> bool:
@@ -105,7 +111,26 @@ class Economy:
         for who in self._dice.choices(TRADERS, k=4) if ready else ():
             self._people.request(ActionRequested(self._people.uuid(), now, who, self._text()))
 
+    def _offer(self) -> None:
+        if not self._is_ready:
+            self._after(3.0, self._offer)
+            return
+        now = self._universe.clock.now()
+        for who, act in trees.offers(TRADERS, self._dice):
+            text = trees.said_by(act)
+            self._universe.acts[text] = act
+            self._people.request(ActionRequested(self._people.uuid(), now, who, text))
+
     def _text(self) -> str:
+        if self._has_trees and self._dice.random() < 0.9:
+            act = trees.some_act(TRADERS, self._dice)
+            text = trees.said_by(act)
+            self._universe.acts[text] = act
+            return text
+        if self._has_trees:
+            text = self._dice.choice(NO_INTENTS)
+            self._universe.intents[text] = None
+            return text
         intent = self._intent()
         text = self._dice.choice(NO_INTENTS) if intent is None else json.dumps(intent)
         self._universe.intents[text] = intent
@@ -139,11 +164,13 @@ class Economy:
 def check_exchange(universe: Universe, places: Places) -> None:
     """What must hold of the exchange once all is quiet. Raises `Broken`. Counts what was reached."""
     _check_ledger(universe)
+    if not universe.has_trees:
+        _check_single_payments(universe)
     _check_lines(universe, places)
     if (
         not universe.lives.over
     ):  # a store that was restored may lack what was minted, and people don't mint again
-        _check_rules(universe)
+        (trees.check_trees if universe.has_trees else _check_rules)(universe)
 
 
 _MINTED_BY_NOBODY: Final = (
@@ -164,7 +191,6 @@ _NO_RESULT: Final = (
 _LAWS: Final = {
     "scrip comes only from minting": _MINTED_BY_NOBODY,
     "each balance is the sum of its entries, and not below zero": _SUMS,
-    "nothing is paid twice": _TWICE,
     "each intent has its result": _NO_RESULT,
 }
 
@@ -174,6 +200,12 @@ def _check_ledger(universe: Universe) -> None:
         found = universe.peek(question)
         if found:
             raise Broken(f"{law}, but: {found[:5]}")
+
+
+def _check_single_payments(universe: Universe) -> None:
+    found = universe.peek(_TWICE)
+    if found:
+        raise Broken(f"nothing is paid twice, but: {found[:5]}")
 
 
 def _check_lines(universe: Universe, places: Places) -> None:

@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import anyio
 import anyio.lowlevel
+from tests.simulation import trees
 from tests.simulation.universe import Universe
 from tests.simulation.virtual_time import VirtualLoop
 
@@ -79,6 +80,7 @@ def simulated(universe: Universe) -> Iterator[None]:
         "anyio.from_thread.check_cancelled": lambda: None,
         "runward.handlers.route.decide": _buggy(universe.bugs),
     }
+    standing_in |= trees.standing_in(universe)
     if universe.packs:  # what takes an hour and a day
         standing_in |= {
             "runward.daemon.store.journals.SETTLE_PERIOD": 5.0,

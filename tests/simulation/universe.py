@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from typing import Any, Final
 
 import structlog
+from tests.handlers.exchange.test_model import Act
 from tests.simulation.broken import Broken
 from tests.simulation.chains import Chains
 from tests.simulation.chaos import Chaos, Strike
@@ -17,7 +18,7 @@ from tests.simulation.foreign_agents import ForeignAgents
 from tests.simulation.hooks import Hooks
 from tests.simulation.kernel import Kernel, Node
 from tests.simulation.launchers import Launchers
-from tests.simulation.ports import INBOX, STATE, ProcessTable, SimulatedClock, Written
+from tests.simulation.ports import EXCHANGE, INBOX, STATE, ProcessTable, SimulatedClock, Written
 from tests.simulation.restored_stores import Lives
 from tests.simulation.storage import Disk
 from tests.simulation.tally import Tally
@@ -69,6 +70,11 @@ class Universe:
         self.foreign_agents = ForeignAgents(self)
         self.intents: dict[str, Mapping[str, Any] | None] = {}
         """What the texts mean that somebody wanted done in the exchange; None for what means nothing."""
+        self.acts: dict[str, Act] = {}
+        """The same in histories with call trees."""
+        self.exchange = EXCHANGE
+        self.has_trees = False
+        """Whether code runs in the exchange."""
         self.written: list[Written] = []
         self.lives = Lives()
         self.trace: list[str] = []

@@ -6,13 +6,13 @@ Time is virtual, and so is code: a stand-in says what becomes of it. All else is
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
 
+from tests.code_in_process import AtOnce
 from tests.daemon.exchange.histories import FROM_THE_BEGINNING, IN_RUNS, Act, Mint, Round
 from tests.daemon.exchange.plain_rules import CPU, DEPTH, QUOTA, WINDOW, Due, Ran, Rules
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
@@ -35,16 +35,6 @@ PATIENCE: Final = 200
 RULES: Final = ExchangeRules(
     dependency_depth=DEPTH, disk_quota=QUOTA, cpu_seconds=CPU, cpu_window=WINDOW, waiting_intents=4
 )
-
-
-class AtOnce:
-    """A thread that is over when it begins: code takes virtual time only."""
-
-    def __init__(self, target: Callable[..., None], args: tuple[Any, ...], daemon: bool) -> None:
-        self._target, self._args = target, args
-
-    def start(self) -> None:
-        self._target(*self._args)
 
 
 class Player:

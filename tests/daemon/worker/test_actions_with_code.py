@@ -7,7 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tests.daemon.exchange.playing import RULES, AtOnce, StandIn
+from tests.code_in_process import AtOnce
+from tests.daemon.exchange.playing import RULES, StandIn
 from tests.daemon.worker.damaged_journals import finish
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.daemon.worker.test_exchange import append, begin, results, settle, write

@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from tests.daemon.exchange.playing import AtOnce
+from tests.code_in_process import AtOnce
 from tests.daemon.store.uncertain import Uncertain
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.daemon.worker.test_exchange import append, begin, results, settle, write
