@@ -14,11 +14,16 @@ INTENTS: Final = "intents.jsonl"
 MOST_BYTES: Final = 4 << 20
 """Bytes that are read at once, and those of one line."""
 
+LONGEST_UNFINISHED: Final = 64 << 20
+"""Bytes of a line that are read to find its end: it may be a hole that is larger than any disk."""
+
 _CHUNK: Final = 1 << 18
 _BEFORE: Final = 64
 """Bytes before the cursor that must be what they were."""
 
 _REWRITTEN: Final = "was rewritten or truncated: it is not read further, only appended lines count"
+
+_ENDLESS: Final = f"has a line that is longer than {LONGEST_UNFINISHED >> 20} MiB: it is not read further"
 
 
 def has_intents(directory: str) -> bool:
@@ -58,7 +63,8 @@ def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool)
                     return refused(_REWRITTEN)
                 if status.st_size < cursor.offset or _before(descriptor, cursor.offset) != cursor.before:
                     return refused(_REWRITTEN)
-                return _read(descriptor, cursor._replace(identity=now), most, is_over, owner)
+                found = _read(descriptor, cursor._replace(identity=now), most, is_over, owner)
+                return refused(_ENDLESS) if found is None else found
             finally:
                 os.close(descriptor)
     except OSError as error:
@@ -67,7 +73,8 @@ def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool)
         raise
 
 
-def _read(descriptor: int, cursor: IntentCursor, most: int, is_over: bool, owner: int) -> IntentsRead:
+def _read(descriptor: int, cursor: IntentCursor, most: int, is_over: bool, owner: int) -> IntentsRead | None:
+    """The next lines; None if the first of them has no end within `LONGEST_UNFINISHED`."""
     lines: list[IntentLine] = []
     offset, line = cursor.offset, cursor.line
     held, length, place, more = b"", 0, offset, False
@@ -92,6 +99,8 @@ def _read(descriptor: int, cursor: IntentCursor, most: int, is_over: bool, owner
             held += rest[: LONGEST_LINE + 1 - len(held)]
             length += len(rest)
             more = bool(lines) and place - offset > MOST_BYTES
+            if length > LONGEST_UNFINISHED:
+                return None
     after = cursor._replace(offset=offset, line=line + len(lines), before=_before(descriptor, offset))
     return IntentsRead(tuple(lines), after, owner, more)
 

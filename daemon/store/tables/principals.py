@@ -76,6 +76,7 @@ PRINCIPALS: Final = Table(
     writes=(KEEP, USE_CPU, FORGET_CPU),
     appliers={KeepPrincipal: _keep, UseCpu: _use_cpu},
     answers={PrincipalOf: answers_by(_principals, lambda asked: asked.id), CpuUsedBy: _cpu_used},
+    moved_by_steps=("update cpu_use set at = at + ?",),
     folds={
         KeepPrincipal: (
             Fold(lambda effect: PrincipalOf(effect.principal.id), lambda answer, effect: effect.principal),

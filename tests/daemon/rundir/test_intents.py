@@ -145,3 +145,15 @@ def _text(line: bytes) -> str | None:
         return line.decode()
     except UnicodeDecodeError:
         return None
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_line_without_an_end_is_a_problem_however_large_it_is(tmp_path: Path, is_over: bool) -> None:
+    file = tmp_path / INTENTS
+    file.write_bytes(b"one\n")
+    os.truncate(file, 1 << 42)  # a hole that would take hours to read
+    first = read(tmp_path, is_over=is_over)
+    assert texts(first) == [(1, "one")]
+    second = read(tmp_path, first.cursor, is_over=is_over)
+    assert (texts(second), second.cursor) == ([], first.cursor)
+    assert "longer than 64 MiB" in str(second.problem)

@@ -212,3 +212,26 @@ async def past_all_waits(running: Daemon) -> None:
 def so_far(running: Daemon, key: str) -> ActionRow | None:
     with closing(sqlite3.connect(running.state / "runward.db")) as connection:
         return result_so_far(connection, key)
+
+
+@pytest.mark.parametrize("step", [-86_400.0, 86_400.0])
+async def test_a_window_of_cpu_time_is_not_longer_or_shorter_because_the_clock_was_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    monkeypatch.setattr(actions_with_code, "threading", SimpleNamespace(Thread=AtOnce))
+    code = StandIn(tmp_path / "state")
+    invoke: dict[str, JsonValue] = {"action_type": "invoke_artifact", "artifact_id": "code", "method": "run"}
+    async with daemon(
+        tmp_path, StillClock(), ToldProcesses(), exchange=RULES, act_with_code=code.act
+    ) as running:
+        run = begin(tmp_path, "run", "writer")
+        append(run, write("code", "", code="done 1.0", executable=True, price=0), invoke)
+        await until_all_is_done(running, run, 2)
+        running.clock.wall += step
+        append(run, invoke)
+        await until_all_is_done(running, run, 3)
+        running.clock.move(60.0)
+        append(run, invoke)
+        await until_all_is_done(running, run, 4)
+        came = [each["result"].get("error_code") for each in results(run)]  # type: ignore[union-attr,index,call-overload] # objects
+        assert came == [None, None, "rate_limited", None]
