@@ -8,6 +8,7 @@ import click
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import act
 from runward.daemon.cli.exchange.arguments import json_of, text_of
+from runward.daemon.cli.exchange.interface_problems import interface_problems
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
@@ -30,6 +31,9 @@ AS = click.option(
 REASON = click.option("--reason", default="", metavar="TEXT", help="The reason, for the log.")
 NO_WAIT = click.option("--no-wait", is_flag=True, help="Don't wait for the result, and print nothing.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the ActionResult as JSON.")
+
+_MOST_PROBLEMS = 20
+"""Problems of an interface that are shown to people."""
 
 
 @click.group(cls=Group)
@@ -120,7 +124,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
     if found is None:
         fail(f"there is no artifact {identifier!r}: runward exchange artifact list shows them", NOT_FOUND)
     if as_json:
-        print_json(described(found, broken))
+        print_json({**described(found, broken), "interface_problems": [*interface_problems(found.interface)]})
         return
     click.echo("\n".join(_lines(found, broken)))
 
@@ -147,6 +151,7 @@ def _lines(found: SharedArtifact, broken: list[str]) -> list[str]:
         f"example    {safe(_example(each))}" for each in (examples if isinstance(examples, list) else [])
     ]
     lines += [f"needs      {safe(each)}{' (broken)' if each in broken else ''}" for each in found.depends_on]
+    lines += [f"problem    {safe(each)}" for each in interface_problems(interface)[:_MOST_PROBLEMS]]
     return lines
 
 

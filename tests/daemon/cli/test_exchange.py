@@ -221,9 +221,12 @@ def test_code_is_run_in_the_sandbox_and_paid_for(place: Place) -> None:
         exchange(place, "principal", "create", "reader", "--scrip", "10", "--cpu", "0.3")
         written = exchange(
             place, "artifact", "write", "counter", "--as", "writer", "--code-file", "counter.py", "--executable",
-            *("--price", "2", "--interface", '{"methods": ["who", "loop", "look", "steal"]}'),
+            *("--price", "2", "--interface", '{"methods": ["who", "loop", "look", "steal"], "inputSchema": {"type": 7}}'),
         )  # fmt: skip
         assert written.code == 0, written
+        problem = exchange(place, "artifact", "show", "counter", "--json").object()["interface_problems"]
+        assert "inputSchema: is not a JSON Schema: type: 7 is not valid" in str(problem)
+        assert "problem    inputSchema: " in exchange(place, "artifact", "show", "counter").out
         counted = exchange(place, "invoke", "counter", "--as", "reader", "three short words", "--json")
         data = counted.object()["data"]
         assert data == {"result": 3, "price_paid": 2, "owner": "writer"}, counted
