@@ -174,6 +174,7 @@ def check_trees(universe: "Universe") -> None:
         said = f"{key} ({who}: {text}) became {told}; the rules say {expected}"
         if code != expected[0] or scrip != rules.scrip[who]:
             raise Broken(f"{said}, and {rules.scrip[who]} left, not {scrip}")
+        universe.tally.reached[f"an action that became {code}"] += 1
         if act is not None and act.kind == "invoke":
             if code is None and told["data"]["result"] != expected[1]:
                 raise Broken(said)
