@@ -1,18 +1,12 @@
 """A scratch home in which a page's examples are carried out, as by a reader who follows it from the top."""
 
+import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.docs.pages import Block
+from tests.preloaded import commands as preloaded
 
-import runward.daemon
-
-_SOURCES = Path(runward.daemon.__file__).parents[2]
-_SHIM = f"""\
-#!/bin/sh
-PYTHONPATH='{_SOURCES}' exec '{sys.executable}' -c 'from runward.daemon.cli import main; main()' "$@"
-"""
 PATIENCE_S = 60.0
 
 
@@ -25,7 +19,7 @@ class Home:
         self._work.mkdir(parents=True)
         programs = directory / "bin"
         programs.mkdir()
-        (programs / "runward").write_text(_SHIM)
+        (programs / "runward").write_text(f'#!/bin/sh\nexec {shlex.join(preloaded.argv())} "$@"\n')
         (programs / "runward").chmod(0o755)
         self._environment = {
             "HOME": str(self._home),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 from unittest import mock
 
+from tests.preloaded import commands as preloaded
 from tests.waiting import PATIENCE_S, wait_for
 
 import runward.daemon
@@ -183,9 +184,17 @@ class Place:
 
     def daemon_once(self) -> None:
         """Have a real daemon record what is there."""
-        ended = self.start("daemon", "--once", "--quiet")
-        _, err = ended.communicate(timeout=PATIENCE_S)
-        assert ended.returncode == 0, err
+        ended = subprocess.run(
+            preloaded.argv("daemon", "--once", "--quiet"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            cwd=self.directory,
+            env=self.environment,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
 
     def call(self, *arguments: str, **environment: str) -> Result:
         """The command in this process."""
@@ -219,11 +228,21 @@ class Place:
         )
 
     @contextlib.contextmanager
-    def daemon(self) -> Iterator[subprocess.Popen[str]]:
-        """A real daemon that is ready, stopped at the end. What it says goes to a file, for nobody empties a pipe."""
+    def daemon(self) -> Iterator[None]:
+        """A real daemon that is ready, stopped at the end."""
+        with self._ready(preloaded.argv("daemon")):
+            yield
+
+    def daemon_process(self) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+        """The same, and its process, for those who send it a signal or ask for its number."""
+        return self._ready(self.argv("daemon"))
+
+    @contextlib.contextmanager
+    def _ready(self, argv: list[str]) -> Iterator[subprocess.Popen[str]]:
+        """What it says goes to a file, for nobody empties a pipe."""
         with tempfile.TemporaryFile() as said:
             process = subprocess.Popen(
-                self.argv("daemon"),
+                argv,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,

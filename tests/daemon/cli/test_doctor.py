@@ -38,7 +38,7 @@ def test_each_check_says_what_it_found_and_its_fix(recorded: Place) -> None:
 
 
 def test_beside_a_daemon_it_is_found_alive_and_alone(place: Place) -> None:
-    with place.daemon() as daemon:
+    with place.daemon_process() as daemon:
         wait_for(lambda: (place.state / "status.json").exists(), "the daemon's report")
         told = place.call("doctor", "--json", "--only", "notifications", "--only", "daemon")
         (*_, first) = told.items("checks")
@@ -54,7 +54,7 @@ def test_beside_a_daemon_it_is_found_alive_and_alone(place: Place) -> None:
 
 
 def test_a_daemon_that_is_stopped_fails(place: Place) -> None:
-    with place.daemon() as daemon:
+    with place.daemon_process() as daemon:
         report = place.state / "status.json"
         wait_for(report.exists, "the daemon's report")
         daemon.send_signal(signal.SIGSTOP)

@@ -3,7 +3,6 @@
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import click
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.handlers.bundle.bundles import bundle
+from tests.preloaded import commands as preloaded
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.cli.commands import COMMANDS, runward
@@ -167,7 +167,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         (place.directory / "bundle" / name).write_bytes(content)
     (place.directory / "bin").mkdir()
     program = place.directory / "bin/runward"
-    program.write_text(f"#!{sys.executable}\nfrom runward.daemon.cli import main\nmain()\n")
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(preloaded.argv())} "$@"\n')
     program.chmod(0o700)
     place.environment["PATH"] = f"{place.directory}/bin:{place.environment['PATH']}"
     with place.daemon():

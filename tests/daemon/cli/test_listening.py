@@ -100,7 +100,7 @@ def test_a_delivery_fires_a_chain_once_also_across_restarts(listening: Place) ->
 
 @pytest.mark.prove
 def test_what_was_accepted_survives_a_daemon_that_is_killed(listening: Place) -> None:
-    with listening.daemon() as daemon:
+    with listening.daemon_process() as daemon:
         assert [deliver(listening, f"d-{number}") for number in range(5)] == [202] * 5
         daemon.kill()
         daemon.wait(PATIENCE_S)
@@ -142,7 +142,7 @@ def _sockets_of(pid: int) -> set[str]:
 
 @pytest.mark.prove
 def test_without_the_table_nothing_listens_and_no_server_is_imported(place: Place) -> None:
-    with place.daemon() as daemon:
+    with place.daemon_process() as daemon:
         assert place.call("status", "--json").object()["http"] is None
         assert not _listening_inodes() & _sockets_of(daemon.pid)
     code = "import runward.daemon.host.service, sys; sys.exit(bool({'uvicorn', 'starlette', 'h11'} & set(sys.modules)))"
@@ -199,7 +199,7 @@ def test_other_addresses_want_a_restart_and_a_new_secret_does_not(listening: Pla
 
 @pytest.mark.prove
 def test_runs_are_judged_and_a_stop_is_quick_while_clients_do_their_worst(listening: Place) -> None:
-    with listening.daemon() as daemon:
+    with listening.daemon_process() as daemon:
         where = urlsplit(str(listens(listening)["address"]))
         assert where.port is not None
         held = [socket.create_connection((str(where.hostname), where.port), PATIENCE_S) for _ in range(40)]

@@ -94,7 +94,7 @@ def furnish(directory: Path) -> Place:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     place = furnish(tmp_path_factory.mktemp("served"))
-    with place.daemon() as daemon:
+    with place.daemon_process() as daemon:
         yield Served(place, daemon)
 
 
@@ -247,7 +247,7 @@ def test_settings_that_switch_it_off_end_the_server(served: Served) -> None:
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_the_server_ends_with_the_daemon(tmp_path: Path, how: signal.Signals) -> None:
     place = furnish(tmp_path)
-    with place.daemon() as daemon:
+    with place.daemon_process() as daemon:
         served = Served(place, daemon)
         assert servers_of(daemon.pid) == [], "nobody has asked for it"
         assert served.post(HELLO_BODY)[0] == 200

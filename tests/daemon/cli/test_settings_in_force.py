@@ -94,7 +94,7 @@ def test_commands_go_by_the_daemon_s_settings_where_the_file_is_broken(place: Pl
 
 
 def test_stop_ends_the_daemon_and_says_so(place: Place) -> None:
-    with place.daemon() as daemon:
+    with place.daemon_process() as daemon:
         told = place.call("daemon", "stop")
         assert (told.code, told.out) == (0, f"daemon {daemon.pid} has stopped\n")
         assert daemon.wait(10) == 0
@@ -103,7 +103,7 @@ def test_stop_ends_the_daemon_and_says_so(place: Place) -> None:
 
 
 def test_stop_gives_up_where_the_daemon_does_not_answer(place: Place) -> None:
-    with place.daemon() as daemon:
+    with place.daemon_process() as daemon:
         os.kill(daemon.pid, signal.SIGSTOP)
         told: Result = place.call("daemon", "stop", "--timeout", "1s")
         os.kill(daemon.pid, signal.SIGCONT)

@@ -70,7 +70,7 @@ def test_before_the_first_daemon_it_is_not_running(place: Place) -> None:
 
 
 def test_a_running_daemon_tells_of_itself_and_of_its_roots(place: Place) -> None:
-    with place.daemon() as daemon:
+    with place.daemon_process() as daemon:
         status = _until_told(place)
         assert status["pid"] == daemon.pid
     assert status["running"] is True
@@ -172,7 +172,7 @@ def test_requests_that_were_refused_or_wait_are_counted(place: Place) -> None:
 
 
 def test_a_daemon_that_is_stopped_counts_as_stalled(place: Place) -> None:
-    with place.daemon() as daemon:
+    with place.daemon_process() as daemon:
         assert _until_told(place)["stalled_s"] is None
         daemon.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, daemon.pid, os.WSTOPPED | os.WNOWAIT)

@@ -1,0 +1,44 @@
+"""Stands for a command that the server runs: `client.py SOCKET ARGUMENTS…`. It starts in a hundredth of a second.
+
+It hands over its arguments, environment, directory and streams, passes signals on, and ends as the command does. Where it
+is killed, the command is.
+"""
+
+import _signal  # type: ignore[import-not-found] # the modules around these two take longer to import than all else
+import _socket
+import os
+import sys
+
+PASSED_ON = (
+    _signal.SIGHUP,
+    _signal.SIGINT,
+    _signal.SIGQUIT,
+    _signal.SIGTERM,
+    _signal.SIGUSR1,
+    _signal.SIGUSR2,
+)
+SCM_RIGHTS = _socket.SCM_RIGHTS
+
+
+def main() -> None:
+    """Have the server run the command, and wait for its end."""
+    server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    server.connect(sys.argv[1])
+    arguments = [os.fsencode(each) for each in sys.argv[2:]]
+    environment = [name + b"=" + value for name, value in os.environb.items()]
+    words = [b"%d" % os.getpgrp(), b"%d" % len(arguments), *arguments, *environment]
+    place = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2, place))
+    server.sendmsg([b"\0".join(words)], [(_socket.SOL_SOCKET, SCM_RIGHTS, streams)])
+    for number in PASSED_ON:
+        if _signal.getsignal(number) is not _signal.SIG_IGN:
+            _signal.signal(number, lambda number, _: server.send(b"%d" % number))
+    code = int(server.recv(16))
+    if code < 0:
+        _signal.signal(-code, _signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
