@@ -240,9 +240,10 @@ def _no_documents() -> Iterator[Variant]:
             yield Variant(f"{path} {text[:20]!r}", f"{letter}.not_json", {path: text})
         for text in (b"[]", b"null", b'"x"'):
             yield Variant(f"{path} {text!r}", f"{letter}.not_object", {path: text})
+    large = b"x" * ((16 << 20) + 1)
     sizes = {"A": GUARDRAILS, **_DOCUMENTS, "F": PLAN, "G": COST_REVIEW}
     for letter, path in sizes.items():
-        yield Variant(f"large {path}", f"{letter}.too_large", {path: b"x" * ((16 << 20) + 1)})
+        yield Variant(f"large {path}", f"{letter}.too_large", {path: large})
 
 
 def _without(path: str, key: str) -> bytes:
