@@ -33,7 +33,7 @@ def test_a_daemon_answers_after_each_attempt_and_keeps_nothing_of_it(place: Plac
         pytest.skip(f"this machine has no sandbox: {tried.error}")
     settings = place.directory / "runward.toml"
     settings.write_text(settings.read_text() + SETTINGS)
-    with place.daemon() as daemon:
+    with place.daemon_process() as daemon:
         for lane in range(LANES):
             name = f"lane-{lane}"
             assert place.call("exchange", "principal", "create", name, "--cpu", "none").code == 0
