@@ -80,6 +80,18 @@ async def test_each_line_has_one_result_in_its_order_and_the_journal_tells_of_it
         assert await running.rows("select told, line, state from intent_files") == [(6, 6, "read")]
 
 
+async def test_a_deletion_is_a_line_of_its_own_in_the_journal(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        delete: dict[str, JsonValue] = {"action_type": "delete_artifact", "artifact_id": "note"}
+        append(run, write("note", "hello"), delete, delete)
+        await settle(running)
+        assert told(run) == [(1, True), (2, True), (3, False)]
+        lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+        deleted = [each["artifact_id"] for each in lines if each["event"] == "artifact_deleted"]
+        assert deleted == ["note"], "what failed deleted nothing"
+
+
 async def test_what_a_run_wrote_while_no_daemon_was_there_is_carried_out(tmp_path: Path) -> None:
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         run = begin(tmp_path, "run")

@@ -316,6 +316,13 @@ def test_dependencies_are_checked_in_their_order(exchange: Exchange) -> None:
     assert broken["broken_dependencies"] == ["a"]
 
 
+def test_by_default_ten_artifacts_may_depend_on_one_another(exchange: Exchange) -> None:
+    for number in range(10):
+        write(exchange, f"a{number}", depends_on=[f"a{number - 1}"] if number else [])
+    deeper = exchange.act("writer", "write_artifact", "a10", depends_on=["a9"])
+    assert (code(deeper), deeper["error_details"]) == ("invalid_argument", {"reason": "depth"})
+
+
 def test_a_broken_dependency_keeps_an_artifact_from_being_invoked(exchange: Exchange) -> None:
     write(exchange, "helper", executable=True, code=CODE, price=0)
     write(exchange, "service", executable=True, code=CODE, price=0, depends_on=["helper"])
