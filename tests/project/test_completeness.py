@@ -20,6 +20,7 @@ from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.notices.messenger import SettingsMessenger
 from runward.daemon.store.tables.all import APPLIERS
+from runward.daemon.store.transaction import Statement
 from runward.daemon.worker.deciding import Answers, NoAnswer
 from runward.handlers import facts
 from runward.handlers.asking import Question
@@ -163,6 +164,7 @@ async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: 
         assert await running.supervisor.assembly.bundles.carry_out()
         await _cancel_a_run(running, tmp_path)
         await _start_a_run(running)
+        await _remove_a_worktree(running, monkeypatch)
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as after_an_unclean_stop:
         await after_an_unclean_stop.work()
     assert points <= set(passed)
@@ -185,6 +187,13 @@ async def _cancel_a_run(running: Daemon, base: Path) -> None:
 
 async def _start_a_run(running: Daemon) -> None:
     await _ask(running, PlayRunRequested("c", 1.0, "make", {}, "/"))
+
+
+async def _remove_a_worktree(running: Daemon, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ToldProcesses, "remove_worktree", lambda self, name, repo: None)
+    owed = "insert into worktrees (session_key, event, name, repo) values (?, ?, ?, ?)"
+    await running.store.run([Statement(owed, [("native:runs/a", 1, "a", "/repo")])], "worktree")
+    assert await running.supervisor.assembly.worktrees.carry_out()
 
 
 async def _ask(running: Daemon, request: Request) -> None:
