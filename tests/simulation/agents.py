@@ -343,6 +343,14 @@ class Agent:
             if path.removesuffix(_PACKED) == path or path.removesuffix(_PACKED) not in found
         }
 
+    def called(self) -> set[str]:
+        """The ids of the calls in its logs, as far as they are whole lines."""
+        found: set[str] = set()
+        for content in self._contents():
+            for line in content[: content.rfind(b"\n") + 1].splitlines():
+                found |= self.tool.calls(line)
+        return found
+
     def _turn(self, content: bytes) -> tuple[Meaning, int]:
         """How the last turn stands in a log, and how many began in it: each of a headless agent is an attempt.
 

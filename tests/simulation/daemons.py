@@ -70,7 +70,7 @@ class Daemon:
         name = self.process.name
         world = World(
             universe.clock,
-            SimulatedFiles(universe.kernel, universe.written),
+            SimulatedFiles(universe.kernel, universe.written, universe.shown.look),
             SimulatedProcesses(universe.table, universe.launchers),
             SimulatedRandomness(f"{universe.seed}/{name}"),
             SimulatedNotifications(

@@ -7,6 +7,7 @@ from typing import Final
 
 from tests.simulation.agent_laws import check_agents
 from tests.simulation.broken import Broken
+from tests.simulation.bundles import check_bundles
 from tests.simulation.chains import OPEN_JOBS
 from tests.simulation.economy import check_exchange
 from tests.simulation.kernel import Node
@@ -214,6 +215,7 @@ class Laws:
         self._journals()
         check_files(self._universe, self._places)
         check_rebuilt(self._universe)
+        check_bundles(self._universe, self._places, self._was_away)
         check_agents(self._universe)
         check_exchange(self._universe, self._places)
         self._universe.chains.at_rest()

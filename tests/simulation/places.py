@@ -116,6 +116,8 @@ class Place:
     """A leg's file looks older than the plan though it came after it: a clock was stepped."""
     cancelled: bool = False
     """Its launcher ended it because a person ordered that, and said so."""
+    called: set[str] = field(default_factory=set)
+    """The calls in its trace that were made before its end."""
     odd: bool = False
     """Which process counts depends on what was seen: one was named after another had died, or is of before."""
 

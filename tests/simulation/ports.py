@@ -17,6 +17,7 @@ from runward.config.contract import ExpectedArtifact
 from runward.config.exchange import ExchangeRules
 from runward.config.playbook import Playbook
 from runward.daemon.inbox import spool
+from runward.daemon.ports.files import Gone, KeptAside
 from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.ports.journals import Appended, JournalLine, NotAppended, NotFirst
 from runward.daemon.watch.hints import Target
@@ -26,6 +27,7 @@ from runward.daemon.world.files import RealFiles
 from runward.handlers.facts import Declarations, Play
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
+from runward.handlers.unreadable import Unreadable
 
 STATE: Final = Path("/state")
 INBOX: Final = "/state/inbox"
@@ -136,10 +138,14 @@ class Written:
 class SimulatedFiles(RealFiles):
     """The real files port over the simulated kernel. What it answers about lines is kept for the laws."""
 
-    def __init__(self, kernel: Kernel, written: list[Written]) -> None:
+    def __init__(
+        self, kernel: Kernel, written: list[Written], look: Callable[[str, str], None] = lambda *path: None
+    ) -> None:
         super().__init__(STATE)
         self._kernel = kernel
         self._written = written
+        self._look = look
+        """Somebody reads this file of this directory, after lines were written there or not."""
 
     def append(self, lines: Sequence[JournalLine], epoch: int) -> list[Appended | NotAppended | NotFirst]:
         answers = super().append(lines, epoch)
@@ -148,6 +154,14 @@ class SimulatedFiles(RealFiles):
         for line, answer in zip(lines, answers, strict=False):
             self._written.append(Written(node, line, answer, self._kernel.me()))
         return answers
+
+    def write_lines(
+        self, directory: str, name: str, at: int, lines: bytes
+    ) -> KeptAside | Unreadable | Gone | None:
+        try:
+            return super().write_lines(directory, name, at, lines)
+        finally:
+            self._look(directory, name)
 
     def inbox(self) -> tuple[InboxFile, ...]:
         return spool.list_inbox(STATE)

@@ -268,9 +268,26 @@ class Run:
         if self.dice.random() < 0.25:
             content = content[: self.dice.randrange(1, len(content))]
         self.universe.kernel.append(f"{self.path}/events.jsonl", content)
+        self._call()
 
     def talk(self) -> None:
         self.universe.kernel.append(f"{self.path}/stdout.log", b"working\n")
+        self._call()
+
+    def _call(self) -> None:
+        """Call a tool, and write into the trace that it came back."""
+        self.scene.serial += 1
+        kernel, call = self.universe.kernel, f"c{self.scene.serial}"
+        said = {"t": _iso(round(self.universe.clock.now(), 3)), "id": call}
+        lines: tuple[dict[str, object], ...] = (
+            {"event": "ToolCall", "tool": "Read", "params": {"path": "x"}, **said},
+            {"event": "ToolResult", "output": {"content": "y"}, **said},
+        )
+        is_over = kernel.exists(f"{self.path}/exit.json")
+        for line in lines:
+            kernel.append(f"{self.path}/trace.jsonl", json.dumps(line).encode() + b"\n")
+        if not is_over:
+            self.place.called.add(call)
 
     def spoil_journal(self) -> None:
         """A link stands where the journal should."""

@@ -6,6 +6,11 @@ from typing import Final
 
 RARE_PATHS: Final = (
     "a state was made again from its journal",
+    "a bundle with a call",
+    "a replay that was shown before its end",
+    "a call that was shown before its end",
+    "a session whose every call is in a bundle",
+    "a run whose every call is in a bundle",
     "a step that was tried again",
     "a step that waited for a slot",
     "a step that could not begin in time",

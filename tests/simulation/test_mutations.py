@@ -28,6 +28,7 @@ from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.remembered import load_remembered
 from runward.daemon.world import files
+from runward.handlers.bundle.replay import Replay
 from runward.handlers.contracts import hashes
 from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.contracts.file_hashes import FileHash
@@ -271,6 +272,11 @@ def without_looking_where_a_launched_run_lies(patch: pytest.MonkeyPatch) -> None
     )
 
 
+def without_the_attempts_own_time(patch: pytest.MonkeyPatch) -> None:
+    """Every call of a session counts as one of each of its attempts."""
+    patch.setattr(Replay, "_belongs", lambda self, at: True)
+
+
 LATE: Final = pytest.mark.prove
 """On guards whose absence shows in no early history."""
 
@@ -302,6 +308,7 @@ LATE: Final = pytest.mark.prove
         pytest.param(without_the_restores_epoch, marks=LATE),
         without_making_journals,
         without_leaving_the_contract_to_the_launcher,
+        without_the_attempts_own_time,
         pytest.param(without_looking_where_a_launched_run_lies, marks=LATE),
     ],
 )

@@ -1,5 +1,6 @@
 """What agents of other tools write, line by line, and what each line says of the turn, told by who wrote it."""
 
+import re
 from collections.abc import Callable
 from typing import Final, Literal, Protocol, Self
 
@@ -41,6 +42,10 @@ class Tool(Protocol):
 
     def close(self, end: End) -> list[Line]: ...
 
+    def calls(self, line: bytes) -> set[str]:
+        """The ids of the calls that a line tells."""
+        ...
+
 
 class ClaudeCode:
     """A transcript of Claude Code, headless or with a person before it."""
@@ -80,6 +85,9 @@ class ClaudeCode:
         return self._lines(lambda: self._written.text("Done."), GOOD) + self._lines(
             self._written.last_prompt, None
         )
+
+    def calls(self, line: bytes) -> set[str]:
+        return set(re.findall(r'"type": ?"tool_use", ?"id": ?"([^"]+)"', line.decode()))
 
     def _lines(self, deed: Callable[[], object], meaning: Meaning) -> list[Line]:
         count = len(self._written.lines)
@@ -141,6 +149,10 @@ class Codex:
             return self._lines(lambda: written.abort(turn), INTERRUPTED)
         said = self._lines(lambda: written.say().reply_record(f"r{len(written.records)}").tokens(), "opens")
         return said + self._lines(lambda: written.complete(turn), GOOD)
+
+    def calls(self, line: bytes) -> set[str]:
+        is_call = b'"function_call"' in line
+        return set(re.findall(r'"call_id": ?"([^"]+)"', line.decode())) if is_call else set()
 
     def _lines(self, deed: Callable[[], object], meaning: Meaning) -> list[Line]:
         count = len(self._written.records)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import structlog
 from tests.handlers.exchange.test_model import Act
 from tests.simulation.broken import Broken
+from tests.simulation.bundles import ShownReplays
 from tests.simulation.chains import Chains
 from tests.simulation.chaos import Chaos, Strike
 from tests.simulation.daemons import Daemon
@@ -76,6 +77,7 @@ class Universe:
         self.has_trees = False
         """Whether code runs in the exchange."""
         self.written: list[Written] = []
+        self.shown = ShownReplays(self.kernel)
         self.lives = Lives()
         self.trace: list[str] = []
         self.daemons: list[Daemon] = []
