@@ -384,7 +384,8 @@ def test_an_end_comes_last_whatever_was_read_after_it() -> None:
 def test_only_names_that_can_neither_start_nor_end_a_run_are_untelling() -> None:
     assert not any(native.is_untelling(name) for name in (*native.DOCUMENTS, "outcome.json", ".run.json.tmp"))
     assert all(
-        native.is_untelling(name) for name in ("artifacts", "events.jsonl", "REPLAY.jsonl", "REPLAY.2.jsonl")
+        native.is_untelling(name)
+        for name in ("artifacts", "events.jsonl", "results.jsonl", "REPLAY.jsonl", "REPLAY.2.jsonl")
     )
 
 
