@@ -124,7 +124,12 @@ def _parts(universe: "Universe", bundle: _Bundle, was_away: Callable[[str], bool
 
 
 def _begins_as_shown(universe: "Universe", bundle: _Bundle, path: str, replay: bytes) -> None:
-    """What anybody read while the session ran stands at the beginning, unless a problem says that it is gone."""
+    """What anybody read while the session ran stands at the beginning, unless a problem says that it is gone.
+
+    A store that was restored may have forgotten an attempt, and begins it again as another event with another hash.
+    """
+    if universe.lives.over:
+        return
     if SHOWN_IS_GONE in (bundle.problem or "") or "kept as" in (bundle.place_problem or ""):
         return
     for shown in universe.shown.of(path):
