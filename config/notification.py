@@ -17,6 +17,8 @@ CHANNELS: Final = ("command", "desktop", *ADDRESSED)
 
 KINDS: Final = (
     "approval.asked",
+    "job.held",
+    "chain.quarantined",
     *(f"chain.{status}" for status in ("completed", "failed", "timed_out", "aborted", "cancelled")),
     *(f"session.{status}" for status in ("completed", "failed", "timed_out", "aborted", "cancelled")),
 )

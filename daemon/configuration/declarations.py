@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from runward.config.agent import read_agent
@@ -98,7 +98,7 @@ class Declarer:
             lambda: _why_not(playbook_names(settings), lambda name: self._with_agent(settings, name))
         )
         wrong += _listed(lambda: _why_not(agent_names(settings), lambda name: self._defaults(settings, name)))
-        chains = _listed(lambda: self._all_chains().wrong)
+        chains = _listed(lambda: self._all_chains().wrong.values())
         self._wrong = (
             *(f"{why}; runs that name it have no contract" for why in wrong),
             *(f"{why}; the chain does not fire" for why in chains),
@@ -107,6 +107,10 @@ class Declarer:
     def degraded(self) -> list[str]:
         """What is wrong with the operator's files, and what follows, for `status`."""
         return list(self._wrong)
+
+    def quarantined(self) -> list[tuple[str, str]]:
+        """The chains whose files are wrong, each with the reason. Raises `OSError` for a directory that can't be read."""
+        return list(self._all_chains().wrong.items())
 
     def _playbook(self, settings: Settings, name: str) -> Playbook:
         try:
@@ -191,8 +195,8 @@ class Declarer:
             known, chains = self._chains
             if known != said:
                 right: list[Chain] = []
-                wrong = _why_not(names, lambda name: right.append(self._chain(settings, name)))
-                chains = _Chains(tuple(right), tuple(wrong))
+                wrong = _whys(names, lambda name: right.append(self._chain(settings, name)))
+                chains = _Chains(tuple(right), wrong)
                 self._chains = said, chains
             return chains
 
@@ -275,13 +279,13 @@ class Declarer:
 
 
 class _Chains(NamedTuple):
-    """The valid chains, and why the others can't be used."""
+    """The valid chains, and by name why the others can't be used."""
 
     right: tuple[Chain, ...]
-    wrong: tuple[str, ...]
+    wrong: Mapping[str, str]
 
 
-_NO_CHAINS: Final = _Chains((), ())
+_NO_CHAINS: Final = _Chains((), {})
 
 
 class _Unusable(Exception):
@@ -332,12 +336,17 @@ def _words(schedule: Schedule) -> str:
 
 def _why_not(names: Iterable[str], read: Callable[[str], object]) -> list[str]:
     """For each named file that can't be used, the reason."""
-    wrong = []
+    return list(_whys(names, read).values())
+
+
+def _whys(names: Iterable[str], read: Callable[[str], object]) -> dict[str, str]:
+    """By the names of those that can't be used, the reason."""
+    wrong = {}
     for name in names:
         try:
             read(name)
         except _Unusable as error:
-            wrong.append(str(error))
+            wrong[name] = str(error)
     return wrong
 
 

@@ -195,6 +195,7 @@ def _world(
         ),
         partial(told_actions_in, state),
         lambda: [why for each in degraded for why in each()],
+        declarer.quarantined,
         http,
         directories=inotify.directories,
     )

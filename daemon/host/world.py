@@ -52,6 +52,8 @@ class World:
     """What the exchange tells of a session's calls."""
     troubles: Callable[[], list[str]] = list
     """What is wrong with the operator's files, for `status`."""
+    quarantined: Callable[[], list[tuple[str, str]]] = list
+    """The chains whose files are wrong, each with the reason. Used in threads; raises `OSError`."""
     http: Callable[[], HttpReport | None] = lambda: None
     """Where it listens, for `status`."""
     directories: WatchedDirectories = field(default_factory=WatchedDirectories)

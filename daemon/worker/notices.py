@@ -6,7 +6,8 @@ failed delivery is retried with backoff for a day. After that the notice is dead
 """
 
 import sqlite3
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
 import anyio
@@ -16,8 +17,9 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.faults import point
 from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.notices import DELAY, SETTLE, PendingNotice, pending
+from runward.daemon.store.tables.notices import DELAY, INSERT, SETTLE, PendingNotice, pending, row_of
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.worker.lasting_troubles import KINDS, notices_of_troubles
 from runward.daemon.worker.part import Part
 from runward.handlers.notices.effects import ResendNotice, SendNotice
 
@@ -32,7 +34,7 @@ GIVEN_UP_AFTER: Final = 86_400.0
 """Seconds for which a notice is tried."""
 
 _PERIOD: Final = 5.0
-"""Seconds until the store is asked again, where it refused."""
+"""Seconds until the store is asked again: where it refused, and for troubles that no event reports."""
 
 
 class Messenger(Protocol):
@@ -65,12 +67,16 @@ class Notices(Part):
     wakes_on: ClassVar = (SendNotice, ResendNotice)
 
     messenger: Messenger
+    quarantined: Callable[[], list[tuple[str, str]]]
+    """The chains whose files are wrong, each with the reason. Used in threads; raises `OSError`."""
     store: Store
     clock: Clock
     log: structlog.typing.FilteringBoundLogger
     _trouble: str | None = None
     _next: float | None = None
     """When the next notice is due (Unix seconds); None where none is pending."""
+    _recorded: frozenset[str] = field(default=frozenset())
+    """The notices of troubles that are recorded and still last."""
 
     def degraded(self) -> list[str]:
         """What keeps notices from being delivered, for `status`."""
@@ -79,12 +85,19 @@ class Notices(Part):
     def pause(self) -> float | None:
         if self._trouble is not None:
             return _PERIOD
+        due = self._until_due()
+        if any(self.messenger.recipients(kind) for kind in KINDS):
+            return _PERIOD if due is None else min(due, _PERIOD)
+        return due
+
+    def _until_due(self) -> float | None:
         # Never longer than the longest pause: the clock may be set back during the wait.
         return None if self._next is None else min(max(0.05, self._next - self.clock.now()), LONGEST_PAUSE)
 
     async def carry_out(self) -> bool:
         """Deliver the next ones; returns whether any was due."""
         try:
+            await self._record_troubles()
             waiting = await pending(self.store, AT_ONCE)
             now = self.clock.now()
             due = [each for each in waiting if not now < each.next_at <= now + LONGEST_PAUSE]
@@ -99,6 +112,22 @@ class Notices(Part):
             return False
         self._trouble = None
         return bool(due)
+
+    async def _record_troubles(self) -> None:
+        """Record a notice of each trouble that is new."""
+        if not any(self.messenger.recipients(kind) for kind in KINDS):
+            return
+        try:
+            quarantined = await in_thread(self.quarantined)
+        except OSError:
+            quarantined = []  # the directory is a problem of its own, which `status` shows
+        found = await notices_of_troubles(
+            self.store, self.messenger.recipients, quarantined, self.clock.now()
+        )
+        new = [each for each in found if each.id not in self._recorded]
+        if new:
+            await self.store.run([Statement(INSERT.sql, [row_of(each) for each in new])], "notice")
+        self._recorded = frozenset(each.id for each in found)
 
     async def _deliver(self, due: list[PendingNotice]) -> None:
         answers: dict[str, str | None] = {}

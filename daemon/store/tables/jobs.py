@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.transaction import Row, Statement
-from runward.daemon.store.values import as_int, listed
+from runward.daemon.store.values import as_float, as_int, listed
 from runward.handlers.effects import Effect, ReleaseJob, RingNow
 from runward.handlers.events import Event, UnknownEvent, load_payload
 from runward.handlers.facts import JobState, JobStateOf, LaneWaits
@@ -199,6 +199,29 @@ def _due(rows: Iterable[Row]) -> Due:
             )
         )
     return Due(jobs, broken)
+
+
+class HeldJob(NamedTuple):
+    """A job that a person must look at, why, and since when (Unix seconds)."""
+
+    id: int
+    handler: str
+    lane: str
+    error: str
+    held_at: float
+
+
+async def held_jobs(store: Store, most: int) -> list[HeldJob]:
+    """The jobs that are held, newest first."""
+    rows = await store.read(
+        "select id, handler, lane, error, updated_at from jobs where state in ('waiting', 'held') and state = 'held'"
+        " order by id desc limit ?",
+        (most,),
+    )
+    return [
+        HeldJob(as_int(number), str(handler), str(lane), str(error), as_float(at))
+        for number, handler, lane, error, at in rows
+    ]
 
 
 async def states_under(store: Store, numbers: Iterable[int]) -> dict[int, tuple[str, str | None]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.transaction import Row
 from runward.daemon.store.values import as_float, as_int, listed
 from runward.handlers.notices.effects import ResendNotice, SendNotice
 from runward.handlers.notices.facts import NoticeStateOf
@@ -80,9 +81,14 @@ async def states(store: Store, ids: Iterable[str]) -> dict[str, str]:
     return {str(notice): str(state) for notice, state in rows}
 
 
-def _send(batch: "Batch", job: Job, effect: SendNotice) -> None:
+def row_of(effect: SendNotice) -> Row:
+    """The values of `INSERT`."""
     said = (effect.id, effect.kind, effect.subject, effect.recipient, effect.title, effect.text)
-    batch.row(INSERT, (*said, effect.at))
+    return *said, effect.at
+
+
+def _send(batch: "Batch", job: Job, effect: SendNotice) -> None:
+    batch.row(INSERT, row_of(effect))
 
 
 def _resend(batch: "Batch", job: Job, effect: ResendNotice) -> None:

@@ -78,3 +78,24 @@ def test_only_what_was_given_up_can_be_tried_again(place: Place) -> None:
     telling(place)
     assert place.call("notify", "retry", "nt_1").code == 3
     assert place.call("notify", "retry", "@last").code == 3
+
+
+def test_people_are_told_of_a_quarantined_chain_and_of_a_held_job_once(place: Place) -> None:
+    furnished(place, "{}")
+    settings = place.directory / "runward.toml"
+    told = telling(place)
+    settings.write_text(settings.read_text().replace('"session.failed"', '"job.*"'))
+    chains = place.directory / "chains"
+    (chains / "broken.yaml").write_text("name: broken\nsteps: 3\n")
+    with place.daemon():
+        wait_for(lambda: len(lines(told)) == 1, "the notice")
+        with place.start("run", "--", "true") as run:
+            assert run.wait(60) == 0
+        (quarantined,) = listed(place)
+        assert (quarantined["kind"], quarantined["subject"]) == ("chain.quarantined", "broken")
+    assert lines(told) == ["chain.quarantined chain broken is quarantined"]
+    place.change_store("update jobs set state = 'held', error = 'a' where id = (select min(id) from jobs)")
+    with place.daemon():
+        wait_for(lambda: len(lines(told)) == 2, "the second notice")
+        assert lines(told)[1].startswith("job.held job ")
+        assert [each["kind"] for each in listed(place)] == ["job.held", "chain.quarantined"]
