@@ -14,6 +14,13 @@ class OfSession:
         return self.session_key
 
 
+class OfFiles:
+    """A statement about files that its jobs read in the background: so many bytes in all."""
+
+    __slots__ = ()
+    produced_bytes: int
+
+
 class AfterTime:
     """What happens because time has passed, or others ended. Its cause is past, and it begins a new line of causes."""
 

@@ -15,7 +15,7 @@ from runward.config.flow import Leg
 from runward.handlers.approvals.events import ApprovalEvent
 from runward.handlers.bundle.events import BundleEvent
 from runward.handlers.chains.events import ChainEvent
-from runward.handlers.event_kinds import FromInbox, OfSession, Request
+from runward.handlers.event_kinds import FromInbox, OfFiles, OfSession, Request
 from runward.handlers.exchange.events import ExchangeEvent
 from runward.handlers.notices.events import NoticeEvent
 from runward.handlers.outcomes.events import OutcomeEvent
@@ -146,7 +146,7 @@ class AttemptEnded(OfSession):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionFinished(OfSession):
+class SessionFinished(OfSession, OfFiles):
     """The verdict on an attempt: triggers, chains, hashes and notices depend on it.
 
     `produced` counts the expected files that were there, `produced_bytes` is their total size. Nothing may depend on

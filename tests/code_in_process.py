@@ -10,12 +10,12 @@ from typing import Any, Final
 from tests.handlers.exchange.played import interpreted
 
 from runward.config.executor import Executor
+from runward.daemon.parts import actions_with_code
 from runward.daemon.sandbox import workers
 from runward.daemon.sandbox.calls import Call
 from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import Execution
 from runward.daemon.sandbox.workers import Job
-from runward.daemon.worker import actions_with_code
 from runward.handlers.exchange.running_code import CodeRun, Frame
 
 CPU_S: Final = 0.125

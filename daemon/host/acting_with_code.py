@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from runward.config.exchange import ExchangeRules
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
+from runward.daemon.parts.actions_with_code import NotWorkedOut, Work
 from runward.daemon.sandbox.isolated import REFUSED
 from runward.daemon.store import reading, reading_exchange
 from runward.daemon.store.migrate import make_empty
-from runward.daemon.worker.actions_with_code import NotWorkedOut, Work
 from runward.handlers.asking import Asking, Question
 from runward.handlers.exchange import kernel_calls
 from runward.handlers.exchange.accounts import Accounts, ReadTooMuch, accounts_of

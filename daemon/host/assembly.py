@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,29 @@ from runward.daemon.host.known_roots import KnownRoots
 from runward.daemon.host.known_runs import KnownRuns
 from runward.daemon.host.root_identities import RootIdentities
 from runward.daemon.host.world import World
+from runward.daemon.looking.agents_in_runs import AgentsInRuns
+from runward.daemon.looking.following import Follower
+from runward.daemon.looking.look import Looker
+from runward.daemon.parts.answering import answers_of_the_world
+from runward.daemon.parts.bundles import Bundles
+from runward.daemon.parts.chain_head import ChainHead
+from runward.daemon.parts.changed_files import ChangedFiles
+from runward.daemon.parts.clock_trust import ClockTrust
+from runward.daemon.parts.free_slots import FreeSlots
+from runward.daemon.parts.hashed_files import log_hashed_files
+from runward.daemon.parts.hook_hints import HookHints
+from runward.daemon.parts.intents import Intents
+from runward.daemon.parts.notices import Notices
+from runward.daemon.parts.orders import CancelOrders
+from runward.daemon.parts.packing import Packer
+from runward.daemon.parts.pruning import Pruner
+from runward.daemon.parts.restored_bundles import RestoredBundles
+from runward.daemon.parts.running_outcomes import RunningOutcomes
+from runward.daemon.parts.running_replays import RunningReplays
+from runward.daemon.parts.signings import Signings
+from runward.daemon.parts.starting import Starts
+from runward.daemon.parts.verdicts import Verdicts
+from runward.daemon.parts.worktrees import Worktrees
 from runward.daemon.queue.queue import Observation, Queue
 from runward.daemon.schedule.alarm import Alarm
 from runward.daemon.schedule.schedules import Schedules
@@ -28,35 +52,13 @@ from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.keeping import WatchKeeping
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
-from runward.daemon.worker.agents_in_runs import AgentsInRuns
-from runward.daemon.worker.answering import answers_of_the_world
 from runward.daemon.worker.background import Background
-from runward.daemon.worker.bundles import Bundles
-from runward.daemon.worker.chain_head import ChainHead
-from runward.daemon.worker.changed_files import ChangedFiles
-from runward.daemon.worker.clock_trust import ClockTrust
 from runward.daemon.worker.comparison import Comparison
 from runward.daemon.worker.deciding import Answers, Decider
-from runward.daemon.worker.following import Follower
-from runward.daemon.worker.free_slots import FreeSlots
-from runward.daemon.worker.hook_hints import HookHints
-from runward.daemon.worker.intents import Intents
-from runward.daemon.worker.look import Looker
-from runward.daemon.worker.notices import Notices
-from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
-from runward.daemon.worker.packing import Packer
 from runward.daemon.worker.part import Part
-from runward.daemon.worker.pruning import Pruner
 from runward.daemon.worker.reactions import Reactions
-from runward.daemon.worker.restored_bundles import RestoredBundles
-from runward.daemon.worker.running_outcomes import RunningOutcomes
-from runward.daemon.worker.running_replays import RunningReplays
-from runward.daemon.worker.signings import Signings
-from runward.daemon.worker.starting import Starts
 from runward.daemon.worker.turn import Worker
-from runward.daemon.worker.verdicts import Verdicts
-from runward.daemon.worker.worktrees import Worktrees
 from runward.handlers.chains.events import EventOccurred, SlotOffered
 from runward.handlers.effects import (
     AppendLines,
@@ -292,6 +294,7 @@ class Assembly:
             self.verdicts.are_expected,
             self.worker.report,
             self.bundles.sealed,
+            partial(log_hashed_files, self._log, self._world.clock),
         )
 
     def is_busy(self) -> bool:

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 from runward.config.settings import Root, Settings
 from runward.config.settings_keys import AUTO
+from runward.daemon.looking.following import written_by
+from runward.daemon.looking.look import recorded
+from runward.daemon.looking.remembered import read_remembered
 from runward.daemon.ports.clock import Clock
 from runward.daemon.rundir.marks import mark
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cursors, places, roots
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.following import written_by
-from runward.daemon.worker.look import recorded
-from runward.daemon.worker.remembered import read_remembered
 from runward.handlers.layouts import native
 from runward.handlers.layouts.places import Shape, mixed_shape, shape_of
 from runward.handlers.layouts.registry import LAYOUTS

@@ -13,13 +13,13 @@ import structlog
 from runward.daemon import __version__
 from runward.daemon.host.heartbeat import BEAT
 from runward.daemon.host.report import Report, RootReport, SettingsReport, percentile, write_report
+from runward.daemon.parts.verdicts import Verdicts
 from runward.daemon.queue.queue import Queue
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.web.report import HttpReport
 from runward.daemon.worker.turn import Worker
-from runward.daemon.worker.verdicts import Verdicts
 
 PROGRESS_PERIOD: Final = 5
 """Reports between two lines in the log about the same long reading."""

@@ -28,6 +28,7 @@ from runward.daemon.host.world import World
 from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log.daemon_log import Sinks
 from runward.daemon.notices.messenger import SettingsMessenger
+from runward.daemon.parts.actions_with_code import ActionsWithCode
 from runward.daemon.ports.journals import EpochPassed
 from runward.daemon.schedule.alarm import SchedulerAlarm
 from runward.daemon.store.checkpoint import Checkpointer
@@ -40,7 +41,6 @@ from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import EpochRefused, malformed_is_told
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.web.report import HttpReport
-from runward.daemon.worker.actions_with_code import ActionsWithCode
 from runward.daemon.world.clock import SystemClock, SystemRandomness
 from runward.daemon.world.files import RealFiles
 from runward.daemon.world.starting import StartingProcesses

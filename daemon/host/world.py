@@ -4,14 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from runward.config.exchange import ExchangeRules
-from runward.daemon.ports.clock import Clock, Randomness
-from runward.daemon.ports.files import Files
-from runward.daemon.ports.processes import Processes
-from runward.daemon.watch.notifications import Notifications
-from runward.daemon.watch.watched_directories import WatchedDirectories
-from runward.daemon.web.report import HttpReport
-from runward.daemon.worker.actions_with_code import ActionsWithCode, no_sandbox
-from runward.daemon.worker.answering import (
+from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
+from runward.daemon.parts.answering import (
     NO_CHAINS,
     Bundled,
     Chains,
@@ -24,8 +18,14 @@ from runward.daemon.worker.answering import (
     no_roots,
     no_rules,
 )
-from runward.daemon.worker.bundles import ToldActions, no_actions
-from runward.daemon.worker.notices import NOBODY, Messenger
+from runward.daemon.parts.bundles import ToldActions, no_actions
+from runward.daemon.parts.notices import NOBODY, Messenger
+from runward.daemon.ports.clock import Clock, Randomness
+from runward.daemon.ports.files import Files
+from runward.daemon.ports.processes import Processes
+from runward.daemon.watch.notifications import Notifications
+from runward.daemon.watch.watched_directories import WatchedDirectories
+from runward.daemon.web.report import HttpReport
 
 
 @dataclass(slots=True)

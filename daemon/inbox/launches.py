@@ -7,7 +7,7 @@ from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.store.tables import launches
 from runward.daemon.store.tables.table import Rows
 from runward.handlers.contracts.snapshots import snapshot_from_run
-from runward.handlers.events import RunLaunched, UnknownEvent, load_payload
+from runward.handlers.events import Event, RunLaunched, UnknownEvent, load_payload
 from runward.handlers.facts import Launch
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -49,8 +49,12 @@ def launch_of(event: RunLaunched) -> Launch:
     return Launch(event.at, event.seal, contract, launcher, process, event.timeout)
 
 
-def record(event: RunLaunched) -> Rows:
-    """What is kept of it in addition to the event."""
+def kept_with(event: Event | None) -> tuple[Rows, ...]:
+    """The rows that are stored with a request, in addition to its event."""
+    return (_row(event),) if isinstance(event, RunLaunched) else ()
+
+
+def _row(event: RunLaunched) -> Rows:
     contract = snapshot_from_run(event.contract).text
     launcher, process = to_json(event.launcher).decode(), to_json(event.process).decode()
     row = (event.launch, event.session_key, event.at, event.seal, contract)

@@ -26,7 +26,7 @@ from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.handlers.effects import Emit
-from runward.handlers.events import AttemptStarted, Event
+from runward.handlers.events import Event
 from runward.handlers.route import in_background
 
 _T = TypeVar("_T")
@@ -228,13 +228,9 @@ class Queue:
 
     async def _reopen(self, observed: Sequence[Observation]) -> None:
         """Restore the pruned sessions that a further attempt continues. Only those sessions show a difference."""
-        further = {
-            event.session_key
-            for each in observed
-            for event in each.events
-            if isinstance(event, AttemptStarted) and event.attempt > 1
-        }
-        statements = await pruning.reopened(self._store, further) if further else []
+        statements = await pruning.reopened(
+            self._store, (event for each in observed for event in each.events)
+        )
         if statements:
             await self._attempt(statements, "reopen", _unknowable)
 

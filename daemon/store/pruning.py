@@ -15,7 +15,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.transaction import Row, Statement, Value
 from runward.daemon.store.values import as_float, as_int, listed
-from runward.handlers.events import HookSpoke, PlayRunRequested
+from runward.handlers.events import AttemptStarted, Event, HookSpoke, PlayRunRequested
 from runward.handlers.exchange.events import IntentMade
 from runward.handlers.requests.play import run_name
 from runward.handlers.requests.subjects import of_start
@@ -187,8 +187,11 @@ async def _without(store: Store, events: dict[int, str]) -> list[Statement]:
     ]
 
 
-async def reopened(store: Store, sessions: Iterable[str]) -> list[Statement]:
-    """Restore those of these sessions whose record was pruned: a further attempt continues them."""
+async def reopened(store: Store, events: Iterable[Event]) -> list[Statement]:
+    """Restore the sessions whose record was pruned and that a further attempt among these events continues."""
+    sessions = {each.session_key for each in events if isinstance(each, AttemptStarted) and each.attempt > 1}
+    if not sessions:
+        return []
     found = await store.read(
         "select session_key from tombstones where session_key in (select value from json_each(?))"
         " and session_key not in (select key from sessions)",

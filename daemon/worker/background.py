@@ -24,8 +24,7 @@ from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.worker.deciding import Arguments, Decider, Result
-from runward.handlers.effects import RecordFiles
-from runward.handlers.events import SessionFinished
+from runward.handlers.event_kinds import OfFiles
 
 GATHER: Final = 1.0
 """Seconds in which the work that verdicts leave is gathered, so that few commits stand in the way of others."""
@@ -77,6 +76,8 @@ class Background:
     """Told what is durable."""
     prepared: Callable[[Sequence[JobResult]], AbstractAsyncContextManager[Sequence[JobResult]]] = nullcontext
     """What is completed in place of these results, for as long as this is entered."""
+    tell: Callable[[Sequence[JobResult], float], None] = lambda results, seconds: None
+    """Logs what was completed, and how many seconds that took."""
     ended: anyio.Event = field(default_factory=_set_event)
     """Set while no loop runs."""
     batches: int = 0
@@ -167,7 +168,7 @@ class Background:
         try:
             results, took = await self._decide(claim.jobs)
             if await self._complete(claim, results):
-                self._say(results, took)
+                self.tell(results, took)
                 self.trouble = None
         finally:
             self._lanes -= lanes
@@ -259,19 +260,6 @@ class Background:
             while not self._halting:
                 await self._woken.wait()
 
-    def _say(self, results: Sequence[JobResult], took: float) -> None:
-        files = [
-            file
-            for result in results
-            for effect in result.effects
-            if isinstance(effect, RecordFiles)
-            for file in effect.files
-        ]
-        hashed = [each.size for each in files if each.sha256 is not None]
-        if files:
-            said = {"files": len(hashed), "of": len(files), "bytes": sum(hashed)}
-            self.log.info("files.hashed", **said, at=self.clock.now(), took_s=took)
-
 
 def _together(due: Sequence[Job]) -> list[Job]:
     """The jobs of one batch: the first one, and those after it as long as they are small together.
@@ -285,7 +273,7 @@ def _together(due: Sequence[Job]) -> list[Job]:
         if job.lane in lanes:
             continue
         lanes.add(job.lane)
-        left -= job.event.produced_bytes if isinstance(job.event, SessionFinished) else 0
+        left -= job.event.produced_bytes if isinstance(job.event, OfFiles) else 0
         if chosen and left < 0:
             break
         chosen.append(job)

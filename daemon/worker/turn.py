@@ -15,9 +15,13 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.inbox.launches import launch_in, launch_of, record
+from runward.daemon.inbox.launches import kept_with, launch_in, launch_of
 from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import first_batch
+from runward.daemon.looking.agents_in_runs import AgentsInRuns
+from runward.daemon.looking.following import FEWER_BYTES, MOST_BYTES, Follower
+from runward.daemon.looking.look import Looked, Looker
+from runward.daemon.looking.places import known_places
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files
 from runward.daemon.ports.inbox import InboxFile
@@ -28,14 +32,9 @@ from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Target, Why
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.agents_in_runs import AgentsInRuns
 from runward.daemon.worker.deciding import Decider
-from runward.daemon.worker.following import FEWER_BYTES, MOST_BYTES, Follower
-from runward.daemon.worker.look import Looked, Looker
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
-from runward.daemon.worker.places import known_places
 from runward.daemon.worker.reactions import Reactions
-from runward.handlers.events import RunLaunched
 from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -271,8 +270,7 @@ class Worker:
                 requests.append((file, None))
             else:
                 said = () if event is None or file.name in known else (event,)
-                kept = (record(event),) if isinstance(event, RunLaunched) else ()
-                requests.append((file, Observation(file.name, said, kept)))
+                requests.append((file, Observation(file.name, said, kept_with(event))))
         self.inbox_waits = self.agents.inbox_is_long = len(found) > len(batch)
         return requests
 

@@ -26,14 +26,14 @@ from tests.daemon.worker.in_process import StillClock, ToldProcesses
 from tests.daemon.worker.in_process import daemon as daemon_in_process
 
 from runward.daemon.host.upkeep import Upkeep
+from runward.daemon.parts.clock_trust import ClockTrust
+from runward.daemon.parts.packing import Packer
+from runward.daemon.parts.pruning import Pruner
 from runward.daemon.queue.queue import Queue
 from runward.daemon.store.checkpoint import Checkpointer
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.hints import Why
-from runward.daemon.worker.clock_trust import ClockTrust
-from runward.daemon.worker.packing import Packer
-from runward.daemon.worker.pruning import Pruner
 from runward.daemon.world.clock import SystemClock, SystemRandomness
 
 FEW: Final = 1_000

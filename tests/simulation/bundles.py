@@ -14,7 +14,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.places import Places
 from tests.simulation.ports import journal_path
 
-from runward.daemon.worker.bundles import SHOWN_IS_GONE
+from runward.daemon.parts.bundles import SHOWN_IS_GONE
 from runward.handlers.bundle.part import load_parts
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, part_name
 

@@ -26,8 +26,8 @@ from runward.config.settings import Settings
 from runward.daemon.host.acting_with_code import acting_with_code
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.host.world import World
+from runward.daemon.parts.actions_with_code import ActionsWithCode
 from runward.daemon.store.store import Store
-from runward.daemon.worker.actions_with_code import ActionsWithCode
 from runward.handlers.facts import CoveringRoot, RootOf, Ruled
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.tally import Tally
 
-from runward.daemon.worker.intents import Intents
+from runward.daemon.parts.intents import Intents
 from runward.handlers import route
 from runward.handlers.asking import Asking
 from runward.handlers.exchange import act

@@ -15,6 +15,9 @@ from tests.simulation.virtual_time import GoingInCircles
 from runward.daemon.backup.restore import Plan, plan_of
 from runward.daemon.faults import point
 from runward.daemon.launch import record, ticket
+from runward.daemon.looking import following, places
+from runward.daemon.looking.remembered import load_remembered
+from runward.daemon.parts.orders import CancelOrders
 from runward.daemon.ports.files import Files
 from runward.daemon.ports.processes import Told
 from runward.daemon.ports.session_reads import NOTHING_READ
@@ -23,10 +26,7 @@ from runward.daemon.rundir import comparing, journals
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cancellations, jobs, journal_lines
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker import following, places
-from runward.daemon.worker.orders import CancelOrders
 from runward.daemon.worker.outbox import Outbox
-from runward.daemon.worker.remembered import load_remembered
 from runward.daemon.world import files
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.contracts import hashes

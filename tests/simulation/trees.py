@@ -146,8 +146,8 @@ def standing_in(universe: "Universe") -> Mapping[str, object]:
         "runward.daemon.host.acting_with_code._ready_workers": lambda: SimpleNamespace(take=None),
         "runward.daemon.host.acting_with_code.snapshot": snapshot,
         "runward.daemon.sandbox.workers.execute": code_in_process.execute,
-        "runward.daemon.worker.actions_with_code.threading": SimpleNamespace(Thread=Later),
-        "runward.daemon.worker.actions_with_code.time": SimpleNamespace(monotonic=universe.clock.monotonic),
+        "runward.daemon.parts.actions_with_code.threading": SimpleNamespace(Thread=Later),
+        "runward.daemon.parts.actions_with_code.time": SimpleNamespace(monotonic=universe.clock.monotonic),
     }
 
 

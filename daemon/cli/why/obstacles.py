@@ -119,7 +119,7 @@ def of_job(connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float)
 
 def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Obstacle:
     """Why another tool's session still counts as running."""
-    from runward.daemon.worker.remembered import read_remembered
+    from runward.daemon.looking.remembered import read_remembered
     from runward.daemon.world.machine import RealProcesses
 
     text = reading_sessions.remembered(connection, row.key)

@@ -258,7 +258,7 @@ async def play(rounds: list[Round]) -> Counter[str | None]:
     """Play a history against the rules; what became of its actions: error codes, and None for success."""
     with (
         TemporaryDirectory(dir=IN_MEMORY) as directory,
-        patch("runward.daemon.worker.actions_with_code.threading", SimpleNamespace(Thread=AtOnce)),
+        patch("runward.daemon.parts.actions_with_code.threading", SimpleNamespace(Thread=AtOnce)),
     ):
         base = Path(directory)
         code = StandIn(base / "state")

@@ -19,17 +19,8 @@ from runward.config.exchange import ExchangeRules
 from runward.config.settings import Root, Settings
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.host.world import World
-from runward.daemon.ports.processes import Begun, NotBegun, NotTold, RunPlace, Told, WriterOf
-from runward.daemon.store.migrate import migrate
-from runward.daemon.store.ownership import prepare
-from runward.daemon.store.reading_told_actions import told_actions_in
-from runward.daemon.store.store import Connection, Store, connect
-from runward.daemon.store.transaction import Row
-from runward.daemon.watch.hints import Target
-from runward.daemon.watch.notifications import Watching
-from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.actions_with_code import ActionsWithCode, Work, no_sandbox
-from runward.daemon.worker.answering import (
+from runward.daemon.parts.actions_with_code import ActionsWithCode, Work, no_sandbox
+from runward.daemon.parts.answering import (
     NO_CHAINS,
     Bundled,
     Chains,
@@ -41,7 +32,16 @@ from runward.daemon.worker.answering import (
     no_roots,
     no_rules,
 )
-from runward.daemon.worker.notices import NOBODY, Messenger
+from runward.daemon.parts.notices import NOBODY, Messenger
+from runward.daemon.ports.processes import Begun, NotBegun, NotTold, RunPlace, Told, WriterOf
+from runward.daemon.store.migrate import migrate
+from runward.daemon.store.ownership import prepare
+from runward.daemon.store.reading_told_actions import told_actions_in
+from runward.daemon.store.store import Connection, Store, connect
+from runward.daemon.store.transaction import Row
+from runward.daemon.watch.hints import Target
+from runward.daemon.watch.notifications import Watching
+from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import SystemRandomness
 from runward.daemon.world.files import RealFiles
 from runward.handlers.effects import StartRun

@@ -15,8 +15,9 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
+from runward.daemon.parts import verdicts
 from runward.daemon.rundir import hashes
-from runward.daemon.worker import background, verdicts
+from runward.daemon.worker import background
 from runward.daemon.world.files import RealFiles
 from runward.handlers.contracts.file_hashes import FileHash, RootHashes
 from runward.handlers.contracts.hashes import TRIES

@@ -26,6 +26,7 @@ from tests.waiting import PATIENCE_S
 from runward.config.settings import Root, Settings
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.host.world import World
+from runward.daemon.parts.answering import no_playbooks, no_rules
 from runward.daemon.ports.files import Gone
 from runward.daemon.ports.journals import Compared, StandingLines
 from runward.daemon.rundir.comparing import compare
@@ -35,7 +36,6 @@ from runward.daemon.store.store import Store, connect
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.answering import no_playbooks, no_rules
 from runward.daemon.world.clock import SystemRandomness
 from runward.daemon.world.files import RealFiles
 from runward.handlers.facts import Declarations

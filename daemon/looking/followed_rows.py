@@ -1,0 +1,76 @@
+"""Rows stored with a look at another tool's session, in the same transaction as its events: no decisions."""
+
+from pydantic_core import to_json
+
+from runward.daemon.looking.places import Hinted
+from runward.daemon.looking.remembered import Remembered, dump_remembered
+from runward.daemon.store.tables import cursors, links, places, problems, sessions
+from runward.daemon.store.tables.table import Rows
+from runward.handlers.layouts.registry import DirectoryLayout
+from runward.handlers.layouts.scanner import Signature
+
+Change = tuple[Rows, ...]
+
+
+def after_reading(
+    hinted: Hinted, key: str, stored: Remembered, after: Remembered, whole: Signature | None, now: float
+) -> Change:
+    """What changed in the session, and in its place if that is new or was read to its end (`whole`)."""
+    found, known = changed(hinted, key, stored, after, now), hinted.known
+    if known.is_new or (whole is not None and whole != known.signature):
+        found += placed(hinted, key, whole)
+        is_told = after.problems != stored.problems
+        if known.signature is None and not known.is_new and not is_told:
+            found += _problems(hinted, stored, after, now)  # a problem of our own making may be among them
+    return found
+
+
+def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now: float) -> Change:
+    """The session's row and its dependent rows, if they changed."""
+    if after == stored:
+        return ()
+    phase = after.followed.phase
+    activity = after.activity if phase == "open" else None
+    row = (key, after.root, after.place, key, phase, dump_remembered(after), activity)
+    found: Change = (Rows(cursors.UPSERT, [row]),)
+    if (stored.root, stored.place) != (after.root, after.place):
+        found += (Rows(sessions.MOVE, [(after.root, hinted.path, key)]),)
+    if after.launcher is not None and after.launcher != stored.launcher:
+        found += (Rows(links.INSERT, [(key, after.launcher)]),)
+    if after.problems != stored.problems:
+        found += _problems(hinted, stored, after, now)
+    return found
+
+
+def placed(hinted: Hinted, key: str | None, signature: Signature | None) -> Change:
+    """Whose place this is, and the state of its file when it was read to its end."""
+    root, place = hinted.root.name, hinted.place
+    text = None if signature is None else to_json(signature).decode()
+    return (Rows(places.UPSERT, [(f"{root}/{place}", root, place, key, text)]),)
+
+
+def forgotten(hinted: Hinted) -> Change:
+    """There is nothing at this place now."""
+    return (Rows(places.FORGET, [(f"{hinted.root.name}/{hinted.place}",)]),)
+
+
+def mistaken(hinted: Hinted, message: str, fix: str, now: float) -> Change:
+    """Our own problem with this place, which the next full reading clears."""
+    return (
+        *placed(hinted, hinted.known.session_key, None),
+        Rows(problems.DELETE, [(hinted.path,)]),
+        Rows(problems.INSERT, [(hinted.path, None, message, fix, now)]),
+    )
+
+
+def _problems(hinted: Hinted, stored: Remembered, after: Remembered, now: float) -> Change:
+    """The problems of the session's files, replacing the earlier ones."""
+    path = hinted.path
+    within = path if isinstance(hinted.layout, DirectoryLayout) else path.rpartition("/")[0]
+    files = {each.file for each in (*stored.problems, *after.problems)}
+    cleared = sorted({path, *(f"{within}/{name}" for name in files)})
+    rows = [(f"{within}/{each.file}", each.line, each.message, each.fix, now) for each in after.problems]
+    return (
+        Rows(problems.DELETE, [(each,) for each in cleared]),
+        Rows(problems.INSERT, rows),
+    )

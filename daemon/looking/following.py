@@ -1,0 +1,340 @@
+"""Looking at foreign sessions: read what is new, feed it to the layout's scanner, follow what it reports.
+
+Runs in a thread. Nothing here writes. What is returned becomes a transaction: the scanner's state with the events.
+"""
+
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from runward.daemon.looking.about import about
+from runward.daemon.looking.followed_rows import after_reading, changed, forgotten, mistaken, placed
+from runward.daemon.looking.look import Looked
+from runward.daemon.looking.places import Hinted, Known
+from runward.daemon.looking.remembered import Remembered, read_remembered
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone
+from runward.daemon.ports.processes import Processes, WriterOf
+from runward.daemon.ports.session_reads import NOTHING_READ, SessionSight
+from runward.daemon.rundir.marks import UNTRUSTED, mark
+from runward.daemon.watch.hints import Hint, Target
+from runward.daemon.watch.roots import WatchedRoot
+from runward.handlers.events import SessionDeclaration
+from runward.handlers.layouts.registry import DirectoryLayout, LogLayout, Scan
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.layouts.transcript import Resumed, Told
+from runward.handlers.sessions.follow import FollowRule, Sign, follow, lose
+from runward.handlers.sessions.linked import launcher_key
+from runward.handlers.sessions.over import Writer
+from runward.handlers.unreadable import Unreadable
+
+MOST_BYTES: Final = 16 << 20
+"""Bytes of transcripts that are read in one go: the rest waits until the other sessions were looked at."""
+
+FEWER_BYTES: Final = 1 << 20
+"""The same while native runs come and go, whose verdicts wait as long as a transcript is read."""
+
+HOOKED_AFTER: Final = 2.0
+"""Seconds after a hook spoke in which its own helpers may still be there: one that lives longer may be the agent."""
+
+SOUGHT_AGAIN: Final = 1.0
+"""Seconds after which a session whose files are gone is asked for again, while they may yet be found elsewhere."""
+
+_REPORT: Final = "report it with the daemon's log; the others are followed as usual"
+
+
+class Followings(NamedTuple):
+    """What a batch of looks found, and the hints that it did not reach."""
+
+    looked: list[Looked]
+    left: list[Hint]
+
+
+class Follower:
+    """Looks at the sessions in the roots that it is given."""
+
+    def __init__(self, files: Files, processes: Processes, clock: Clock) -> None:
+        self._files = files
+        self._processes = processes
+        self._clock = clock
+        self._booted_at: float | None = None
+
+    def look(
+        self,
+        hints: Sequence[Hint],
+        roots: Mapping[str, WatchedRoot],
+        known: Mapping[Target, Known],
+        most_bytes: int,
+    ) -> Followings:
+        """Look at each hinted place, until there is too much to read."""
+        self._booted_at = _earlier(self._booted_at, self._processes.booted_at())
+        now = self._clock.now()
+        batch = _Batch(self._files, self._processes, roots, now, self._booted_at, most_bytes)
+        looked: list[Looked] = []
+        for index, (target, why) in enumerate(hints):
+            if batch.bytes_read >= most_bytes:
+                return Followings(looked, list(hints[index:]))
+            hinted = Hinted(roots[target[0]], target[1], why, known[target])
+            try:
+                looked.append(batch.look(hinted))
+            except Exception as error:  # noqa: BLE001 - a mistake of ours in one session's look harms no other
+                message = f"can't be followed, because of a bug in Runward: {error!r}"
+                rows = mistaken(hinted, message, _REPORT, self._clock.now())
+                looked.append(
+                    _nothing(hinted)._replace(
+                        rows=rows, mark=UNTRUSTED, unreadable=traceback.format_exc(limit=-6)
+                    )
+                )
+        return Followings(looked, [])
+
+
+class _Batch:
+    """The looks of one batch. What one learns about a session, the next look at that session knows."""
+
+    def __init__(
+        self,
+        files: Files,
+        processes: Processes,
+        roots: Mapping[str, WatchedRoot],
+        now: float,
+        booted_at: float | None,
+        most_bytes: int,
+    ) -> None:
+        self._booted_at = booted_at
+        self._most_bytes = most_bytes
+        self._files = files
+        self._processes = processes
+        self._roots = roots
+        self._now = now
+        self._writers: WriterOf = processes.writers()
+        self._remembered: dict[str, Remembered] = {}
+        self.bytes_read = 0
+
+    def look(self, hinted: Hinted) -> Looked:
+        root, place, key = hinted.root, hinted.place, hinted.known.session_key
+        if key is None:
+            return self._aside(hinted)
+        stored = self._stored(key, hinted)
+        if (stored.root, stored.place) == (root.name, place):
+            return self._follow(hinted, key, stored, stored)
+        moved = stored._replace(root=root.name, place=place)
+        if self._is_there(stored):
+            return self._aside(hinted)
+        if not self._is_there(moved):
+            # Neither can be reached now. Without a mark it is looked at again, because the session may be there.
+            return _nothing(hinted)._replace(rows=forgotten(hinted))
+        return self._follow(hinted, key, stored, moved)
+
+    def _aside(self, hinted: Hinted) -> Looked:
+        """A place that needs no look while it stays unchanged: it holds no session, or a copy."""
+        root, known = hinted.root, hinted.known
+        looked = _nothing(hinted)._replace(unreadable=known.unreadable)
+        assert root.shape is not None, "native runs are looked at elsewhere"
+        signature = self._files.place_signature(root.path, hinted.place, root.shape)
+        if signature is None:
+            return looked._replace(rows=forgotten(hinted))
+        if known.unreadable is not None:
+            return looked
+        if known.is_new or signature != known.signature:
+            looked = looked._replace(rows=placed(hinted, known.session_key, signature))
+        return looked._replace(mark=mark(signature))
+
+    def _stored(self, key: str, hinted: Hinted) -> Remembered:
+        found, state = self._remembered.get(key), hinted.known.state
+        if found is not None:
+            return found
+        anew = Remembered(hinted.root.name, hinted.place)
+        return anew if state is None else read_remembered(state) or anew
+
+    def _is_there(self, remembered: Remembered) -> bool:
+        """Whether the session's files are still where they were read."""
+        root = self._roots.get(remembered.root)
+        if root is None or root.shape is None:
+            return False
+        return self._files.place_signature(root.path, remembered.place, root.shape) is not None
+
+    def _follow(self, hinted: Hinted, key: str, stored: Remembered, before: Remembered) -> Looked:
+        root, layout = hinted.root, hinted.layout
+        scan = _kept_scan(hinted, before)
+        if scan is None:
+            before = before._replace(read=NOTHING_READ, scan=None)
+        sight = self._files.look_at_session(
+            root.path, hinted.place, layout, before.read, self._most_bytes, self._now
+        )
+        if isinstance(sight, Unreadable):
+            return _looked(hinted, before)._replace(mark=UNTRUSTED, unreadable=sight.why)
+        if isinstance(sight, Gone):
+            return self._lost(hinted, key, before)
+        self.bytes_read += sight.bytes_read
+        scan, resumed = _scanned(hinted, scan, sight)
+        told = scan.tell()
+        if told.is_subagent:
+            return _nothing(hinted)._replace(
+                rows=placed(hinted, None, sight.signature), mark=mark(sight.signature)
+            )
+        # The process is checked after its files were read. It may have written its last lines in between, so the end of
+        # a process is believed only after a time in which nothing more arrived.
+        writer = self._writer(hinted, told, before)
+        launcher = self._launcher(hinted, writer, before)
+        # What can't be read now may say how it ended.
+        is_complete = not sight.more and not any(log.may_pass for log in sight.read.logs)
+        sign = Sign(told, resumed, writer, sight.changed_at, self._now, complete=is_complete)
+        declared = _declaration(hinted, told, launcher)
+        found = follow(before.followed, key, declared, self._rule(root, layout), sign)
+        after = before._replace(
+            followed=found.after,
+            read=sight.read,
+            scan=scan.dump(),
+            activity=found.standing.activity if found.standing is not None else before.activity,
+            problems=(*sight.obstacles, *told.complaints),
+            about=about(told),
+            launcher=launcher,
+            is_asked=before.is_asked or writer.process is not None,
+        )
+        self._remembered[key] = after
+        retry_in = sight.read.retry_at - self._now
+        again_in = retry_in if retry_in > 0 else found.again_in
+        settled = not sight.more and not sight.unsettled
+        whole = sight.signature if settled and again_in is None else None
+        return _looked(hinted, after)._replace(
+            events=found.events,
+            rows=after_reading(hinted, key, stored, after, whole, self._now),
+            mark=mark(sight.signature) if settled else UNTRUSTED,
+            unsettled=sight.unsettled,
+            again_in=again_in,
+            more=sight.more,
+            is_linked=launcher is not None,
+        )
+
+    def _lost(self, hinted: Hinted, key: str, before: Remembered) -> Looked:
+        """The session's place is gone; it may be moving to another one."""
+        found = lose(before.followed, key, self._now)
+        since = found.after.lost_since or before.followed.lost_since
+        if found.events and not self._is_sought(hinted.layout.name, since):
+            found = found._replace(after=before.followed, events=(), again_in=SOUGHT_AGAIN)
+        after = before._replace(followed=found.after)
+        self._remembered[key] = after
+        is_open = after.followed.phase == "open"
+        statements = changed(hinted, key, before, after, self._now)
+        return _looked(hinted, after)._replace(
+            events=found.events,
+            rows=statements if is_open else (*statements, *forgotten(hinted)),
+            again_in=found.again_in,
+            lost=key if is_open else None,
+        )
+
+    def _is_sought(self, layout: str, since: float | None) -> bool:
+        """Whether every root that its files may have moved to was listed since they went missing."""
+        others = [each for each in self._roots.values() if each.may_hold(layout) and each.health == "ok"]
+        return since is None or all(each.listed_at > since for each in others)
+
+    def _writer(self, hinted: Hinted, told: Told, before: Remembered) -> Writer:
+        """What the tool's own files say about its process, or else the process that they, or its hook, named
+        before."""
+        layout, hook = hinted.layout.name, hinted.known.hook
+        session_id = told.session_id or hinted.known.session_id
+        writer = Writer("unknown") if session_id is None else self._writers(layout, hinted.path, session_id)
+        process = before.followed.process
+        if writer.liveness == "unknown" and process is not None:
+            return Writer(self._processes.state(process), None, process)
+        if writer.liveness == "unknown" and hook is not None and self._now - hook.at > HOOKED_AFTER:
+            callers = hook.callers(layout)
+            states = [self._processes.state(each) for each in callers]
+            if states and states[-1] == "alive":
+                return Writer("alive", None, callers[-1])
+            if states and set(states) == {"gone"}:
+                return Writer("gone", None, callers[-1])
+        return writer
+
+    def _launcher(self, hinted: Hinted, writer: Writer, before: Remembered) -> str | None:
+        """The launcher's session that this one was started in, by its hook or by its process's environment."""
+        if before.launcher is not None:
+            return before.launcher
+        hook = hinted.known.hook
+        session = hook.launcher_session if hook is not None else None
+        if session is None and writer.process is not None and not before.is_asked:
+            session = self._processes.launcher_of(writer.process, hinted.layout.name, hinted.path)
+        if session is None or "/" in session:
+            return None
+        natives = [root for root in self._roots.values() if root.shape is None]
+        # If a root can't be read now, what was seen in it earlier counts.
+        holding = [
+            root.name
+            for root in natives
+            if session in root.seen or self._files.directory_signature(root.path, session)
+        ]
+        return launcher_key(session, [root.name for root in natives], holding)
+
+    def _rule(self, root: WatchedRoot, layout: LogLayout | DirectoryLayout) -> FollowRule:
+        return FollowRule(
+            layout.names_process,
+            root.records_history,
+            root.first_seen_at,
+            self._booted_at,
+            root.settings.settle,
+            root.settings.stale_after,
+            root.settings.start_within,
+            names_directory=isinstance(layout, LogLayout),
+        )
+
+
+def _earlier(before: float | None, now: float | None) -> float | None:
+    """When the machine started. A clock that is set forward moves that too, and must not make anything look older."""
+    return now if before is None or now is None else min(before, now)
+
+
+def written_by(remembered: Remembered) -> tuple[RecordedProcess, ...]:
+    """The process that writes a session, if it is known."""
+    process = remembered.followed.process
+    return () if process is None else (process,)
+
+
+def _nothing(hinted: Hinted) -> Looked:
+    """A look at something that is not a session."""
+    return Looked(hinted.root, hinted.place, hinted.why, "none", (), False, (), (), None)
+
+
+def _looked(hinted: Hinted, remembered: Remembered) -> Looked:
+    """A look at a session, with what is now remembered of it."""
+    phase, processes = remembered.followed.phase, written_by(remembered)
+    return Looked(hinted.root, hinted.place, hinted.why, phase, processes, False, (), (), None)
+
+
+def _kept_scan(hinted: Hinted, remembered: Remembered) -> Scan | None:
+    """The scan of what was read so far; None if nothing was read, or another version of the scanner stored it."""
+    try:
+        return None if remembered.scan is None else hinted.layout.load(remembered.scan)
+    except ValueError:
+        return None
+
+
+def _scanned(hinted: Hinted, kept: Scan | None, sight: SessionSight) -> tuple[Scan, tuple[Resumed, ...]]:
+    """Scan what is new. Documents come first, because they may give the time zone of the logs."""
+    scan = kept
+    if scan is None or sight.anew:
+        scan = hinted.layout.start(hinted.place.rpartition("/")[2])
+    if sight.documents:
+        scan = scan.see(sight.documents)
+    resumed: tuple[Resumed, ...] = ()
+    for portion in sight.portions:
+        scan, boundaries = scan.feed(portion.name, portion.lines)
+        resumed += boundaries
+    return scan, resumed
+
+
+def _declaration(hinted: Hinted, told: Told, launcher: str | None) -> SessionDeclaration:
+    """What a session declares. Its contract's paths begin at its own directory, or where its agent works."""
+    path, layout = hinted.path, hinted.layout
+    artifacts = layout.artifacts_path(path) if isinstance(layout, DirectoryLayout) else told.cwd
+    return SessionDeclaration(
+        session_id=told.session_id or hinted.known.session_id or hinted.place,
+        layout=layout.name,
+        root=hinted.root.name,
+        path=path,
+        kind="agent",
+        artifacts_path=artifacts or path.rpartition("/")[0],
+        agent=told.agent,
+        cwd=told.cwd,
+        prompt=told.prompt,
+        launcher=launcher,
+    )

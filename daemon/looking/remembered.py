@@ -1,0 +1,56 @@
+"""What is remembered of a foreign session between two looks, as it is stored."""
+
+from typing import Final, NamedTuple
+
+from pydantic import TypeAdapter
+
+from runward.daemon.looking.about import About
+from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, brought_up
+from runward.handlers.layouts.scanner import Complaint
+from runward.handlers.sessions.follow import NEVER_FOLLOWED, Followed
+from runward.handlers.sessions.over import Activity
+
+STATE_VERSION: Final = 1
+
+
+class Remembered(NamedTuple):
+    """Where its files are read (a root and a place in it), what followed from them, and how far they were read.
+
+    `scan` is the state of its layout's scanner; it is None before anything was read. `problems` are those of its files.
+    `launcher` is the key of the launcher's session that it was started in, if that is known, and `is_asked` says that
+    its process was asked for it. `about` is what commands show of it. They find it by its position in the JSON.
+    """
+
+    root: str
+    place: str
+    followed: Followed = NEVER_FOLLOWED
+    read: FilesRead = NOTHING_READ
+    scan: str | None = None
+    activity: Activity | None = None
+    problems: tuple[Complaint, ...] = ()
+    launcher: str | None = None
+    is_asked: bool = False
+    version: int = STATE_VERSION
+    about: About | None = None
+
+
+_ADAPTER: Final = TypeAdapter(Remembered)
+
+
+def dump_remembered(remembered: Remembered) -> str:
+    """What is remembered, as JSON text for the store."""
+    return _ADAPTER.dump_json(remembered).decode()
+
+
+def read_remembered(text: str) -> Remembered | None:
+    """What was stored; None if it can no longer be read; the session is then read again."""
+    try:
+        return load_remembered(text)
+    except ValueError:
+        return None
+
+
+def load_remembered(text: str) -> Remembered:
+    """What was stored. Raises `ValueError` for what this program never wrote."""
+    remembered = _ADAPTER.validate_json(text)
+    return remembered._replace(read=brought_up(remembered.read))

@@ -1,0 +1,207 @@
+"""Who answers the questions that handlers ask: the store, the disk, or the settings in force."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, Protocol, TypeAlias
+
+from runward.config.bundle import BundleRules
+from runward.config.chain import Chain
+from runward.config.exchange import ExchangeRules
+from runward.config.settings_keys import DEFAULT_STEPS_AT_ONCE
+from runward.daemon.looking.agents_in_runs import AgentsInRuns
+from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
+from runward.daemon.parts.notices import NOBODY, Messenger
+from runward.daemon.ports.files import Files
+from runward.daemon.ports.processes import Processes
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import all as tables
+from runward.daemon.worker.deciding import Answers
+from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft, WorkTreeOf
+from runward.handlers.chains.facts import ChainNamed, ListenersTo, StepsAtOnce
+from runward.handlers.exchange.acting_with_code import ActedWithCode, CodeOf, TurnOf
+from runward.handlers.exchange.facts import ExchangeRulesNow
+from runward.handlers.facts import (
+    QUESTIONS,
+    ActionOf,
+    AgeOf,
+    ArtifactsUnder,
+    CoveringRoot,
+    Declarations,
+    DeclaredContract,
+    HashesOf,
+    LegsBefore,
+    LinkedSessionsOf,
+    Play,
+    PlayOf,
+    RootOf,
+    Ruled,
+    RuledPlaybook,
+)
+from runward.handlers.notices.facts import RecipientsOf
+from runward.handlers.outcomes.facts import FinalMessageOf, OutcomesIn
+from runward.handlers.schedules.facts import Scheduled, ScheduleIn
+from runward.handlers.shows.facts import PlayFilesIn
+from runward.handlers.unreadable import Unreadable
+
+Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
+"""What a playbook and an agent of these names declare now."""
+
+Ruling: TypeAlias = Callable[[RuledPlaybook], Ruled]
+"""What a foreign session falls under by the settings in force."""
+
+Playable: TypeAlias = Callable[[str], Play]
+"""What a playbook of this name would start now."""
+
+Covering: TypeAlias = Callable[[RootOf], CoveringRoot | None]
+"""Which root watches a file of another tool's session by the settings in force."""
+
+
+Bundled: TypeAlias = Callable[[BundleRulesOf], BundleRules | None]
+"""How the bundle of a session is made by the settings in force."""
+
+Drafted: TypeAlias = Callable[[DraftOf], Draft | NoDraft | Unreadable]
+"""Writes a bundle without its receipt."""
+
+
+class Chains(Protocol):
+    """The chains that exist now."""
+
+    def listening(self, event: str) -> tuple[Chain, ...]:
+        """The valid chains that an event of this name may fire."""
+
+    def chain(self, name: str) -> Chain | str:
+        """The chain of this name, or why none can be fired."""
+
+    def action(self, name: str) -> Play:
+        """What the action of this name would start, and in which root."""
+
+    def scheduled(self, name: str) -> Scheduled | None:
+        """The schedule of the chain of this name, if the chain is valid."""
+
+    def schedules(self) -> Mapping[str, str]:
+        """What the files of all valid chains with a schedule say about it, by chain name."""
+
+    def watched_paths(self) -> tuple[str, ...]:
+        """The absolute globs of the files whose changes fire valid chains."""
+
+    def steps_at_once(self) -> int:
+        """How many steps may run at the same time."""
+
+
+NOTHING_RUNS: Final = ActionsWithCode(no_sandbox)
+
+GoOn: TypeAlias = Callable[[int], bool]
+"""Asked while files are hashed, with the bytes that were read; a job that is halted this way is put back."""
+
+
+def no_rules(question: RuledPlaybook) -> Ruled:
+    """The ruling of settings without rules."""
+    return Ruled()
+
+
+def no_playbooks(name: str) -> Play:
+    """What can be started when there are no playbooks."""
+    return Play(None, problem=f"there is no playbook {name!r}")
+
+
+class NoChains:
+    """Stands in if there are no chains."""
+
+    def listening(self, event: str) -> tuple[Chain, ...]:
+        return ()
+
+    def chain(self, name: str) -> Chain | str:
+        return f"there is no chain {name!r}"
+
+    def action(self, name: str) -> Play:
+        return Play(None, problem=f"there is no action {name!r}")
+
+    def scheduled(self, name: str) -> Scheduled | None:
+        return None
+
+    def schedules(self) -> Mapping[str, str]:
+        return {}
+
+    def watched_paths(self) -> tuple[str, ...]:
+        return ()
+
+    def steps_at_once(self) -> int:
+        return DEFAULT_STEPS_AT_ONCE
+
+
+NO_CHAINS: Final = NoChains()
+
+
+def no_roots(question: RootOf) -> CoveringRoot | None:
+    """The answer if there are no roots."""
+    return None
+
+
+def no_bundles(question: BundleRulesOf) -> BundleRules | None:
+    """How bundles are made when there are none."""
+    return None
+
+
+def nothing_drafted(question: DraftOf) -> NoDraft:
+    """The result of an order if nothing writes bundles."""
+    return NoDraft("nobody writes bundles here")
+
+
+def answers_of_the_world(
+    store: Store,
+    files: Files,
+    processes: Processes,
+    agents: AgentsInRuns,
+    declared: Declared,
+    ruled: Ruling = no_rules,
+    playable: Playable = no_playbooks,
+    covering: Covering = no_roots,
+    chains: Chains = NO_CHAINS,
+    messenger: Messenger = NOBODY,
+    go_on: GoOn = lambda read: True,
+    bundled: Bundled = no_bundles,
+    drafted: Drafted = nothing_drafted,
+    exchange: Callable[[], ExchangeRules] = ExchangeRules,
+    with_code: ActionsWithCode = NOTHING_RUNS,
+) -> Answers:
+    """Who answers which question. Raises `NoAnswer` if nobody answers one."""
+    answers = Answers(folds=tables.FOLDS)
+    _ask_store(answers, store, agents)
+    answers.at_once(ArtifactsUnder, lambda asked: files.artifacts(asked.root, asked.within, asked.paths))
+    answers.at_once(LegsBefore, files.early_legs)
+    answers.at_once(HashesOf, lambda asked: files.hashes(asked.root, asked.within, asked.paths, go_on))
+    answers.at_once(AgeOf, lambda asked: _age(processes, asked))
+    answers.at_once(DeclaredContract, lambda asked: declared(asked.playbook, asked.agent))
+    answers.at_once(RuledPlaybook, ruled)
+    answers.at_once(PlayOf, lambda asked: playable(asked.playbook))
+    answers.at_once(ActionOf, lambda asked: chains.action(asked.action))
+    answers.at_once(RootOf, covering)
+    answers.at_once(ListenersTo, lambda asked: chains.listening(asked.event))
+    answers.at_once(ChainNamed, lambda asked: chains.chain(asked.name))
+    answers.at_once(StepsAtOnce, lambda asked: chains.steps_at_once())
+    answers.at_once(ScheduleIn, lambda asked: chains.scheduled(asked.chain))
+    answers.at_once(RecipientsOf, lambda asked: messenger.recipients(asked.kind))
+    answers.at_once(OutcomesIn, lambda asked: files.outcomes(asked.path, asked.artifacts_path, asked.named))
+    answers.at_once(PlayFilesIn, lambda asked: files.play_files(asked.path))
+    answers.at_once(FinalMessageOf, lambda asked: files.final_message(asked.layout, asked.path))
+    answers.at_once(BundleRulesOf, bundled)
+    answers.at_once(WorkTreeOf, lambda asked: files.work_tree(asked.cwd, asked.since))
+    answers.at_once(DraftOf, drafted)
+    answers.at_once(ExchangeRulesNow, lambda asked: exchange())
+    answers.at_once(ActedWithCode, with_code.answer)
+    answers.at_once(TurnOf, with_code.may_be_decided)
+    answers.at_once(CodeOf, with_code.ran)
+    answers.check(QUESTIONS)
+    return answers
+
+
+def _age(processes: Processes, asked: AgeOf) -> float | None:
+    if all(processes.state(each) == "gone" for each in (asked.launcher, asked.process)):
+        return None
+    return processes.age(asked.process)
+
+
+def _ask_store(answers: Answers, store: Store, agents: AgentsInRuns) -> None:
+    for kind, answerer in tables.ANSWERS.items():
+        answers.from_store(kind, partial(answerer, store))
+    answers.from_store(LinkedSessionsOf, agents.linked)

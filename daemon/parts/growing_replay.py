@@ -1,0 +1,164 @@
+"""The replay of one running session, rendered further as the session's files grow.
+
+After a restart it is rendered from the beginning. Nothing of it is written before it is found to begin with what is
+recorded.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from runward.config.bundle import BundleRules
+from runward.daemon.parts.bundles import ToldActions
+from runward.daemon.ports.files import CallsReading, Files
+from runward.daemon.store.tables.replays import RunningReplay
+from runward.handlers.bundle.by_time import as_shown
+from runward.handlers.bundle.calls import Told
+from runward.handlers.bundle.order import BundleOrder, Grown, Step, Stretch, Verdict
+from runward.handlers.bundle.parts import REPLAY, part_name
+from runward.handlers.bundle.replay import Replay
+from runward.handlers.journal.place import journal_directory
+from runward.handlers.unreadable import Unreadable
+
+MOST_STEPS: Final = 1000
+"""Times that actions in the exchange are shown among a running session's calls; further ones are shown at its end."""
+
+MOST_BYTES: Final = 4 << 20
+"""Bytes of a session's calls that are read at once."""
+
+
+class Changed(Exception):
+    """The session's files no longer give what was shown."""
+
+
+@dataclass(slots=True)
+class GrowingReplay:
+    """A replay being rendered: `length` bytes of it so far, of which the first `written` are in its file.
+
+    `recorded` is what the store has of it. Until that is rendered and found to be the same, nothing is written.
+    """
+
+    replay: Replay
+    calls: CallsReading
+    recorded: Grown | None
+    is_verified: bool
+    is_lost: bool = False
+    """Whether its file lacks lines that are recorded: then it is rendered once more, and written again."""
+    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+    length: int = 0
+    written: int = 0
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def order(self) -> BundleOrder:
+        """What it is rendered by."""
+        return self.replay.order
+
+    @property
+    def grown(self) -> Grown:
+        """What is rendered of it."""
+        issue, policy = self.replay.begun_with
+        return Grown(self.length, self.digest.hexdigest(), issue, policy, self.steps)
+
+    def further(self, actions: ToldActions, count: int, ends: Mapping[str, int] | None) -> tuple[bytes, bool]:
+        """The next lines to write, and whether more of the session's logs was read.
+
+        `count` actions have their results. With `ends` each log is read only up to this byte. Raises `Changed`.
+        """
+        self.calls.obstacles.clear()
+        before = self.calls.offsets
+        lines = b"".join([self._take(line) for line in self._lines(actions, count, ends)])
+        if self.calls.changed:
+            raise Changed
+        return lines, self.calls.offsets != before
+
+    def restarted(self, files: Files) -> "GrowingReplay":
+        """The same, to be written from its first line."""
+        calls = files.calls(self.order.layout, self.order.path)
+        return GrowingReplay(Replay(self.order), calls, self.recorded, is_verified=True)
+
+    def _lines(self, actions: ToldActions, count: int, ends: Mapping[str, int] | None) -> Iterator[bytes]:
+        """The next lines. The steps of an earlier daemon are repeated in one go."""
+        again = self.recorded.steps if self.recorded is not None and self.length == 0 else ()
+        if not any(step.others for step in again):
+            again = ()
+        is_behind = self.recorded is not None and self.length < self.recorded.length
+        if len(self.steps) >= MOST_STEPS or (is_behind and not again):
+            count = 0
+        rendered = self.steps[-1].others if self.steps else 0
+        with closing(actions(self.order.key, count)) as taken:
+            others = _Counted(islice(taken, rendered, None))
+            told = self.calls.told(None if again else MOST_BYTES, ends)
+            yield from self.replay.more(as_shown(told, others, again))
+        yield from self.replay.begin()
+        self._step(again or self.steps, rendered + others.count)
+
+    def _step(self, before: tuple[Step, ...], others: int) -> None:
+        """What was rendered up to now will be rendered first again. A step that added no others needs no trace."""
+        earlier = [step.others for step in (Step(0, 0), *before)][-2:]
+        kept = before[:-1] if earlier == [others, others] else (*before[:-1], *map(_bare, before[-1:]))
+        written = (0, "") if self.recorded is None else (self.recorded.length, self.recorded.sha256)
+        self.steps = (*kept, Step(sum(end for _, end in self.calls.offsets), others, *written))
+
+    def _take(self, line: bytes) -> bytes:
+        """Add a line; returns what must be written of it. Raises `Changed`."""
+        if self.recorded is not None and 0 < (recorded := self.recorded.length - self.length) <= len(line):
+            start = self.digest.copy()
+            start.update(line[:recorded])
+            if start.hexdigest() != self.recorded.sha256:
+                raise Changed
+            self.is_verified = True
+        self.digest.update(line)
+        self.length += len(line)
+        return line[max(0, len(line) - (self.length - self.written)) :] if self.is_verified else b""
+
+
+def begin_replay(
+    files: Files, running: RunningReplay, stretch: Stretch, rules: BundleRules
+) -> GrowingReplay | None:
+    """Begin to render a replay; None if what is written of it can't be read now. Raises `OSError`."""
+    grown = None if running.begun is None else running.begun.grown
+    order = BundleOrder(
+        running.key,
+        running.session_id,
+        running.layout,
+        running.path,
+        journal_directory(running.layout, running.key, running.path),
+        running.attempt,
+        stretch,
+        Verdict(0.0, "running", "", "", None, None),
+        rules,
+        grown=grown,
+    )
+    calls = files.calls(running.layout, running.path)
+    if grown is None:
+        return GrowingReplay(Replay(order), calls, None, is_verified=True)
+    there = files.replay_standing(order.directory, part_name(REPLAY, running.attempt), grown.length)
+    if isinstance(there, Unreadable):
+        return None
+    stands = (there.length, there.sha256) == (grown.length, grown.sha256)
+    written = grown.length if stands else 0
+    return GrowingReplay(Replay(order), calls, grown, is_verified=False, is_lost=not stands, written=written)
+
+
+def _bare(step: Step) -> Step:
+    return Step(step.end, step.others)
+
+
+class _Counted:
+    """What passes, counted."""
+
+    def __init__(self, told: Iterable[Told]) -> None:
+        self._told = iter(told)
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Told]:
+        return self
+
+    def __next__(self) -> Told:
+        following = next(self._told)
+        self.count += 1
+        return following

@@ -1,0 +1,163 @@
+"""Notices: delivering messages to people outside, after the commit.
+
+Pending notices are read from their table, so a successor continues where a daemon stopped. A daemon that was killed may
+have delivered a notice without marking it. So each notice is delivered at least once, always under the same id. A
+failed delivery is retried with backoff for a day. After that the notice is dead: `runward notify list` shows it.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, Protocol
+
+import anyio
+import structlog
+
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.faults import point
+from runward.daemon.parts.lasting_troubles import KINDS, notices_of_troubles
+from runward.daemon.ports.clock import Clock
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.notices import DELAY, INSERT, SETTLE, PendingNotice, pending, row_of
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
+from runward.daemon.worker.part import Part
+from runward.handlers.notices.effects import ResendNotice, SendNotice
+
+AT_ONCE: Final = 4
+"""How many notices are on their way at the same time."""
+
+FIRST_PAUSE: Final = 5.0
+LONGEST_PAUSE: Final = 1800.0
+"""Seconds before the second try, and at most; the pause doubles."""
+
+GIVEN_UP_AFTER: Final = 86_400.0
+"""Seconds for which a notice is tried."""
+
+_PERIOD: Final = 5.0
+"""Seconds until the store is asked again: where it refused, and for troubles that no event reports."""
+
+
+class Messenger(Protocol):
+    """Delivers notices to people outside."""
+
+    def recipients(self, kind: str) -> tuple[str, ...]:
+        """The names of those who are notified of an event such as `chain.failed`."""
+
+    def send(self, notice: PendingNotice) -> str | None:
+        """Deliver it. Returns why it was not delivered, in words without an address. Never raises."""
+
+
+class NoMessenger:
+    """Stands in where nobody is notified."""
+
+    def recipients(self, kind: str) -> tuple[str, ...]:
+        return ()
+
+    def send(self, notice: PendingNotice) -> str | None:
+        return "there is no recipient"
+
+
+NOBODY: Final = NoMessenger()
+
+
+@dataclass(slots=True)
+class Notices(Part):
+    """The notices that this daemon has to deliver. One task delivers them."""
+
+    wakes_on: ClassVar = (SendNotice, ResendNotice)
+
+    messenger: Messenger
+    quarantined: Callable[[], list[tuple[str, str]]]
+    """The chains whose files are wrong, each with the reason. Used in threads; raises `OSError`."""
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    _trouble: str | None = None
+    _next: float | None = None
+    """When the next notice is due (Unix seconds); None where none is pending."""
+    _recorded: frozenset[str] = field(default=frozenset())
+    """The notices of troubles that are recorded and still last."""
+
+    def degraded(self) -> list[str]:
+        """What keeps notices from being delivered, for `status`."""
+        return [] if self._trouble is None else [f"notices: {self._trouble}"]
+
+    def pause(self) -> float | None:
+        if self._trouble is not None:
+            return _PERIOD
+        due = self._until_due()
+        if any(self.messenger.recipients(kind) for kind in KINDS):
+            return _PERIOD if due is None else min(due, _PERIOD)
+        return due
+
+    def _until_due(self) -> float | None:
+        # Never longer than the longest pause: the clock may be set back during the wait.
+        return None if self._next is None else min(max(0.05, self._next - self.clock.now()), LONGEST_PAUSE)
+
+    async def carry_out(self) -> bool:
+        """Deliver the next ones; returns whether any was due."""
+        try:
+            await self._record_troubles()
+            waiting = await pending(self.store, AT_ONCE)
+            now = self.clock.now()
+            due = [each for each in waiting if not now < each.next_at <= now + LONGEST_PAUSE]
+            if due:
+                await self._deliver(due)
+            self._next = min((each.next_at for each in waiting), default=None)
+        except EpochRefused:
+            raise
+        except (CommitUnknown, Fenced, sqlite3.Error) as error:
+            self._trouble = str(error)
+            self.log.error("notices.not_marked", why=str(error))
+            return False
+        self._trouble = None
+        return bool(due)
+
+    async def _record_troubles(self) -> None:
+        """Record a notice of each trouble that is new."""
+        if not any(self.messenger.recipients(kind) for kind in KINDS):
+            return
+        try:
+            quarantined = await in_thread(self.quarantined)
+        except OSError:
+            quarantined = []  # the directory is a problem of its own, which `status` shows
+        found = await notices_of_troubles(
+            self.store, self.messenger.recipients, quarantined, self.clock.now()
+        )
+        new = [each for each in found if each.id not in self._recorded]
+        if new:
+            await self.store.run([Statement(INSERT.sql, [row_of(each) for each in new])], "notice")
+        self._recorded = frozenset(each.id for each in found)
+
+    async def _deliver(self, due: list[PendingNotice]) -> None:
+        answers: dict[str, str | None] = {}
+
+        async def send(notice: PendingNotice) -> None:
+            point("notice.before")
+            answers[notice.id] = await in_thread(self.messenger.send, notice)
+            point("notice.after")
+
+        async with anyio.create_task_group() as tasks:
+            for each in due:
+                tasks.start_soon(send, each)
+        settled: list[Row] = []
+        delayed: list[Row] = []
+        now = self.clock.now()
+        for each in due:
+            why, tries = answers[each.id], each.tries + 1
+            if why is None or now - each.since >= GIVEN_UP_AFTER:
+                settled.append(("delivered" if why is None else "dead", now, tries, why, each.id))
+            else:
+                pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(each.tries, 16))
+                delayed.append((now + pause, tries, why, each.id))
+        statements = [(SETTLE, settled), (DELAY, delayed)]
+        await self.store.run([Statement(sql, rows) for sql, rows in statements if rows], "notice")
+        for each in due:
+            self._say(each, answers[each.id])
+
+    def _say(self, notice: PendingNotice, why: str | None) -> None:
+        told = {"notice": notice.id, "kind": notice.kind, "subject": notice.subject, "to": notice.recipient}
+        if why is None:
+            self.log.info("notice.delivered", **told)
+        else:
+            self.log.warning("notice.not_delivered", **told, why=why, tries=notice.tries + 1)

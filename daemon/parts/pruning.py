@@ -1,0 +1,219 @@
+"""Retention: the records of sessions that ended long ago are pruned, in slices that never delay a verdict.
+
+Requests by people are read from their table, so a successor continues where a daemon stopped. Pruning by the settings
+needs no row: the daemon checks at its start and then once a day. Run directories are never touched. Replays and
+summaries in our own state are removed just before the record of their session, so none is left behind if a daemon is
+killed in between.
+"""
+
+import math
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Final
+
+import structlog
+
+from runward.config.settings import Settings
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.parts.clock_trust import ClockTrust, Doubt, moment, patience
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files
+from runward.daemon.queue.queue import Queue
+from runward.daemon.store import pruning, pruning_chains
+from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import prunings, receipts
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
+from runward.daemon.worker.part import Part
+from runward.daemon.worker.slices import Slices
+from runward.handlers.effects import PruneSessions
+
+PERIOD: Final = 86_400.0
+"""Seconds after which it is looked again for sessions that are older than the settings want."""
+
+SESSIONS: Final = 64
+"""Sessions that go in one transaction, at most."""
+
+PAGES: Final = 256
+"""Pages that are given back to the disk at once."""
+
+TROUBLED: Final = 2.0
+"""Seconds after which what the store refused is tried again."""
+
+
+@dataclass(slots=True)
+class Pruner(Part):
+    """One task that prunes what is due."""
+
+    wakes_on: ClassVar = (PruneSessions,)
+
+    store: Store
+    files: Files
+    queue: Queue
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    busy: Callable[[], bool]
+    """Whether verdicts, or their journals, are on their way."""
+    retention: float | None
+    """Seconds for which the record of a session is kept after its end; None: forever."""
+    trust: ClockTrust
+    _doubt: Doubt | None = None
+    _kept_at: float = -math.inf
+    _trouble: str | None = None
+
+    def use(self, settings: Settings) -> None:
+        self.keep(settings.retention)
+
+    def keep(self, retention: float | None) -> None:
+        """Keep the record of a session for this many seconds from now on."""
+        if retention != self.retention:
+            self.retention, self._kept_at = retention, -math.inf
+            self.wake()
+
+    def degraded(self) -> list[str]:
+        """What delays the pruning, for `status`."""
+        told = [] if self._trouble is None else [f"pruning is postponed: {self._trouble}"]
+        if self._doubt is not None and self._doubt.leapt_from is not None:
+            told.append(
+                f"pruning is paused: the clock is far ahead of {moment(self._doubt.leapt_from)}, when it was last looked at;"
+                f" correct it, or wait until it says {moment(self._doubt.until)}; `runward prune` works meanwhile"
+            )
+        return told
+
+    def pause(self) -> float | None:
+        if self._trouble is not None:
+            return TROUBLED
+        return max(TROUBLED, self._kept_at + self._period - self.clock.monotonic())
+
+    async def carry_out(self) -> bool:
+        """Prune all that is due now; returns whether anything was."""
+        did = False
+        try:
+            for owed in await prunings.owed_prunings(self.store):
+                await self._prune(owed.before, owed.event)
+                did = True
+            if self.retention is not None and self.clock.monotonic() >= self._kept_at + self._period:
+                if await self._believes_clock(self.retention):
+                    did = await self._prune(self.clock.now() - self.retention, None) > 0 or did
+                self._kept_at = self.clock.monotonic()
+        except EpochRefused:
+            raise
+        except (CommitUnknown, Fenced, sqlite3.Error, ValueError, OSError) as error:
+            if self._trouble != str(error):
+                self.log.warning("prune.put_off", why=str(error))
+            self._trouble = str(error)
+            return False
+        self._trouble = None
+        return did
+
+    @property
+    def _period(self) -> float:
+        """Seconds between two checks: no gap between them may look like a leap of the clock."""
+        return PERIOD if self.retention is None else min(PERIOD, patience(self.retention) / 4)
+
+    async def _believes_clock(self, retention: float) -> bool:
+        """Whether the clock has run long enough without a leap to say what is old."""
+        doubt = await in_thread(self.trust.doubt, retention)
+        if doubt != self._doubt and doubt is not None and doubt.leapt_from is not None:
+            self.log.warning(
+                "retention.held_back",
+                clock_leapt_from=moment(doubt.leapt_from),
+                until=moment(doubt.until),
+                fix="correct the clock; `runward prune` works meanwhile",
+            )
+        self._doubt = doubt
+        return doubt is None
+
+    async def _prune(self, before: float, event: int | None) -> int:
+        """Prune what ended before this moment (Unix seconds), as `event` asked; returns how many sessions."""
+        slices, sessions = Slices(self.clock, self.busy, SESSIONS), 0
+        place: Place | None = FIRST
+        while place is not None:
+            await slices.begin()
+            pruned = await self._prune_sessions(place, before, event, slices.size)
+            sessions, place = sessions + len(pruned.keys), pruned.place
+            await slices.end()
+        await self._prune_chains(before, slices)
+        loose: LoosePlace | None = FIRST_LOOSE
+        while loose is not None:
+            await slices.begin()
+            loose = await self._prune_loose(loose, before, slices.size)
+            await slices.end()
+        if event is not None:
+            await self.store.run([prunings.pruning_ended(event, self.clock.now())], "prune")
+        if sessions or event is not None:
+            self.log.info("sessions.pruned", sessions=sessions, before=before)
+            await self._give_pages_back()
+        return sessions
+
+    async def _prune_sessions(self, place: Place, before: float, event: int | None, most: int) -> Slice:
+        async def some() -> Slice:
+            # The settings also mean what was recorded long ago: history from before the root was watched is new.
+            recorded_before = before if event is None else None
+            found = await pruning.sessions_to_prune(
+                self.store, place, before, recorded_before, most, self.clock.now()
+            )
+            if found.keys:
+                await self._remove_parts(found.keys)
+                count = [] if event is None else [prunings.counted(event, len(found.keys))]
+                await self.store.run([*found.statements, *count], "prune")
+            return found
+
+        return await self.queue.beside(some)
+
+    async def _remove_parts(self, keys: Sequence[str]) -> None:
+        """Remove the replays and summaries of these sessions from our own state. The receipts stay."""
+        for directory, names in await receipts.own_places(self.store, keys):
+            self.files.check_epoch(self.store.epoch)
+            going = [name for name in names if not name.startswith("RECEIPT.")]
+            left = await in_thread(self.files.remove_parts, directory, going)
+            if left is not None:
+                self.log.warning("prune.parts_left", directory=directory, why=left.why)
+
+    async def _prune_chains(self, before: float, slices: Slices) -> None:
+        """Prune chain runs that have no session left, then the firings that began no run."""
+        run: str | None = pruning_chains.FIRST
+        while run is not None:
+            await slices.begin()
+            run = await self.queue.beside(partial(self._prune_chain_runs, run, before, slices.size))
+            await slices.end()
+        firing: int | None = pruning_chains.FIRST_FIRING
+        while firing is not None:
+            await slices.begin()
+            firing = await self.queue.beside(partial(self._prune_firings, firing, before, slices.size))
+            await slices.end()
+
+    async def _prune_chain_runs(self, place: str, before: float, most: int) -> str | None:
+        found = await pruning_chains.chain_runs_to_prune(self.store, place, before, most, self.clock.now())
+        if found.statements:
+            await self.store.run(found.statements, "prune")
+        return found.place
+
+    async def _prune_firings(self, place: int, before: float, most: int) -> int | None:
+        found = await pruning_chains.firings_to_prune(self.store, place, before, most)
+        if found.statements:
+            await self.store.run(found.statements, "prune")
+        return found.place
+
+    async def _prune_loose(self, place: LoosePlace, before: float, most: int) -> LoosePlace | None:
+        async def some() -> LoosePlace | None:
+            found = await pruning.loose_to_prune(self.store, place, before, most, self.clock.now())
+            if found.statements:
+                await self.store.run(found.statements, "prune")
+            return found.place
+
+        return await self.queue.beside(some)
+
+    async def _give_pages_back(self) -> None:
+        """Shrink the store's file by its free pages."""
+        slices = Slices(self.clock, self.busy, PAGES, PAGES // 16)
+        before = math.inf
+        while True:
+            await slices.begin()
+            left = await self.store.give_pages_back(slices.size)
+            await slices.end()
+            if not 0 < left < before:
+                return
+            before = left

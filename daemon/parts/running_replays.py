@@ -1,0 +1,348 @@
+"""Replays that grow while their sessions run, so that anybody can see what was called so far.
+
+A line is a function of the session's files. What is recorded of it before it is written is its length and its hash. So
+a line that a crash lost is rendered again, and what was shown stays the beginning of the whole replay, which the
+bundle's job writes. Of another tool's session only what the worker has read is rendered. Of a native run nothing is
+rendered while its documents differ from those of the last look. So no call is shown in an attempt that is over.
+"""
+
+import math
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from runward.config.settings import Settings
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.looking.remembered import read_remembered
+from runward.daemon.parts.answering import Bundled
+from runward.daemon.parts.bundles import ToldActions
+from runward.daemon.parts.growing_replay import Changed, GrowingReplay, begin_replay
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files, Gone, KeptAside
+from runward.daemon.store.reading import StoreUnreadable
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import receipts, replays
+from runward.daemon.store.tables.replays import GROW, RunningReplay, grown_row
+from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
+from runward.daemon.watch.hints import Target
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.worker.delayed import let_verdicts_pass
+from runward.daemon.worker.part import Part
+from runward.handlers.bundle.facts import BegunReplay, BundleRulesOf
+from runward.handlers.bundle.order import Grown, Stretch
+from runward.handlers.bundle.parts import REPLAY, part_name
+from runward.handlers.layouts import native
+from runward.handlers.layouts.scanner import Signature
+from runward.handlers.sessions.observe import read_watched
+from runward.handlers.unreadable import Unreadable
+
+PERIOD: Final = 2.0
+"""Seconds between two looks at what a session has called. Runs that are shorter never have a growing replay."""
+
+SHARE: Final = 10
+"""After a pass it pauses so many times as long as the pass took: this work never takes more than that share."""
+
+AT_ONCE: Final = 64
+"""Sessions of one pass, which costs one commit."""
+
+MOST_PASS: Final = 16 << 20
+"""Bytes that all sessions of a pass may have rendered; the others wait for the next one."""
+
+MOST_CALLS: Final = 50_000
+"""Calls of all sessions together that are kept in memory. A session that was dropped is rendered again when it grows."""
+
+OVERHEAD: Final = 10
+"""The number of calls that a session itself counts as."""
+
+TRIED_AGAIN: Final = 30.0
+"""Seconds until what the disk refused is tried again."""
+
+CHANGED: Final = "the session's files changed after its replay was shown; the rest is written at its end"
+
+_Answer: TypeAlias = KeptAside | Unreadable | Gone | None
+"""What became of the lines of a step; None if they are written."""
+
+
+class _Step(NamedTuple):
+    """The next lines of a session's replay, and whether there may be more at once."""
+
+    running: RunningReplay
+    fold: GrowingReplay
+    lines: bytes = b""
+    problem: str | None = None
+    more: bool = False
+
+    @property
+    def attempt(self) -> tuple[str, int]:
+        """The attempt that it is of."""
+        return self.running.key, self.running.attempt
+
+    @property
+    def grown(self) -> Grown:
+        """What the store is going to have of it, with these lines. With a problem there are no further ones."""
+        recorded = self.fold.recorded
+        return self.fold.grown if self.problem is None or recorded is None else recorded
+
+    @property
+    def is_news(self) -> bool:
+        """Whether the store doesn't know this yet."""
+        recorded = self.fold.recorded
+        return self.problem is not None or recorded is None or self.fold.length > recorded.length
+
+
+@dataclass(slots=True)
+class RunningReplays(Part):
+    """The replays of the sessions that run. `roots` is by name."""
+
+    files: Files
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    roots: Mapping[str, WatchedRoot]
+    bundled: Bundled
+    actions: ToldActions
+    """A session's actions in the exchange, as calls."""
+    busy: Callable[[], bool]
+    """Whether verdicts are in progress, which come first."""
+    low_disk: Callable[[], str | None]
+    placing: anyio.Lock
+    """Held while parts of bundles get their names."""
+    patience: float = PERIOD
+    """Seconds from a session's first look until its replay is begun."""
+    share: int = SHARE
+    trouble: str | None = None
+    _due: dict[Target, float] = field(default_factory=dict)
+    """When each session is looked at again, by the monotonic clock."""
+    _folds: dict[tuple[str, int], GrowingReplay] = field(default_factory=dict)
+    _not_before: float = -math.inf
+
+    def look(self, target: Target) -> None:
+        """A running session was looked at, because something in it changed or it is new."""
+        if target not in self._due:
+            self._due[target] = self.clock.monotonic() + self.patience
+            self.wake()
+        elif self._due[target] == math.inf:
+            self._due[target] = self.clock.monotonic() + PERIOD
+            self.wake()
+
+    def use(self, settings: Settings) -> None:
+        """Other rules may apply to the roots."""
+        self._put_off(list(self._due), self.clock.monotonic())
+        self.wake()
+
+    def forget(self, target: Target) -> None:
+        """A session is over."""
+        self._due.pop(target, None)
+
+    def degraded(self) -> list[str]:
+        """What keeps replays from growing, for `status`."""
+        return [] if self.trouble is None else [f"replays of running sessions: {self.trouble}"]
+
+    def pause(self) -> float | None:
+        due = min(self._due.values(), default=math.inf)
+        return None if due == math.inf else max(0.0, max(due, self._not_before) - self.clock.monotonic())
+
+    async def carry_out(self) -> bool:
+        """Let the replays of the next sessions grow; returns whether there were any that are due."""
+        now = self.clock.monotonic()
+        if now < self._not_before:
+            return False
+        due = [target for target, at in self._due.items() if at <= now][:AT_ONCE]
+        if not due:
+            return False
+        if self.low_disk() is not None:
+            self._put_off(due, now + TRIED_AGAIN)
+            return True
+        await let_verdicts_pass(self.busy)
+        began = self.clock.monotonic()
+        try:
+            await self._grow(due)
+            self.trouble = None
+        except EpochRefused:
+            raise
+        except (CommitUnknown, Fenced, StoreUnreadable, sqlite3.Error) as error:
+            self.trouble = str(error)
+            self._folds.clear()
+            self._put_off(due, now + TRIED_AGAIN)
+        ended = self.clock.monotonic()
+        self._not_before = ended + self.share * (ended - began)
+        return True
+
+    def _put_off(self, targets: Sequence[Target], until: float) -> None:
+        for target in targets:
+            if target in self._due:
+                self._due[target] = until
+
+    async def _grow(self, due: Sequence[Target]) -> None:
+        targets = {f"{root}/{place}": (root, place) for root, place in due}
+        found = await replays.running(self.store, targets)
+        stretches = await receipts.stretches(self.store, [(each.key, each.attempt) for each in found])
+        self._put_off(due, self.clock.monotonic() + TRIED_AGAIN)
+        steps = await in_thread(self._render, found, stretches, targets)
+        async with self.placing:
+            refused = await self._record(steps)
+            with anyio.CancelScope(shield=True):
+                answers = await anyio.to_thread.run_sync(self._write, steps, refused)
+        for step, answer in zip(steps, answers, strict=True):
+            self._note(targets[step.running.place], step, answer)
+        self._let_go()
+
+    async def _record(self, steps: Sequence[_Step]) -> set[tuple[str, int]]:
+        """Record what is going to be written; returns the attempts that are over, whose replays grow no further."""
+        news = [(step, step.grown) for step in steps if step.is_news]
+        if not news:
+            return set()
+        rows = [
+            grown_row(*step.attempt, BegunReplay(grown, step.fold.order.rules), step.problem)
+            for step, grown in news
+        ]
+        await self.store.run([Statement(GROW, rows)], "grow")
+        known = await replays.lengths(self.store, [step.running.key for step, _ in news])
+        refused: set[tuple[str, int]] = set()
+        for step, grown in news:
+            if known.get(step.attempt) == grown.length:
+                step.fold.recorded = grown
+            else:
+                refused.add(step.attempt)
+        return refused
+
+    def _write(self, steps: Sequence[_Step], refused: set[tuple[str, int]]) -> list[_Answer]:
+        """Write the lines that are recorded."""
+        try:
+            self.files.check_epoch(self.store.epoch)
+        except OSError as error:
+            return [Unreadable(error.strerror or str(error)) for _ in steps]
+        return [Gone() if step.attempt in refused else self._write_lines(step) for step in steps]
+
+    def _write_lines(self, step: _Step) -> _Answer:
+        fold, name = step.fold, part_name(REPLAY, step.running.attempt)
+        if not step.lines:
+            return None
+        try:
+            answer = self.files.write_lines(fold.order.directory, name, fold.written, step.lines)
+        except OSError as error:
+            return Unreadable(error.strerror or str(error))
+        if answer is None:
+            fold.written += len(step.lines)
+        return answer
+
+    def _note(self, target: Target, step: _Step, answer: _Answer) -> None:
+        """Remember what became of a step, and when the session is looked at again."""
+        told = {"session": step.running.key, "attempt": step.running.attempt}
+        now = self.clock.monotonic()
+        if step.problem is not None:
+            self.log.warning("replay.changed", **told, why=step.problem)
+            self._put_off([target], math.inf)
+        elif answer is None:
+            again = now + PERIOD if step.running.layout == native.LAYOUT else math.inf
+            self._put_off([target], now if step.more else again)
+            self._folds[step.attempt] = step.fold
+        elif isinstance(answer, KeptAside):
+            self.log.warning("replay.kept_aside", **told, file=answer.name)
+            self._put_off([target], now)
+        elif isinstance(answer, Unreadable):
+            self.log.warning("replay.delayed", **told, why=answer.why)
+
+    def _let_go(self) -> None:
+        """Forget the folds that were not used for longest, so that not too much is held in memory."""
+        held = sum(len(fold.replay.calls) + OVERHEAD for fold in self._folds.values())
+        for attempt in list(self._folds):
+            if held <= MOST_CALLS:
+                return
+            held -= len(self._folds.pop(attempt).replay.calls) + OVERHEAD
+
+    def _render(
+        self,
+        found: Sequence[RunningReplay],
+        stretches: Mapping[tuple[str, int], Stretch],
+        targets: Mapping[str, Target],
+    ) -> list[_Step]:
+        """The next lines of each session, in a thread. The due times of the others are set here."""
+        steps: list[_Step] = []
+        total = 0
+        for running in found:
+            target, now = targets[running.place], self.clock.monotonic()
+            stretch = stretches.get((running.key, running.attempt))
+            if total > MOST_PASS:
+                self._put_off([target], now)
+                continue
+            if stretch is None:
+                continue
+            if running.problem is not None:
+                self._put_off([target], math.inf)
+                continue
+            try:
+                step = self._next(running, stretch, target)
+            except OSError as error:
+                self.log.warning("replay.delayed", session=running.key, why=error.strerror or str(error))
+                continue
+            if step is None:
+                self._put_off([target], now + PERIOD)
+            else:
+                steps.append(step)
+                total += len(step.lines)
+        return steps
+
+    def _next(self, running: RunningReplay, stretch: Stretch, target: Target) -> _Step | None:
+        """The next lines of a session; None if nothing can be said now."""
+        root, state = self.roots.get(target[0]), _read_of(running)
+        fold = self._folds.pop((running.key, running.attempt), None)
+        if root is None or state is None:
+            return None
+        begun = running.begun
+        if fold is None or fold.recorded != (None if begun is None else begun.grown):
+            rules = (
+                self.bundled(BundleRulesOf(running.layout, running.path)) if begun is None else begun.rules
+            )
+            fold = None if rules is None else begin_replay(self.files, running, stretch, rules)
+        if fold is None:
+            return None
+        try:
+            lines, more = fold.further(self.actions, running.actions, state.ends)
+            if not more and not fold.is_verified:
+                if state.ends is not None:
+                    return None  # the worker reads the session again
+                raise Changed
+        except Changed:
+            return None if begun is None else _Step(running, fold, problem=CHANGED)
+        if not self._is_as_looked_at(root, target, state):
+            return None
+        if fold.is_verified and fold.is_lost:
+            return _Step(running, fold.restarted(self.files), more=True)
+        return _Step(running, fold, lines, more=more)
+
+    def _is_as_looked_at(self, root: WatchedRoot, target: Target, state: "_State") -> bool:
+        """Whether what was just read belongs to the attempt that the worker knows: a new one changes the documents
+        first."""
+        if state.documents is None:
+            return True
+        known = {target[1]: state.documents}
+        return target[1] in self.files.unchanged(root.path, native.DOCUMENTS, known)
+
+
+class _State(NamedTuple):
+    """What the last look at a session says: the documents of a native run, or how far another tool's logs were read."""
+
+    documents: Mapping[str, Signature] | None = None
+    ends: Mapping[str, int] | None = None
+
+
+def _read_of(running: RunningReplay) -> _State | None:
+    """What the last look says; None if the store doesn't yet have all that followed from it."""
+    if running.layout == native.LAYOUT:
+        watched = read_watched(running.state)
+        if watched is None or (watched.phase, watched.attempt) != ("open", running.attempt):
+            return None
+        return _State(documents=dict(watched.signatures))
+    remembered = read_remembered(running.state)
+    if remembered is None:
+        return None
+    followed = remembered.followed
+    if (followed.phase, followed.attempt) != ("open", running.attempt):
+        return None
+    return _State(ends={log.name: log.cursor.offset for log in remembered.read.logs})

@@ -1,0 +1,342 @@
+"""The exchange in the worker: intents of runs, each with exactly one result, and one order of all who act."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tests.daemon.worker.damaged_journals import finish
+from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+
+from runward.config.json_value import JsonValue
+from runward.daemon import faults
+from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.spool import put
+from runward.daemon.parts.intents import AT_ONCE, Intents
+from runward.handlers import route
+from runward.handlers.exchange.events import ActionRequested, PrincipalCreateRequested
+
+
+class Killed(BaseException):
+    """The daemon ends here, as by `kill -9`."""
+
+
+def begin(base: Path, name: str, agent: str | None = "writer") -> Path:
+    directory = base / "runs" / name
+    directory.mkdir(parents=True)
+    run = {"schema": "runward-run-v1", "started_at": "2026-02-03T04:05:06Z", "agent": agent}
+    (directory / "run.json").write_text(json.dumps(run))
+    return directory
+
+
+def append(run: Path, *intents: dict[str, JsonValue] | str) -> None:
+    with (run / "intents.jsonl").open("a") as file:
+        for each in intents:
+            file.write(each if isinstance(each, str) else json.dumps(each) + "\n")
+
+
+def write(name: str, content: str, **further: JsonValue) -> dict[str, JsonValue]:
+    return {"action_type": "write_artifact", "artifact_id": name, "content": content, **further}
+
+
+def read(name: str) -> dict[str, JsonValue]:
+    return {"action_type": "read_artifact", "artifact_id": name}
+
+
+def results(run: Path) -> list[dict[str, JsonValue]]:
+    return [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
+
+
+def told(run: Path) -> list[tuple[JsonValue, JsonValue]]:
+    """The numbers of the lines that have results, and whether each was good."""
+    return [(each["line"], each["result"]["success"]) for each in results(run)]  # type: ignore[index,call-overload] # an object
+
+
+async def settle(running: Daemon) -> None:
+    while True:
+        await running.settle()
+        if not await running.supervisor.assembly.intents.drain():
+            break
+    await running.supervisor.assembly.outbox.sweep()
+
+
+async def test_each_line_has_one_result_in_its_order_and_the_journal_tells_of_it(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        append(run, write("note", "hello"), read("note"), "nonsense\n", "\n")
+        await settle(running)
+        append(run, read("nothing"), '{"action_type":"noop"}')
+        await settle(running)
+        assert told(run) == [(1, True), (2, True), (3, False), (4, False), (5, False)]
+        finish(run)
+        await settle(running)
+        await settle(running)
+        assert told(run)[5:] == [(6, True)], "the last line has no newline, and the run is over"
+        lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+        actions = [each for each in lines if each["event"] == "action"]
+        assert [each["hash"] for each in actions] == [each["hash"] for each in results(run)]
+        hashes = await running.rows("select hash from events where type = 'ActionTaken' order by seq")
+        assert [digest for (digest,) in hashes] == [each["hash"] for each in actions]
+        assert await running.rows("select told, line, state from intent_files") == [(6, 6, "read")]
+
+
+async def test_a_deletion_is_a_line_of_its_own_in_the_journal(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        delete: dict[str, JsonValue] = {"action_type": "delete_artifact", "artifact_id": "note"}
+        append(run, write("note", "hello"), delete, delete)
+        await settle(running)
+        assert told(run) == [(1, True), (2, True), (3, False)]
+        lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+        deleted = [each["artifact_id"] for each in lines if each["event"] == "artifact_deleted"]
+        assert deleted == ["note"], "what failed deleted nothing"
+
+
+async def test_what_a_run_wrote_while_no_daemon_was_there_is_carried_out(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        await settle(running)
+        await running.stop()
+    append(run, write("note", "hello"))
+    finish(run)
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        await settle(running)
+        await settle(running)
+    assert told(run) == [(1, True)]
+
+
+async def a_life(base: Path, run: Path) -> None:
+    """A daemon meets a run, and the run ends; then the daemon is killed if it wasn't before."""
+    async with daemon(base, StillClock(), ToldProcesses()) as running:
+        await settle(running)
+        finish(run)
+        for _ in range(3):
+            await settle(running)
+        raise Killed
+
+
+POINTS = ("commit.put.before", "commit.put.after", "commit.apply.before", "commit.apply.after")
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("times", [1, 2, 3, 4, 5])
+async def test_a_daemon_that_is_killed_anywhere_leaves_each_line_one_result(
+    tmp_path: Path, point: str, times: int
+) -> None:
+    left = times
+
+    def kill(name: str) -> None:
+        nonlocal left
+        left -= name == point
+        if name == point and left == 0:
+            raise Killed
+
+    run = begin(tmp_path, "run")
+    append(run, write("note", "hello", policy={"read_price": 1}), read("note"), read("gone"))
+    faults.install(kill)
+    try:
+        with pytest.raises((Killed, BaseExceptionGroup)):
+            await a_life(tmp_path, run)
+    finally:
+        faults.install(lambda name: None)
+    if not (run / "exit.json").exists():
+        finish(run)
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        await settle(running)
+        await settle(running)
+        assert await running.rows("select count(*) from actions") == [(3,)]
+        assert await running.rows("select version from shared_artifacts where id = 'note'") == [(1,)]
+    assert told(run) == [(1, True), (2, True), (3, False)]
+
+
+async def two_who_spend(running: Daemon, base: Path) -> list[object]:
+    """Two commands spend the nine scrip of one principal, each all of it, in one batch; who got how much."""
+    ledger = {"action_type": "invoke_artifact", "artifact_id": "genesis_ledger", "method": "transfer"}
+    for name, scrip in (("payer", 9), ("one", 0), ("two", 0)):
+        put(
+            base / "state",
+            f"create-{name}",
+            dump_request(PrincipalCreateRequested(f"create-{name}", 1.0, name, None, scrip)),
+        )
+    running.supervisor.assembly.worker.inbox_waits = True
+    await settle(running)
+    run = begin(base, "run", "payer")
+    append(run, {**ledger, "args": ["payer", "one", 9]})
+    text = json.dumps({**ledger, "args": ["payer", "two", 9]})
+    put(base / "state", "act", dump_request(ActionRequested("act", 1.0, "payer", text)))
+    running.supervisor.assembly.worker.inbox_waits = True
+    await settle(running)
+    rows = await running.rows(
+        "select account, amount from balances where account in ('payer', 'one', 'two') and amount > 0 order by 1"
+    )
+    return [*rows, *(await running.rows("select count(*) from jobs where state <> 'done'"))]
+
+
+async def test_one_balance_is_not_spent_twice(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        spent = await two_who_spend(running, tmp_path)
+    assert spent in ([("one", 9), (0,)], [("two", 9), (0,)])
+
+
+async def transferred_by_both(base: Path) -> list[tuple[object, ...]]:
+    """A writer gives an artifact away while another principal pays for reading it, in the same batch."""
+    async with daemon(base, StillClock(), ToldProcesses()) as running:
+        for name in ("writer", "reader", "heir"):
+            request = PrincipalCreateRequested(f"create-{name}", 1.0, name, None, 5)
+            put(base / "state", f"create-{name}", dump_request(request))
+        running.supervisor.assembly.worker.inbox_waits = True
+        await settle(running)
+        runs = {name: begin(base, name, name) for name in ("writer", "reader")}
+        append(runs["writer"], write("paper", "x", policy={"read_price": 5}))
+        await settle(running)
+        give: dict[str, JsonValue] = {
+            "action_type": "transfer_artifact",
+            "artifact_id": "paper",
+            "to": "heir",
+        }
+        append(runs["writer"], give)
+        append(runs["reader"], read("paper"))
+        await settle(running)
+        paid = await running.rows("select taker from ledger_entries where giver = 'reader'")
+        order = await running.rows(
+            "select action_type from actions where artifact_id = 'paper' and action_type <> 'write_artifact' order by seq"
+        )
+        return [*paid, *order]
+
+
+async def test_what_one_principal_did_the_next_one_sees_within_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (paid, first, _) = await transferred_by_both(tmp_path / "in-order")
+    assert paid == (("heir",) if first == ("transfer_artifact",) else ("writer",))
+    assert len([each for each in route.ROUTES if each.handler == "exchange/act"]) == 2
+
+
+async def test_without_the_guard_on_versions_a_stale_write_would_be_kept(tmp_path: Path) -> None:
+    import sqlite3
+
+    from runward.daemon.store.tables import principals, shared_artifacts
+
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        append(run, write("note", "hello"))
+        await settle(running)
+        database = sqlite3.connect(tmp_path / "state" / "runward.db")
+        stale = database.execute(shared_artifacts.KEEP.sql, _row(database, 1))
+        assert stale.rowcount == 0, "another action came in between"
+        assert database.execute(shared_artifacts.KEEP.sql, _row(database, 2)).rowcount == 1
+        values = ("writer", 1.0, "[]", 1, 0, None)
+        assert database.execute(principals.KEEP.sql, (*values, 1)).rowcount == 0
+        database.rollback()
+        database.close()
+
+
+def _row(database: object, version: int) -> tuple[object, ...]:
+    (content,) = database.execute("select content from shared_artifacts").fetchone()  # type: ignore[attr-defined] # a connection
+    return (
+        "note",
+        "t",
+        content,
+        content,
+        "w",
+        1.0,
+        1.0,
+        0,
+        0,
+        None,
+        None,
+        None,
+        None,
+        "[]",
+        0,
+        0,
+        None,
+        None,
+        version,
+    )
+
+
+async def test_only_so_many_intents_of_a_run_wait_and_others_get_their_turn(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), batch=32) as running:
+        intents = running.supervisor.assembly.intents
+        intents.most_waiting = lambda: 10
+        busy, other = begin(tmp_path, "busy", "busy"), begin(tmp_path, "other", "other")
+        append(busy, *[read("x")] * 300)
+        append(other, write("x", "y"))
+        await settle(running)
+        assert await running.rows("select max(waiting) from (select count(*) as waiting from actions)") != []
+        for _ in range(40):
+            for each in intents._reading.values():
+                each.retry_at = 0.0
+            await settle(running)
+        assert len(told(busy)) == 300
+        assert told(other) == [(1, True)]
+        (first,) = await running.rows(
+            "select rank from (select principal, row_number() over (order by seq) as rank from actions) where principal = 'other'"
+        )
+        assert int(str(first[0])) <= 22, "it did not wait for all of the other's"
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(400)
+async def test_a_hundred_thousand_intents_have_their_results(tmp_path: Path) -> None:
+    count = 100_000
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        busy, other = begin(tmp_path, "busy", "busy"), begin(tmp_path, "other", "other")
+        append(busy, *['{"action_type":"noop"}\n'] * count)
+        append(other, write("x", "y"))
+        await settle(running)
+        while (await running.rows("select count(*) from actions"))[0] != (count + 1,):
+            for each in running.supervisor.assembly.intents._reading.values():
+                each.retry_at = 0.0
+            await settle(running)
+        assert [number for number, _ in told(busy)] == list(range(1, count + 1))
+        assert told(other) == [(1, True)]
+
+
+async def test_a_file_that_was_rewritten_is_a_problem_and_read_no_further(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        append(run, write("note", "hello"))
+        await settle(running)
+        (run / "intents.jsonl").write_text(
+            json.dumps(write("note", "other")) + "\n" + json.dumps(read("note")) + "\n"
+        )
+        await settle(running)
+        append(run, read("note"))
+        finish(run)
+        await settle(running)
+        await settle(running)
+        assert told(run) == [(1, True)]
+        ((message,),) = await running.rows("select message from problems where path like '%intents.jsonl'")
+        assert "rewritten" in str(message)
+        assert await running.rows("select state from intent_files") == [("read",)]
+
+
+async def test_a_run_directory_of_another_user_acts_only_as_who_lets_it(tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can give a directory away")
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        os.chown(run, 65534, 65534)
+        append(run, write("note", "hello"))
+        await settle(running)
+        (result,) = results(run)
+        assert result["result"]["error_code"] == "not_authorized"  # type: ignore[index,call-overload] # an object
+
+
+async def test_a_session_is_not_packed_or_pruned_while_intents_of_it_wait(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        append(run, read("x"))
+        finish(run)
+        await running.settle()
+        from runward.daemon.store.reading_pruning import NOTHING_OWED
+
+        owed = f"select {NOTHING_OWED.replace('?2', '0')} from sessions s"
+        assert await running.rows(owed) == [(0,)]
+        await settle(running)
+        await settle(running)
+        assert told(run) == [(1, False)]
+        assert AT_ONCE > 1
+        assert isinstance(running.supervisor.assembly.intents, Intents)

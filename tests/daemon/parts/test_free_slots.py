@@ -1,0 +1,58 @@
+"""Slots that are free when a daemon starts: offered to the steps that wait, each once until its chain run has decided."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import structlog
+
+from runward.daemon.parts.free_slots import FreeSlots
+from runward.daemon.store.migrate import migrate
+from runward.daemon.store.store import Store, connect
+from runward.daemon.world.clock import SystemClock
+from runward.handlers.chains.events import SlotOffered
+from runward.handlers.chains.facts import WAITS_FOR_SLOT
+
+EVENT = (
+    "insert into events (seq, key, type, version, lane, at, recorded_at, depth, payload, hash)"
+    " values (1, 'k', 'ChainFired', 1, 'chain:c', 1.0, 1.0, 0, '{}', ?)"
+)
+RUN = (
+    "insert into chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code, reason_summary,"
+    " current_step, created_at, updated_at, said_by, depth) values (?1, 'c', 1, ?1, '{}', '{}', 'running',"
+    " 'chain.running.started', '', 0, ?2, ?2, '', 1)"
+)
+STEP = "insert into chain_steps (run, step, attempt, status, reason_code, started_at) values (?, 0, 1, 'waiting', ?, 1.0)"
+OFFER = (
+    "insert into jobs (id, event, handler, lane, state, epoch, updated_at, run_after)"
+    " values (33, 1, 'chains/offered', 'cr_a', ?, 1, 1.0, 0.0)"
+)
+
+
+async def offers(path: Path, state: str) -> list[str]:
+    """The chain runs that a starting daemon offers its slots to: two wait, and the first has an offer in this state."""
+    migrate(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(EVENT, ("0" * 64,))
+        for at, run in enumerate(("cr_a", "cr_b")):
+            connection.execute(RUN, (run, float(at)))
+            connection.execute(STEP, (run, WAITS_FOR_SLOT))
+        connection.execute(OFFER, (state,))
+    told: list[SlotOffered] = []
+    store = Store(await connect(path))
+    try:
+        part = FreeSlots(store, SystemClock(), structlog.get_logger(), lambda: 2, told.append)
+        assert await part.carry_out()
+        assert not await part.carry_out(), "once is enough"
+    finally:
+        await store.close()
+    return [each.run for each in told]
+
+
+async def test_a_free_slot_is_offered_to_each_step_that_waits(tmp_path: Path) -> None:
+    assert await offers(tmp_path / "runward.db", "done") == ["cr_a", "cr_b"]
+
+
+async def test_an_offer_that_is_not_decided_is_not_made_again(tmp_path: Path) -> None:
+    for number, state in enumerate(("waiting", "held")):
+        assert await offers(tmp_path / f"{number}.db", state) == ["cr_b"]
