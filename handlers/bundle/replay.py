@@ -98,8 +98,6 @@ class Replay:
     more_problems: int = 0
     begun_with: tuple[int | None, str | None] = (None, None)
     """Issue and policy as its first line says them."""
-    messages: int = 0
-    """Messages of the session, if its files contain them."""
     _is_own: bool = True
     _has_plan: bool = False
     _has_begun: bool = False

@@ -13,8 +13,7 @@ def summary_of(replay: Replay) -> Summary:
     duration_s = max(0.0, order.verdict.at - order.stretch.started_at)
     calls = len(replay.calls)
     succeeded = sum(call.success for call in replay.calls.values())
-    actions = calls + replay.messages
-    apm, sapm = rates(actions, calls, succeeded, duration_s)
+    apm, sapm = rates(calls, succeeded, duration_s)
     return Summary(
         session_id=order.session_id,
         changes=_changes(order),

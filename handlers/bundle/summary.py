@@ -87,11 +87,11 @@ def verified(runs: Sequence[VerificationRun]) -> tuple[Verified, ...]:
     )
 
 
-def rates(actions: int, calls: int, succeeded: int, duration_s: float) -> tuple[float | None, float | None]:
-    """Actions a minute, and that times the share of calls that succeeded. None without a time or a call."""
+def rates(calls: int, succeeded: int, duration_s: float) -> tuple[float | None, float | None]:
+    """Calls a minute, and that times the share of calls that succeeded. None without a time or a call."""
     if duration_s <= 0:
         return None, None
-    apm = round(actions * 60 / duration_s, 1)
+    apm = round(calls * 60 / duration_s, 1)
     return apm, round(apm * succeeded / calls, 1) if calls else None
 
 
