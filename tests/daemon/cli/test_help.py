@@ -180,7 +180,9 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def test_the_examples_of_the_page_run(lived_in: Place, path: tuple[str, ...]) -> None:
     place = lived_in
     (block,) = re.findall(r"^```sh\n(.*?)^```$", _SECTIONS[path], re.MULTILINE | re.DOTALL)
-    place.change_store("update jobs set state = 'held', error = 'busy' where handler = 'sessions/ended'")
+    place.change_store(
+        "update jobs set state = 'held', error = 'busy' where handler = 'sessions/ended' and state = 'done'"
+    )
     ran = subprocess.run(
         ["bash", "-e", "-c", block],
         stdin=subprocess.DEVNULL,

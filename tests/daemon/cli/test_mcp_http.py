@@ -198,7 +198,7 @@ def test_so_many_calls_are_in_progress_and_one_more_is_turned_away(served: Serve
             asked = [clients.submit(served.post, HELLO_BODY) for _ in range(AT_ONCE + 1)]
             turned_away = next(as_completed(asked)).result()
         answered = sorted(each.result()[0] for each in asked)
-    assert turned_away == (503, f"{AT_ONCE} calls are going on: try again later\n".encode())
+    assert turned_away == (503, f"{AT_ONCE} calls are in progress: try again later\n".encode())
     assert answered == [*[200] * AT_ONCE, 503]
 
 
@@ -213,7 +213,7 @@ def test_a_client_learns_that_the_server_ended_before_it_answered(served: Served
         wait_for(lambda: len(sockets() - before) == 2, "the daemon has a client and has reached the server")
         signal.pidfd_send_signal(server, signal.SIGKILL)
         status, said = asked.result()
-    assert (status, b"may still be done" in said) == (502, True)
+    assert (status, b"may still be carried out" in said) == (502, True)
     wait_for(lambda: served.post(HELLO_BODY)[0] == 200, "a server again")
 
 

@@ -38,7 +38,7 @@ def test_another_users_file_is_refused_unless_it_is_named(file: Path) -> None:
     give_away(file)
     told = loaded(file.parent)
     assert isinstance(told, str)
-    assert told.startswith(f"{file}: belongs to {STRANGER}: only settings of your own")
+    assert told.startswith(f"{file}: belongs to {STRANGER}: settings that you did not name")
     assert "--config FILE" in told
     assert is_obeyed(loaded(file.parent, "runward.toml"), file)
     assert is_obeyed(loaded(file.parent, RUNWARD_CONFIG=str(file)), file)
