@@ -26,10 +26,10 @@ $(STAMP): pyproject.toml daemon/__init__.py
 demo: setup ## run real commands, judge them, show the verdicts
 	@$(BIN)/python -m tests.demo.demo
 
-test: setup ## run the tests a person runs (about eight minutes on two cores; the goal is five)
+test: setup ## run the tests a person runs (about ten minutes on two cores; the goal is five)
 	@$(PYTEST) -m "not prove"
 
-prove: check ## run every test (under thirty minutes), and the checkers
+prove: check ## run every test (about fifty minutes; the goal is thirty), and the checkers
 	@$(PYTEST)
 
 rest: check ## what `make prove` runs beyond `make test`
