@@ -15,7 +15,7 @@ class OfSession:
 
 
 class OfFiles:
-    """A statement about files that its jobs read in the background: so many bytes in all."""
+    """A statement about files that its jobs read in the background, `produced_bytes` in all."""
 
     __slots__ = ()
     produced_bytes: int

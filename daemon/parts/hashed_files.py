@@ -12,7 +12,7 @@ from runward.handlers.effects import RecordFiles
 def log_hashed_files(
     log: structlog.typing.FilteringBoundLogger, clock: Clock, results: Sequence[JobResult], took: float
 ) -> None:
-    """Log how many files these jobs hashed, and that it took so many seconds."""
+    """Log how many files these jobs hashed, and that it took `took` seconds."""
     files = [
         file
         for result in results

@@ -58,7 +58,8 @@ _FIXES: Final = (
 """Words of what a worker complains of, and what to do."""
 
 _ABOUT_THE_MEANS: Final = ("namespace", "Landlock", "not permitted", "denied", "No space left")
-"""Words of what only what isolates it complains of: its own fix helps. The kernel has no space for one more namespace."""
+"""Words that only complaints of the isolation method contain: its own fix helps. `No space left`: no further namespace is
+allowed."""
 
 _UNKNOWN: Final = "run `runward doctor --only sandbox` again, and report this if it stays"
 

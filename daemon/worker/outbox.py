@@ -228,7 +228,7 @@ class Outbox:
         return in_use
 
     def _next(self, most: int) -> list[OwedLine]:
-        """The next lines of the journals that aren't delayed, at most so many; each journal gets the same share."""
+        """The next lines of the journals that aren't delayed, at most `most`; each journal gets the same share."""
         now = self.clock.monotonic()
         share = max(1, most // max(1, len(self._owed)))
         lines: list[OwedLine] = []

@@ -47,7 +47,7 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
     rules = yield from ask(BundleRulesOf(session.layout, session.path))
     begun = yield from ask(BegunReplayOf(event.session_key, event.attempt))
     if begun is not None:
-        # What was shown stays the beginning of the whole, also if the root has no bundles any more.
+        # What was shown stays the beginning of the whole, even if the root no longer has bundles.
         rules = begun.rules if rules is None else begun.rules._replace(sign=rules.sign)
     if rules is None:
         return ()

@@ -19,8 +19,8 @@ from typing import Final
 
 # What a command imports only when it comes to it would be imported in every fork.
 import anyio._backends._asyncio
-import anyio._core._signals  # noqa: F401
-import apscheduler.executors.asyncio  # noqa: F401
+import anyio._core._signals  # noqa: F401 - see above
+import apscheduler.executors.asyncio  # noqa: F401 - see above
 
 import runward.config.toml_document
 import runward.daemon.cli
@@ -129,7 +129,7 @@ class Server:
                 client.send(b"%d" % os.waitstatus_to_exitcode(status))
                 self._watched.unregister(client)
             except (OSError, KeyError):
-                pass  # the client is gone, and nobody asks
+                pass  # the client is gone
             client.close()
 
 
@@ -143,7 +143,7 @@ def carry_out(request: Request) -> None:
         os.dup2(descriptor, number)
     for descriptor in request.descriptors:
         os.close(descriptor)
-    # Made anew, for they have noted whether they can seek.
+    # Made anew, because they remember whether they can seek.
     sys.stdin = os.fdopen(0, "r", errors=sys.stdin.errors, closefd=False)
     sys.stdout = os.fdopen(1, "w", errors=sys.stdout.errors, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors=sys.stderr.errors, closefd=False)

@@ -31,7 +31,7 @@ TIMES: Final = ("created_at", "updated_at", "deleted_at", "ts", "hash")
 
 
 def begin(place: Place) -> None:
-    """Four principals come to be, and each has a run. The writer writes, and says something that is no intent."""
+    """Four principals are created, and each has a run. The writer writes, and appends a line that is not an intent."""
     place.set_up(further=SETTINGS)
     for name, scrip in (("writer", 5), ("reader", 10), ("thief", 0), ("buyer", 12)):
         ask(place, "PrincipalCreateRequested", name, scrip=scrip)

@@ -76,10 +76,10 @@ class Acting:
         except TooLong as error:
             fail(str(error), WRONG_USAGE)
 
-    def result(self, key: str) -> ActionRow:
-        """The result of an action; `internal_error` if its job is held."""
+    def result(self, key: str) -> dict[str, JsonValue]:
+        """The ActionResult; `internal_error` if its job is held."""
 
-        def found() -> ActionRow | None:
+        def found() -> dict[str, JsonValue] | None:
             with store_to_read(self._settings) as connection:
                 return result_so_far(connection, key)
 
@@ -91,11 +91,11 @@ class Acting:
         )
 
 
-def result_so_far(connection: sqlite3.Connection, key: str) -> ActionRow | None:
-    """The result of an action, None if it has none yet. One whose job is held counts as `internal_error` meanwhile."""
+def result_so_far(connection: sqlite3.Connection, key: str) -> dict[str, JsonValue] | None:
+    """The ActionResult, None if there is none yet. An action whose job is held counts as `internal_error` meanwhile."""
     row = action(connection, key)
     if row is not None:
-        return None if row.hash is None else row
+        return None if row.hash is None else result_of(row)
     job = held_job(connection, key)
     if job is None:
         return None
@@ -103,25 +103,7 @@ def result_so_far(connection: sqlite3.Connection, key: str) -> ActionRow | None:
         f"Runward failed at this action, so job {job} is held: `runward queue` says why, and `runward queue"
         f" retry {job}` carries it out"
     )
-    refused = Refused("internal_error", why)
-    told = json.dumps(result_to_json(refused.result()))
-    return ActionRow(
-        seq=0,
-        key=key,
-        at=time.time(),
-        principal=None,
-        session_key=None,
-        line=None,
-        action_type=None,
-        artifact_id=None,
-        intent="{}",
-        result=told,
-        is_success=False,
-        error_code=refused.code,
-        scrip_after=None,
-        sandbox=None,
-        hash=None,
-    )
+    return result_to_json(Refused("internal_error", why).result())
 
 
 def _text(intent: JsonValue) -> str:
@@ -142,19 +124,18 @@ def act(
     key = acting.send(principal, intent)
     if not wait:
         return
-    row = acting.result(key)
+    result = acting.result(key)
     if as_json:
-        print_json(result_of(row))
+        print_json(result)
     else:
-        tell(row)
-    sys.exit(GOOD if row.is_success else NOT_SO)
+        _tell(result)
+    sys.exit(GOOD if result["success"] else NOT_SO)
 
 
-def tell(row: ActionRow) -> None:
+def _tell(result: dict[str, JsonValue]) -> None:
     """The result of an action, for people: what it returns, or why it failed."""
-    result = result_of(row)
-    if not row.is_success:
-        click.echo(f"{safe(str(row.error_code))}: {safe(str(result['message']))}", err=True)
+    if not result["success"]:
+        click.echo(f"{safe(str(result['error_code']))}: {safe(str(result['message']))}", err=True)
         return
     data = result["data"]
     shown: JsonValue = None

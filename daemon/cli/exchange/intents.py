@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.exchange.acting import Acting, act, result_of
+from runward.daemon.cli.exchange.acting import Acting, act
 from runward.daemon.cli.exchange.arguments import argument_of
 from runward.daemon.cli.exchange.artifact import AS, AS_JSON, NO_WAIT, REASON
 from runward.daemon.cli.exits import GOOD, NOT_SO
@@ -141,9 +141,9 @@ def _carried_out(acting: Acting, line: bytes, principal: str | None) -> bool:
         return _refused("the intent names no principal_id: give --as", "invalid_argument")
     if intent.principal_id not in (None, who):
         return _refused(f"the intent is one of {intent.principal_id}, and not of {who}", "not_authorized")
-    row = acting.result(acting.send(who, as_intent(intent)))
-    print_json_line(result_of(row))
-    return row.is_success
+    result = acting.result(acting.send(who, as_intent(intent)))
+    print_json_line(result)
+    return result["success"] is True
 
 
 def _refused(message: str, code: str) -> bool:

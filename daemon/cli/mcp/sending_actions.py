@@ -11,7 +11,7 @@ import anyio
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.exchange.acting import TooLong, leave, result_of, result_so_far
+from runward.daemon.cli.exchange.acting import TooLong, leave, result_so_far
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.request_waiting import PATIENCE_S
 from runward.daemon.disk.in_thread import in_thread
@@ -60,8 +60,7 @@ class ByInbox:
 
     def _result(self, key: str) -> dict[str, JsonValue] | None:
         with store_to_read(self._settings) as connection:
-            row = result_so_far(connection, key)
-        return None if row is None else result_of(row)
+            return result_so_far(connection, key)
 
 
 class ByRun:

@@ -210,14 +210,7 @@ def _chains(chains: "Sequence[Parsed[Chain]]", statuses: "Mapping[str, ChainStat
 def _wrong_chains(chains: "Sequence[Parsed[Chain]]") -> list[JsonValue]:
     """What is wrong with the files of chains, which therefore don't fire."""
     return [
-        {
-            "path": each.file,
-            "line": each.line,
-            "message": f"{each.message}; the chain does not fire",
-            "fix": each.fix,
-            "mend": each.fix,
-            "since": None,
-        }
+        _problem(each.file, each.line, f"{each.message}; the chain does not fire", each.fix, None)
         for found in chains
         for each in found.errors
         if found.value is None
@@ -326,16 +319,20 @@ def _next_due(connection: sqlite3.Connection) -> JsonValue:
 def _problems(connection: sqlite3.Connection) -> list[JsonValue]:
     """What is wrong with files that people and agents wrote."""
     return [
-        {
-            "path": each.path,
-            "line": each.line,
-            "message": each.message,
-            "fix": each.fix,
-            "mend": each.fix,  # the former name of `fix`, which programs may still read
-            "since": iso(each.since),
-        }
+        _problem(each.path, each.line, each.message, each.fix, each.since)
         for each in reading_problems.problems(connection)
     ]
+
+
+def _problem(path: str, line: int | None, message: str, fix: str | None, since: float | None) -> JsonValue:
+    return {
+        "path": path,
+        "line": line,
+        "message": message,
+        "fix": fix,
+        "mend": fix,  # the former name of `fix`, which programs may still read
+        "since": iso(since),
+    }
 
 
 def _number(value: JsonValue) -> float | None:

@@ -50,9 +50,9 @@ RETRY_NOW: Final = (
 
 MOVE: Final = (
     "update jobs set run_after = run_after + ? where state in ('waiting', 'held') and run_after > 0"  # noqa: S608 # our own words
-    f" and lane glob '{TIMERS}*' and lane not glob '{SCHEDULED}*'"
+    f" and lane not glob '{SCHEDULED}*'"
 )
-"""A timer rings when its time has passed; a schedule goes by the wall clock."""
+"""What is put off waits for a while; a schedule goes by the wall clock."""
 
 HOLD: Final = "update jobs set state = 'held', error = ?, updated_at = ? where id = ? and state = 'waiting'"
 

@@ -239,7 +239,7 @@ class Place:
 
     @contextlib.contextmanager
     def _ready(self, argv: list[str]) -> Iterator[subprocess.Popen[str]]:
-        """What it says goes to a file, for nobody empties a pipe."""
+        """Its output goes to a file, because nothing empties a pipe."""
         with tempfile.TemporaryFile() as said:
             process = subprocess.Popen(
                 argv,

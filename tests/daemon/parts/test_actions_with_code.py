@@ -24,7 +24,6 @@ from runward.daemon.parts.actions_with_code import LONGEST_TURN_S, ActionsWithCo
 from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import Execution
 from runward.daemon.sandbox.workers import Job
-from runward.daemon.store.reading_exchange import ActionRow
 from runward.daemon.store.reading_pruning import NOTHING_OWED
 from runward.daemon.store.values import as_float, as_int
 from runward.handlers.asking import Given, TryLater
@@ -157,8 +156,8 @@ async def test_an_action_that_runward_fails_at_is_held_and_paid_once_when_it_is_
         assert "a bug" in str(error)
         held = so_far(running, "r1")
         assert held is not None
-        assert f"job {as_int(job)} is held" in str(json.loads(held.result)["message"])
-        assert (held.error_code, await running.rows("select 1 from actions where key = 'r1'")) == (
+        assert f"job {as_int(job)} is held" in str(held["message"])
+        assert (held["error_code"], await running.rows("select 1 from actions where key = 'r1'")) == (
             "internal_error",
             [],
         )
@@ -166,7 +165,8 @@ async def test_an_action_that_runward_fails_at_is_held_and_paid_once_when_it_is_
         await past_all_waits(running)
         done = so_far(running, "r1")
         assert done is not None
-        assert (done.is_success, done.scrip_after) == (True, 8)
+        assert done["success"]
+        assert await running.rows("select scrip_after from actions where key = 'r1'") == [(8,)]
         charged = await running.rows("select seconds from cpu_use where principal = 'reader'")
         assert [as_float(seconds) for (seconds,) in charged] == [pytest.approx(0.2)], "both times"
         assert await running.rows("select count(*) from ledger_entries where giver = 'reader'") == [(1,)]
@@ -209,7 +209,7 @@ async def past_all_waits(running: Daemon) -> None:
         running.supervisor.assembly.queue.may_be_due = True
 
 
-def so_far(running: Daemon, key: str) -> ActionRow | None:
+def so_far(running: Daemon, key: str) -> dict[str, JsonValue] | None:
     with closing(sqlite3.connect(running.state / "runward.db")) as connection:
         return result_so_far(connection, key)
 

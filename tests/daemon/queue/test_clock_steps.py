@@ -9,14 +9,14 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.daemon.queue.test_queue import Desk, Tokens, done
+from tests.daemon.queue.test_queue import Desk, Tokens, done, start
 from tests.daemon.store.uncertain import Uncertain
 from tests.daemon.worker.in_process import StillClock
 
 from runward.daemon.queue.queue import Queue, StoreTrouble
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.store import Store, connect
-from runward.daemon.store.tables.jobs import JobResult
+from runward.daemon.store.tables.jobs import JobResult, put_back
 from runward.handlers.effects import Emit
 from runward.handlers.timers.events import TimerSet
 
@@ -129,6 +129,24 @@ async def test_a_schedule_goes_by_the_wall_clock(tmp_path: Path, step: float) ->
         assert await due(desk) == (["timer:schedule:nightly/at"] if step > 0 else [])
         clock.move(WAIT + 1.0)
         assert await due(desk) == (["timer:schedule:nightly/at"] if step > 0 else [])
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_job_that_was_put_off_is_due_in_time_though_the_clock_is_stepped(
+    tmp_path: Path, step: float
+) -> None:
+    clock = StillClock()
+    async with desk_of(tmp_path / "runward.db", clock) as desk:
+        claim = await desk.put(start("a"))
+        await desk.complete(claim, put_back(claim.jobs[0])._replace(run_after=clock.now() + WAIT))
+        assert await due(desk) == []
+        clock.move(20.0)
+        clock.wall += step
+        assert await due(desk) == []
+        clock.move(WAIT - 21.0)
+        assert await due(desk) == []
+        clock.move(1.5)
+        assert await due(desk) == ["a"]
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
