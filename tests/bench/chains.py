@@ -2,7 +2,8 @@
 
 A step's end is the time of its `exit.json`; the next command is let go right after its `process.json` is written. The
 yardstick of the first figure is what no chain can do without: the verdict on a single run, and one process that starts.
-That of the second is a loop that starts as many commands, one after the other on each core, and records nothing.
+That of the second is a loop that starts as many commands, one after the other on each core, and records nothing. Beside
+it stand two other durable queues.
 """
 
 import os
@@ -16,6 +17,7 @@ from typing import Final
 
 from tests.bench.figure import Figure, Goal, of_ratio, percentile
 from tests.bench.fixtures import make
+from tests.bench.peers import PEERS, installed, peer_s
 from tests.bench.product import DaemonFailed, daemon
 from tests.bench.scratch import Scratch, scratch
 from tests.bench.yardstick import fixture
@@ -41,9 +43,12 @@ def chains(disk: Path, singles: int, runs: int, repeats: int) -> list[Figure]:
     said = f"advance {percentile(advance, 0.5):.1f} ms, verdict and process {percentile(least, 0.5):.1f} ms, n = {singles * (_STEPS - 1)}"
     together: list[float] = []
     bare: list[float] = []
+    peers: dict[str, list[float]] = {peer: [] for peer in PEERS} if installed() else {}
     for _ in range(repeats):
         bare.append(_bare_s(runs * _STEPS))
         together.append(_together_s(disk, runs))
+        for peer, taken in peers.items():
+            taken.append(peer_s(disk, peer, runs, _STEPS))
     return [
         of_ratio("chain advance, p50", advance, least, _ADVANCE, said, unit="x verdict and process"),
         of_ratio(
@@ -53,6 +58,17 @@ def chains(disk: Path, singles: int, runs: int, repeats: int) -> list[Figure]:
             None,
             f"{percentile(together, 0.5):.1f} s against {percentile(bare, 0.5):.1f}",
             unit="x bare starts",
+        ),
+        *(
+            of_ratio(
+                f"the same, next to {peer}",
+                together,
+                taken,
+                None,
+                f"{runs * _STEPS / percentile(together, 0.5):.1f} steps/s against {runs * _STEPS / percentile(taken, 0.5):.1f}",
+                unit=f"x {peer}",
+            )
+            for peer, taken in peers.items()
         ),
     ]
 
