@@ -16,14 +16,16 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from runward.config.bundle import BundleRules
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.looking.remembered import read_remembered
 from runward.daemon.parts.answering import Bundled
 from runward.daemon.parts.bundles import ToldActions
 from runward.daemon.parts.growing_replay import Changed, GrowingReplay, begin_replay
+from runward.daemon.parts.quiet_runs import QuietRuns
 from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files, Gone, KeptAside
+from runward.daemon.ports.files import Files, Gone, KeptAside, Mark
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import receipts, replays
@@ -43,6 +45,12 @@ from runward.handlers.unreadable import Unreadable
 
 PERIOD: Final = 2.0
 """Seconds between two looks at what a session has called. Runs that are shorter never have a growing replay."""
+
+QUIET_PERIOD: Final = 4.0
+"""The same for a native run that called nothing new at the last look: then its files are only compared."""
+
+COMPARED_AT_ONCE: Final = 1024
+"""Native runs whose files are compared in one go."""
 
 SHARE: Final = 10
 """After a pass it pauses so many times as long as the pass took: this work never takes more than that share."""
@@ -119,10 +127,15 @@ class RunningReplays(Part):
     _due: dict[Target, float] = field(default_factory=dict)
     """When each session is looked at again, by the monotonic clock."""
     _folds: dict[tuple[str, int], GrowingReplay] = field(default_factory=dict)
+    _quiet: QuietRuns = field(init=False)
     _not_before: float = -math.inf
+
+    def __post_init__(self) -> None:
+        self._quiet = QuietRuns(self.files, self.clock)
 
     def look(self, target: Target) -> None:
         """A running session was looked at, because something in it changed or it is new."""
+        self._quiet.disturb([target])
         if target not in self._due:
             self._due[target] = self.clock.monotonic() + self.patience
             self.wake()
@@ -132,12 +145,14 @@ class RunningReplays(Part):
 
     def use(self, settings: Settings) -> None:
         """Other rules may apply to the roots."""
+        self._quiet.disturb_all()
         self._put_off(list(self._due), self.clock.monotonic())
         self.wake()
 
     def forget(self, target: Target) -> None:
         """A session is over."""
         self._due.pop(target, None)
+        self._quiet.disturb([target])
 
     def degraded(self) -> list[str]:
         """What keeps replays from growing, for `status`."""
@@ -152,7 +167,7 @@ class RunningReplays(Part):
         now = self.clock.monotonic()
         if now < self._not_before:
             return False
-        due = [target for target, at in self._due.items() if at <= now][:AT_ONCE]
+        due = [target for target, at in self._due.items() if at <= now]
         if not due:
             return False
         if self.low_disk() is not None:
@@ -161,13 +176,19 @@ class RunningReplays(Part):
         await let_verdicts_pass(self.busy)
         began = self.clock.monotonic()
         try:
-            await self._grow(due)
+            if any(target in self._quiet for target in due):
+                soon = [target for target, at in self._due.items() if at <= now + QUIET_PERIOD / 2]
+                quiet = [target for target in soon if target in self._quiet]
+                await self._pass_over_unchanged(quiet[:COMPARED_AT_ONCE])
+            if loud := [target for target in due if target not in self._quiet][:AT_ONCE]:
+                await self._grow(loud)
             self.trouble = None
         except EpochRefused:
             raise
         except (CommitUnknown, Fenced, StoreUnreadable, sqlite3.Error) as error:
             self.trouble = str(error)
             self._folds.clear()
+            self._quiet.disturb_all()
             self._put_off(due, now + TRIED_AGAIN)
         ended = self.clock.monotonic()
         self._not_before = ended + self.share * (ended - began)
@@ -178,8 +199,21 @@ class RunningReplays(Part):
             if target in self._due:
                 self._due[target] = until
 
+    async def _pass_over_unchanged(self, quiet: Sequence[Target]) -> None:
+        """Put off those of these runs whose files didn't change, without asking the store."""
+        unchanged = await in_thread(self._quiet.unchanged, self._native_paths(quiet))
+        self._quiet.disturb(set(quiet) - unchanged)
+        self._put_off(list(unchanged), self.clock.monotonic() + QUIET_PERIOD)
+
+    def _native_paths(self, targets: Sequence[Target]) -> dict[Target, str]:
+        """The directories of those that are native runs."""
+        roots = {name: root.path for name, root in self.roots.items() if root.shape is None}
+        return {target: f"{roots[target[0]]}/{target[1]}" for target in targets if target[0] in roots}
+
     async def _grow(self, due: Sequence[Target]) -> None:
         targets = {f"{root}/{place}": (root, place) for root, place in due}
+        # Before anything is read: what comes later changes them.
+        marks = await in_thread(self._quiet.marks, self._native_paths(due))
         found = await replays.running(self.store, targets)
         stretches = await receipts.stretches(self.store, [(each.key, each.attempt) for each in found])
         self._put_off(due, self.clock.monotonic() + TRIED_AGAIN)
@@ -189,7 +223,8 @@ class RunningReplays(Part):
             with anyio.CancelScope(shield=True):
                 answers = await anyio.to_thread.run_sync(self._write, steps, refused)
         for step, answer in zip(steps, answers, strict=True):
-            self._note(targets[step.running.place], step, answer)
+            target = targets[step.running.place]
+            self._note(target, step, answer, marks.get(target))
         self._let_go()
 
     async def _record(self, steps: Sequence[_Step]) -> set[tuple[str, int]]:
@@ -231,7 +266,7 @@ class RunningReplays(Part):
             fold.written += len(step.lines)
         return answer
 
-    def _note(self, target: Target, step: _Step, answer: _Answer) -> None:
+    def _note(self, target: Target, step: _Step, answer: _Answer, mark: Mark | None) -> None:
         """Remember what became of a step, and when the session is looked at again."""
         told = {"session": step.running.key, "attempt": step.running.attempt}
         now = self.clock.monotonic()
@@ -242,6 +277,8 @@ class RunningReplays(Part):
             again = now + PERIOD if step.running.layout == native.LAYOUT else math.inf
             self._put_off([target], now if step.more else again)
             self._folds[step.attempt] = step.fold
+            if not step.more and target in self._due:
+                self._quiet.note(target, mark)
         elif isinstance(answer, KeptAside):
             self.log.warning("replay.kept_aside", **told, file=answer.name)
             self._put_off([target], now)
@@ -276,8 +313,15 @@ class RunningReplays(Part):
             if running.problem is not None:
                 self._put_off([target], math.inf)
                 continue
+            begun = running.begun
+            rules = (
+                self.bundled(BundleRulesOf(running.layout, running.path)) if begun is None else begun.rules
+            )
+            if rules is None:
+                self._put_off([target], math.inf)  # until the settings change
+                continue
             try:
-                step = self._next(running, stretch, target)
+                step = self._next(running, stretch, rules, target)
             except OSError as error:
                 self.log.warning("replay.delayed", session=running.key, why=error.strerror or str(error))
                 continue
@@ -288,7 +332,9 @@ class RunningReplays(Part):
                 total += len(step.lines)
         return steps
 
-    def _next(self, running: RunningReplay, stretch: Stretch, target: Target) -> _Step | None:
+    def _next(
+        self, running: RunningReplay, stretch: Stretch, rules: BundleRules, target: Target
+    ) -> _Step | None:
         """The next lines of a session; None if nothing can be said now."""
         root, state = self.roots.get(target[0]), _read_of(running)
         fold = self._folds.pop((running.key, running.attempt), None)
@@ -296,10 +342,7 @@ class RunningReplays(Part):
             return None
         begun = running.begun
         if fold is None or fold.recorded != (None if begun is None else begun.grown):
-            rules = (
-                self.bundled(BundleRulesOf(running.layout, running.path)) if begun is None else begun.rules
-            )
-            fold = None if rules is None else begin_replay(self.files, running, stretch, rules)
+            fold = begin_replay(self.files, running, stretch, rules)
         if fold is None:
             return None
         try:

@@ -61,6 +61,13 @@ class Sight(NamedTuple):
     documents: tuple[Document, ...]
 
 
+class Mark(NamedTuple):
+    """A directory's signature, and those of the files of interest that are in it."""
+
+    directory: Signature
+    files: tuple[tuple[str, Signature], ...]
+
+
 class Gone(NamedTuple):
     """There is no such directory, while the root that would hold it can be read."""
 
@@ -162,6 +169,14 @@ class Files(Protocol):
     def unchanged(
         self, root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
     ) -> frozenset[str]: ...
+
+    def mark_of(self, directory: str, names: Sequence[str]) -> Mark | None:
+        """What tells this state of a directory and of the files with these names from the next; None if it can't be reached."""
+        ...
+
+    def is_as_marked(self, directory: str, mark: Mark) -> bool:
+        """Whether no entry of the directory came or went since, and none of the marked files changed."""
+        ...
 
     def artifacts(
         self, root: str, within: str, paths: Sequence[str | RuledPath]

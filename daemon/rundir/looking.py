@@ -10,13 +10,15 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from runward.daemon.ports.files import Gone, Listing, Sight, Standing
+from runward.daemon.ports.files import Gone, Listing, Mark, Sight, Standing
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REGULAR, unreadable
 from runward.handlers.layouts.scanner import Document, Signature
 from runward.handlers.unreadable import Unreadable
 
 MAXIMUM_DOCUMENT: Final = 1 << 20
 """Bytes of the largest document that is read."""
+
+_UNREACHABLE: Final[Signature] = (0, 0, 0)
 
 
 def signature(status: os.stat_result) -> Signature:
@@ -109,12 +111,28 @@ def unchanged(
     )
 
 
+def mark_of(directory: str, names: Sequence[str]) -> Mark | None:
+    """What tells this state of a directory and of the files with these names from the next; None if it can't be reached."""
+    own = _at(directory)
+    if own is None or own == _UNREACHABLE:
+        return None
+    found = ((name, _at(f"{directory}/{name}")) for name in names)
+    return Mark(own, tuple((name, there) for name, there in found if there is not None))
+
+
+def is_as_marked(directory: str, mark: Mark) -> bool:
+    """Whether no entry of the directory came or went since, and none of the marked files changed."""
+    return _at(directory) == mark.directory and all(
+        _at(f"{directory}/{name}") == there for name, there in mark.files
+    )
+
+
 def _at(path: str) -> Signature | None:
     """The signature of what is at `path`, None if there is nothing. What can't be reached is like no known one."""
     try:
         status = os.stat(path, follow_symlinks=False)
     except OSError as error:
-        return None if error.errno == errno.ENOENT else (0, 0, 0)
+        return None if error.errno == errno.ENOENT else _UNREACHABLE
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 

@@ -15,6 +15,7 @@ from runward.daemon.ports.files import (
     Gone,
     KeptAside,
     Listing,
+    Mark,
     PartMissing,
     PartsPlaced,
     ReplayStanding,
@@ -125,6 +126,12 @@ class RealFiles:
         self, root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
     ) -> frozenset[str]:
         return looking.unchanged(root, names, known)
+
+    def mark_of(self, directory: str, names: Sequence[str]) -> Mark | None:
+        return looking.mark_of(directory, names)
+
+    def is_as_marked(self, directory: str, mark: Mark) -> bool:
+        return looking.is_as_marked(directory, mark)
 
     def artifacts(self, root: str, within: str, paths: Sequence[str | RuledPath]) -> RootFacts | Unreadable:
         return self._unless_away(within or root, artifact_facts(root, within, paths))

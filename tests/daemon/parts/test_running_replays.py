@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,10 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.config.bundle import BundleRules
 from runward.daemon import faults
+from runward.daemon.parts.running_replays import QUIET_PERIOD
 from runward.daemon.rundir.bundle_verifying import verify_bundle
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import replays
 from runward.daemon.world.files import RealFiles
 from runward.handlers.bundle.facts import BundleRulesOf
 from runward.handlers.journal.place import journal_directory
@@ -429,3 +432,42 @@ async def test_a_replay_that_was_begun_gets_its_end_though_its_root_has_no_bundl
         assert verified is not None
         assert verified.problems == ()
     assert not [each.name for each in later.iterdir() if each.name.startswith(("REPLAY", "RECEIPT", "PR_"))]
+
+
+async def test_a_run_that_calls_nothing_new_costs_the_store_nothing_until_one_of_its_files_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    real = replays.running
+
+    async def counted(store: Store, places: Iterable[str]) -> list[replays.RunningReplay]:
+        asked.append(list(places))
+        return await real(store, asked[-1])
+
+    monkeypatch.setattr(replays, "running", counted)
+
+    async def shown_events(run: Path, rounds: int = 3) -> list[tuple[str, object]]:
+        for _ in range(rounds):
+            os.utime(run, (1, 1))  # its directory did not change just now
+            await grow(running, QUIET_PERIOD)
+        return told(shown(run))
+
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        run = begin(tmp_path, "run")
+        await settle(running)
+        assert await shown_events(run) == [("SessionStart", None)]
+        asked.clear()
+        await shown_events(run)
+        assert asked == []
+        add(run, call("a", 7))  # a new file
+        await grow(running, QUIET_PERIOD)
+        assert told(shown(run))[-1:] == [("ToolCall", "a")]
+        await shown_events(run)
+        asked.clear()
+        await shown_events(run)
+        assert asked == []
+        add(run, call("b", 8))  # a file that grows: nothing reports that
+        assert (await shown_events(run, 1))[-1:] == [("ToolCall", "b")]
+        (run / "results.jsonl").write_text("{}\n")
+        await grow(running, QUIET_PERIOD)
+        assert asked
