@@ -28,11 +28,17 @@ def signature(status: os.stat_result) -> Signature:
 
 def standing(path: str) -> Standing | None:
     """Which directory is at `path` now, and whether it may be read; None if none can be reached."""
+    found = identity(path)
+    return None if found is None else Standing(found, os.access(path, os.R_OK | os.X_OK))
+
+
+def identity(path: str) -> str | None:
+    """Which directory is at `path` now; None if none can be reached."""
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return Standing(f"{status.st_dev}:{status.st_ino}", os.access(path, os.R_OK | os.X_OK))
+    return f"{status.st_dev}:{status.st_ino}"
 
 
 def list_root(root: str) -> Listing | Unreadable | Gone:

@@ -50,6 +50,15 @@ def _is_there(path: str) -> bool:
     return True
 
 
+def _is_absent(path: str) -> bool:
+    """Whether surely nothing is there. The verdict on most runs asks nothing more."""
+    try:
+        os.stat(path, follow_symlinks=False)
+    except OSError as error:
+        return error.errno in ABSENT
+    return False
+
+
 def _signatures_in(directory: str) -> list[tuple[str, Signature]]:
     found: list[tuple[str, Signature]] = []
     try:
@@ -88,9 +97,12 @@ def outcomes_in(
 
     Those that are `named` are below `artifacts_path`.
     """
+    directories = dict.fromkeys((path, artifacts_path))
+    if not named and all(_is_absent(f"{each}/{name}") for each in directories for name in OUTCOME_NAMES):
+        return ()
     found: list[_Found] = []
     left = MOST_BYTES
-    for directory in dict.fromkeys((path, artifacts_path)):
+    for directory in directories:
         try:
             for each in _in_directory(directory, left):
                 found.append(each)

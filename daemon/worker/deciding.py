@@ -37,9 +37,13 @@ class FromStore(NamedTuple):
 
 
 class AtOnce(NamedTuple):
-    """Answers one question in the deciding thread: from the disk or the settings."""
+    """Answers one question in the deciding thread: from the disk or the settings.
+
+    If the answer `holds_for_batch`, equal questions of the jobs of a batch are answered once.
+    """
 
     answer: Callable[[Any], Any]
+    holds_for_batch: bool = False
 
 
 class NoAnswer(LookupError):
@@ -64,6 +68,10 @@ class Answers:
     def at_once(self, kind: type[Kind], answer: Callable[[Kind], Any]) -> None:
         """Have each question of this kind answered separately, in the deciding thread."""
         self.by_kind[kind] = AtOnce(answer)
+
+    def once_a_batch(self, kind: type[Kind], answer: Callable[[Kind], Any]) -> None:
+        """As `at_once`, for what the operator's files say, which jobs decided together may see at one moment."""
+        self.by_kind[kind] = AtOnce(answer, holds_for_batch=True)
 
     def check(self, kinds: Iterable[type[Asked]]) -> None:
         """Raises `NoAnswer` unless every one of these kinds is answered."""
@@ -219,15 +227,20 @@ class _Batch:
             if lane.question is None:
                 self._call(lane)
                 continue
-            self._fold()
-            if lane.question in self._known:
-                self._send(lane, self._known[lane.question])
-                continue
             answerer = self._answers.by_kind[type(lane.question)]
+            is_fresh = isinstance(answerer, AtOnce) and not answerer.holds_for_batch
+            if not is_fresh:
+                self._fold()
+                if lane.question in self._known:
+                    self._send(lane, self._known[lane.question])
+                    continue
             if isinstance(answerer, FromStore):
                 return
+            answer: object
             try:
                 answer = answerer.answer(lane.question)
+                if answerer.holds_for_batch:
+                    self._known[lane.question] = answer
             except Exception as error:  # noqa: BLE001 - it is raised in the handler that asked
                 answer = _Failed(error)
             self._send(lane, answer)

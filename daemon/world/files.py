@@ -74,20 +74,21 @@ class RealFiles:
 
     def __init__(self, state: Path) -> None:
         self._state = state
-        self._roots: dict[str, str | None] = {}
+        self._roots: list[tuple[str, str, str | None]] = []
+        """Each root's path, what the paths below begin with, and its identity."""
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def standing(self, path: str) -> Standing | None:
         return looking.standing(path)
 
     def know_roots(self, identities: Mapping[str, str | None]) -> None:
-        self._roots = dict(identities)
+        self._roots = [(root, f"{root}/", identity) for root, identity in identities.items()]
 
     def away(self, path: str) -> str | None:
-        for root, identity in self._roots.items():
-            if path == root or path.startswith(f"{root}/"):
-                found = looking.standing(root)
-                if found is not None and found.identity != identity:
+        for root, below, identity in self._roots:
+            if path.startswith(below) or path == root:
+                found = looking.identity(root)
+                if found is not None and found != identity:
                     return f"the directory at {root} is not the one that is known"
         return None
 
