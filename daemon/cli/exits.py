@@ -19,13 +19,13 @@ OWN_BUG: Final = 70
 TRY_AGAIN: Final = 75
 """The daemon is needed and not reachable, or another one uses the state directory."""
 WRONG_SETTINGS: Final = 78
-"""The daemon's configuration is invalid, it can't listen, others could steer it, or the store is a newer Runward's.
+"""The daemon's configuration is invalid, it can't listen, other users could control it, or the store is from a newer version.
 
 A restart changes none of these."""
 TIMED_OUT: Final = 124
 INTERRUPTED: Final = 130
 READER_GONE: Final = 141
-"""The reader of the output is gone: the exit code that SIGPIPE would have given."""
+"""The program that reads the output has ended: the exit code that SIGPIPE would have given."""
 TERMINATED: Final = 143
 
 BY_STATUS: Final = {
@@ -44,10 +44,10 @@ MEANINGS: Final = {
     NOT_FOUND: "not found; for status: not running",
     OWN_BUG: "a bug in Runward",
     TRY_AGAIN: "try again: the daemon is not reachable, or another one uses the state directory",
-    WRONG_SETTINGS: "the daemon's configuration is invalid, it can't listen, others could steer it, or the store is a newer Runward's",
+    WRONG_SETTINGS: "the daemon's configuration is invalid, it can't listen, other users could control it, or the store is from a newer version",
     TIMED_OUT: "timed out",
     INTERRUPTED: "ended by SIGINT",
-    READER_GONE: "the reader of the output went away",
+    READER_GONE: "the program that reads the output has ended",
     TERMINATED: "ended by SIGTERM",
 }
 """Every code that a command ends with; `runward run` ends with its command's own instead."""
