@@ -1,1 +1,1 @@
-"""The language: what people may write, and what each word means by itself. It opens no file."""
+"""The formats: what people may write, and the meaning of each key. It opens no files."""

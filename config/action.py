@@ -26,7 +26,7 @@ class Action(NamedTuple):
 
 
 class CommandWords(NamedTuple):
-    """The words of a command that is started without a shell; `{{ with.KEY }}` in them stands for a value."""
+    """The words of a command that is started without a shell; `{{ with.KEY }}` in them is replaced by a value."""
 
     description: str
 
@@ -93,7 +93,7 @@ def _check_shell(action: Mapping[str, JsonValue], loc: Location, complain: Compl
     elif isinstance(command, list) and action.get("shell") is True:
         complain(Complaint(at, "is a list of words, but a shell reads one text", "write it as one text"))
     elif isinstance(command, str) and "{{" in command:
-        fix = "use the variable WITH_<KEY> in its place: a value must never become a part of a script"
+        fix = "use the variable WITH_<KEY> instead: a value must never become part of a script"
         complain(Complaint(at, "has a template in it, but a shell reads it", fix))
 
 
@@ -104,7 +104,7 @@ ACTIONS: Final = NamedTables(
         "A command for steps of chains.",
         {
             "command": _Command(
-                "The program and its arguments, started without a shell. '{{ with.KEY }}' stands for a value of "
+                "The program and its arguments, started without a shell. '{{ with.KEY }}' is replaced by a value of "
                 "the step. With shell = true: one text for 'sh -c', which finds the values in WITH_<KEY>."
             ),
             "shell": TrueOrFalse("Whether 'sh -c' runs the command. Default: false."),

@@ -1,7 +1,7 @@
 """Agent profiles: Markdown whose frontmatter may hold an agent's default artifacts (ADR-0029).
 
 Profiles belong primarily to the agents' own tools: keys that Runward doesn't know are allowed, but a key that looks
-like a misspelling of one of ours causes a warning."""
+like a misspelled key of Runward's causes a warning."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final

@@ -92,7 +92,7 @@ class PublicKey(NamedTuple):
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
         if isinstance(value, str) and PUBLIC_KEY.fullmatch(value):
             return value
-        fix = "write ed25519: or nostr: and 64 lower-case hexadecimal digits (`runward receipt key` prints ours)"
+        fix = "write ed25519: or nostr: and 64 lower-case hexadecimal digits (`runward receipt key` prints yours)"
         complain(Complaint(loc, f"{quoted(value)} is not a public key", fix))
         return None
 
@@ -108,10 +108,10 @@ BUNDLE: Final = Table(
             ("seed", "rfc8785"),
         ),
         "policy_bundle_id": Text(
-            "The policy that a bundle names if the run itself names none. Default: local-dev.", 255
+            "The policy that a bundle names if the run names none. Default: local-dev.", 255
         ),
         "longest_text": WholeNumber(
-            "Characters; a longer text in a replay is cut in its middle. Its hash covers the whole. Default: 65536.",
+            "Characters; a longer text in a replay is cut in the middle. Its hash covers the whole text. Default: 65536.",
             16,
             16_777_216,
         ),
@@ -125,9 +125,9 @@ BUNDLE: Final = Table(
             Pattern("A regular expression.", 1000),
             100,
         ),
-        "sign": Choice("How each receipt is signed, with our own key. Default: not at all.", SCHEMES),
+        "sign": Choice("How the daemon signs each receipt. Default: not at all.", SCHEMES),
         "authorized_keys": ListOf(
-            "Public keys whose signatures count, in addition to our own.",
+            "Public keys whose signatures count, in addition to the daemon's own.",
             PublicKey("A public key, as `runward receipt key` prints it."),
             1000,
         ),

@@ -167,7 +167,7 @@ def declared_artifacts(
 def _of_profile(
     profile: JsonValue, listed: Sequence[ExpectedArtifact], loc: Location, complaints: list[Complaint]
 ) -> tuple[ExpectedArtifact, ...]:
-    """The entries that a block's profile stands for."""
+    """The entries of a block's profile."""
     if profile is None:
         return ()
     from runward.config.ctcp_profile import CTCP, ENTRIES

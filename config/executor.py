@@ -66,21 +66,21 @@ def _check_bounds(values: Mapping[str, JsonValue], loc: Location, complain: Comp
 
 
 EXCHANGE: Final = Table(
-    "The exchange: what agents share, and how their code is run.",
+    "The exchange, in which agents share artifacts and run their code.",
     {
         "use_contracts": TrueOrFalse("Whether contracts decide who may use an artifact. Default: false."),
         "invoke_depth": WholeNumber("How deep code may invoke other artifacts. Default: 5.", 0, 20),
         "delegate": TrueOrFalse(
-            "Whether code of others acts on the caller's behalf where an intent doesn't say so. Default: false."
+            "Whether code that others own acts on the caller's behalf if an intent doesn't say. Default: false."
         ),
         "dependency_depth": WholeNumber(
-            "The artifacts on the longest path of dependencies. Default: 10.", 1, 100
+            "The maximum number of artifacts on a path of dependencies. Default: 10.", 1, 100
         ),
-        "disk_quota": SizeText("How much a new principal may keep. Default: 100MB."),
+        "disk_quota": SizeText("How much a new principal may store. Default: 100MB."),
         "cpu_seconds": DurationText(
             "The CPU time that a new principal may use in each window. Default: 5s.", 0.001, or_seconds=True
         ),
-        "cpu_window": DurationText("How long such a window is. Default: 1min.", 1.0),
+        "cpu_window": DurationText("The length of this window. Default: 1min.", 1.0),
         "waiting_intents": WholeNumber(
             "The number of intents of one run that may wait. Default: 1000.", 1, 100_000
         ),
@@ -95,7 +95,7 @@ EXCHANGE: Final = Table(
                     "How long a piece of code may take. Default: 5s.", 0.01, longest=LONGEST_TIMEOUT_S
                 ),
                 "memory": SizeText(
-                    "How much memory it may take, the interpreter's included. Default: 256MB."
+                    "How much memory it may take, including the interpreter's. Default: 256MB."
                 ),
                 "tmp": SizeText("How much it may write to its /tmp. Default: 16MB."),
                 "workers": WholeNumber(
@@ -103,7 +103,7 @@ EXCHANGE: Final = Table(
                 ),
                 "output": SizeText("How large its output may be, and its result. Default: 64KB."),
                 "preloaded_imports": ListOf(
-                    "Modules of the standard library that code finds loaded. "
+                    "Modules of the standard library that code can use without an import. "
                     "Default: ['math', 'json', 'random', 'datetime'].",
                     Text("A module's name.", 100, "./"),
                     100,

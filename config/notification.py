@@ -1,4 +1,4 @@
-"""`[[notify]]` in the settings: who is told what happened, and how."""
+"""`[[notify]]` in the settings: who gets notices, and how."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -11,7 +11,7 @@ from runward.config.shape import Complain, Glob, ListOf, Table, Text, TrueOrFals
 Means: TypeAlias = Literal["command", "desktop", "ntfy", "slack", "webhook"]
 
 ADDRESSED: Final = ("ntfy", "slack", "webhook")
-"""The means that need an address: the key, or the same key with `_file` for a file that holds it."""
+"""The kinds of recipients that need an address: in the key, or in a file that the same key with `_file` names."""
 
 CHANNELS: Final = ("command", "desktop", *ADDRESSED)
 
@@ -32,7 +32,8 @@ _MOST: Final = 100
 
 
 class Recipient(NamedTuple):
-    """A recipient, who is told what the globs of `KINDS` in `on` name. Its address is in `address` or `address_file`.
+    """A recipient, who gets the notices that the globs of `KINDS` in `on` name. Its address is in `address` or
+    `address_file`.
 
     `command` has the words with their templates (`{{ with.title }}`).
     """
@@ -53,7 +54,7 @@ class Recipient(NamedTuple):
         return f"{self.means}-{hashlib.sha256(told.encode()).hexdigest()[:6]}"
 
     def wants(self, kind: str) -> bool:
-        """Whether it is told about this kind."""
+        """Whether it gets notices of this kind."""
         from runward.config.glob_rule import text_matches
 
         return any(text_matches(kind, glob) for glob in self.on)

@@ -92,7 +92,7 @@ class PlaybookFile(BaseModel):
     ) = Field(
         None,
         description="The program and its arguments, one text each, started without a shell. "
-        "'{{ with.KEY }}' stands for a value given to 'runward play run'.",
+        "'{{ with.KEY }}' is replaced by a value given to 'runward play run'.",
     )
     timeout: Duration | None = Field(
         None,

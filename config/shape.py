@@ -1,4 +1,4 @@
-"""The shapes of settings: each checks a value by itself and describes itself as JSON Schema.
+"""The shapes of settings: each checks one value and describes itself as JSON Schema.
 
 Plain Python, while playbooks and other documents are pydantic models: every command reads the settings first,
 the launcher within its start-up budget, and importing pydantic alone would exceed that.
@@ -212,7 +212,7 @@ class DurationText(NamedTuple):
 
 
 def size_of(text: str) -> int | None:
-    """The bytes that a size with its unit stands for. None if it is not a size."""
+    """The number of bytes of a size with its unit. None if it is not a size."""
     found = _SIZE.fullmatch(text)
     return None if found is None else int(found[1]) * _BYTES[found[2]]
 

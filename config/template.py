@@ -1,4 +1,4 @@
-"""Templates: texts in which `{{ with.NAME }}` stands for a value that is given at the start.
+"""Templates: texts in which `{{ with.NAME }}` is replaced by a value that is given at the start.
 
 They only have look-ups, also into tables (`{{ with.pull.number }}`): no expressions, no defaults, no shell.
 A value stays inside the text that it was put into, whatever it contains.

@@ -42,7 +42,7 @@ _BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
 """The keys that each kind of trigger may have."""
 
 _ALONE: Final = ("overlap",)
-"""Keys of a schedule that fires a chain by itself, and not as an item of a composite."""
+"""Keys of a schedule that is the whole trigger of a chain, not an item of a composite."""
 
 _FIX: Final = 'write trigger: {event: NAME}, {schedule: "0 2 * * *"} or {manual: true}'
 _ITEM_FIX: Final = 'write {event: NAME}, {schedule: "0 2 * * *"} or another composite'
@@ -125,7 +125,7 @@ def _read(
             article = "an" if owner[0] in "aeiou" else "a"
             complain(Complaint((*loc, key), f"belongs to {article} {owner}", "leave it out", at_key=True))
         elif key in _ALONE and level > 0:
-            said = "belongs to a schedule that fires its chain by itself, not to an item"
+            said = "is only for a schedule that is the whole trigger, not for an item"
             complain(Complaint((*loc, key), said, "leave it out, or use concurrency", at_key=True))
     if found == "manual":
         if level > 0:

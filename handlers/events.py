@@ -251,7 +251,7 @@ class SessionCancelRequested(Request, OfSession):
 
 @dataclass(frozen=True, slots=True)
 class SessionSeenRequested(Request, OfSession):
-    """A person has seen how a session's attempt ended, so nobody needs to be told about it again. Once is enough."""
+    """A person has seen how a session's attempt ended, so it need not be reported again. Once is enough."""
 
     type: ClassVar[str] = "SessionSeenRequested"
     version: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""The answer when the world could not be read, which is never the same as nothing. It imports nothing of ours."""
+"""The answer when something could not be read. It never means the same as an empty answer. Imports nothing of Runward."""
 
 from typing import NamedTuple
 

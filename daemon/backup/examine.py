@@ -110,6 +110,6 @@ def examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
 
 
 def _pruned(connection: sqlite3.Connection) -> dict[int, Head]:
-    """The ends of the stretches of events that are gone, by the numbers of their first ones."""
+    """The ends of the stretches of events that were removed, by the numbers of their first ones."""
     rows = connection.execute("select first, last, hash from absent_events")
     return {first: Head(last, digest) for first, last, digest in rows}

@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "receipt": ("bundle.receipt", "Verify, sign and export receipts of sessions."),
     "replay": ("bundle.replay", "Show, check and convert replays of sessions."),
     "training": ("session.training", "Export the calls of sessions as training data."),
-    "invocation": ("chain.invocation", "Show what chains and people ordered."),
+    "invocation": ("chain.invocation", "Show invocations: what chains and people have run."),
     "show": ("show.commands", "List shows, their plays and gate verdicts."),
     "artifact": ("session.artifact", "List and add outcomes of sessions."),
     "outcome": ("session.outcome", "Check whether a file is a valid outcome."),

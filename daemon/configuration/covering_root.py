@@ -1,4 +1,4 @@
-"""Which root of the settings holds a session, and what it says about its bundle. Imports stay cheap, for commands."""
+"""Which root of the settings contains a session, and what it says about its bundle. Imports stay cheap, for commands."""
 
 import os
 
@@ -14,7 +14,7 @@ def bundle_rules(settings: Settings, layout: str, path: str) -> BundleRules | No
 
 
 def innermost_root(settings: Settings, layout: str, path: str) -> Root | None:
-    """The innermost root for sessions of this layout that holds the path, with or without following links."""
+    """The innermost root for sessions of this layout that contains the path, with or without following links."""
     fitting = [each for each in settings.roots if each.layout in (layout, AUTO)]
     paths = {os.path.normpath(path), os.path.realpath(path)}
     holding = [each for each in fitting if any(_holds(each.path, one) for one in paths)]

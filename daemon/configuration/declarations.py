@@ -261,7 +261,7 @@ class Declarer:
         return self._settings.notify
 
     def covering(self, session: RootOf) -> CoveringRoot | None:
-        """The innermost root that watches sessions of this layout and holds the file, links followed or not."""
+        """The innermost root that watches sessions of this layout and contains the file, links followed or not."""
         innermost = innermost_root(self._settings, session.layout, session.path)
         return None if innermost is None else CoveringRoot(innermost.name)
 
@@ -293,7 +293,7 @@ class _Unusable(Exception):
 
 
 def _signatures(directories: Iterable[str]) -> tuple[object, ...]:
-    """What exists in these directories, as far as that can be told without reading it."""
+    """What exists in these directories, as far as that is known without reading it."""
     found: list[object] = []
     for directory in directories:
         try:

@@ -26,7 +26,7 @@ def read_epoch(state: Path) -> int:
 
 
 def epoch_file(state: Path) -> tuple[int, int]:
-    """Which file holds the epoch: another one means that the state directory was replaced. Raises `OSError`."""
+    """Which file contains the epoch: another file means that the state directory was replaced. Raises `OSError`."""
     status = os.stat(state / NAME)
     return status.st_dev, status.st_ino
 

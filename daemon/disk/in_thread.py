@@ -10,5 +10,5 @@ Arguments = TypeVarTuple("Arguments")
 
 
 async def in_thread(read: Callable[[Unpack[Arguments]], Found], *arguments: *Arguments) -> Found:
-    """The result of `read`. If this is cancelled, the thread runs to its end by itself."""
+    """The result of `read`. If this is cancelled, the thread still runs to its end."""
     return await anyio.to_thread.run_sync(read, *arguments, abandon_on_cancel=True)

@@ -13,7 +13,7 @@ from runward.daemon.disk.durable import make_durably, write_durably
 from runward.handlers.bundle.signatures import SECRET_BYTES, SecretKey, named
 
 KEYS: Final = "keys"
-"""The directory of the state directory that holds them."""
+"""Their directory in the state directory."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LONGEST: Final = 1024
 
@@ -23,7 +23,7 @@ class KeyRefused(Exception):
 
 
 class OwnKey(NamedTuple):
-    """A key of ours and where it is."""
+    """One of the daemon's keys, and where it is stored."""
 
     key: SecretKey
     path: str

@@ -66,7 +66,7 @@ def _offset() -> float:
 
 
 def _is_unsynchronised() -> bool:
-    """Whether the kernel was never given a correct time; False if it can't be asked."""
+    """Whether the kernel was never given a correct time; False if the kernel can't be asked."""
     asked = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     return bool(asked == _TIME_ERROR)
 

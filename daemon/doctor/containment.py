@@ -18,7 +18,7 @@ _IDLE: Final = ("sh", "-c", ":")
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """One run per method, in a private place. Each launcher by itself takes the strongest that works."""
+    """One run per method, in a private place. On its own, each launcher uses the strongest one that works."""
     with private_place(installation.environment, patience) as place:
         there = []
         for means, fix in METHODS.items():

@@ -72,8 +72,8 @@ def _of_root(name: str, path: str, layout: str, mount: Mount | None, period: flo
     if mount.is_remote:
         return Finding(
             "warning",
-            f"{said}: what other machines or its program change there is told by nobody, and only found by the"
-            f" scans, every {period:g} s",
+            f"{said}: changes by other machines or by its program are not reported; only the scans find them,"
+            f" every {period:g} s",
             "run the daemon where the runs are written, or live with the delay (`scan.period`)",
         )
     return Finding("ok", said)

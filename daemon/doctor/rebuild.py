@@ -36,7 +36,7 @@ _MICROSECOND: Final = 1.5e-6
 
 
 class Difference(NamedTuple):
-    """A field of a session whose value in the store is not the one that its journal tells."""
+    """A field of a session whose value in the store differs from that in its journal."""
 
     session: str
     field: str

@@ -57,7 +57,7 @@ class Unit(NamedTuple):
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
-    """Every unit of ours that systemd knows, and lingering for the user's own."""
+    """Every unit of Runward's that systemd knows, and lingering for the user's own."""
     user = name_of(os.geteuid())
     units = list(_asked(user, installation.environment, patience))
     if not units:

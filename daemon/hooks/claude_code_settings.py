@@ -65,14 +65,14 @@ def install(text: str | None, name: str, command: str, events: Sequence[str] = E
 
 
 def uninstall(text: str | None, name: str) -> Edited:
-    """The settings without any command of ours, and without what we had to make for it. Raises `Refused`."""
+    """The settings without Runward's commands, and without what was added for them. Raises `Refused`."""
     while text is not None and (found := _ours(text, name)):
         text = _without(text, found[-1])
     return Edited(text)
 
 
 def events_in(text: str, name: str) -> tuple[str, ...]:
-    """The events that have a command of ours in the settings. Raises `Refused`."""
+    """The events that have a command of Runward's in the settings. Raises `Refused`."""
     return tuple(dict.fromkeys(str(each.name) for each in _ours(text, name)))
 
 

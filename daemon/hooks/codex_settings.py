@@ -1,6 +1,6 @@
 """Codex's `config.toml`: our program added to `notify` and removed, in the text; the rest stays byte for byte.
 
-Codex knows one program to notify. An existing one is kept: it follows ours and a `--`, as it was written, and is called
+Codex knows one program to notify. An existing one is kept: it follows Runward's and a `--`, as it was written, and is called
 by ours.
 """
 
@@ -33,7 +33,7 @@ class _Notify(NamedTuple):
 
     @property
     def own(self) -> int:
-        """How many of the words are ours, the `--` included; 0 if the program is another."""
+        """How many of the words are Runward's, including the `--`; 0 if it is another program."""
         if not is_ours(self.words, AGENT):
             return 0
         return self.words.index(_THEN) + 1 if _THEN in self.words else len(self.words)

@@ -18,17 +18,17 @@ def words_of(agent: str, state: str) -> list[str]:
 
 
 def shell_command(agent: str, state: str) -> str:
-    """The command for a shell. It ends with 0 even if script or interpreter are gone: 2 would block the agent."""
+    """The command for a shell. It ends with 0 even without the script or the interpreter: 2 would block the agent."""
     return f"{shlex.join(words_of(agent, state))} || :"
 
 
 def is_ours(words: Sequence[str], agent: str) -> bool:
-    """Whether these words are a command of ours, of whatever version and interpreter."""
+    """Whether these words are a command of Runward's, of any version and interpreter."""
     return len(words) > 4 and words[3].endswith(_NAME) and words[4] == agent
 
 
 def is_our_shell_command(command: object, agent: str) -> bool:
-    """Whether a shell's command is one of ours."""
+    """Whether a shell's command is one of Runward's."""
     if not isinstance(command, str):
         return False
     try:

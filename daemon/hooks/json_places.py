@@ -21,7 +21,7 @@ class Span(NamedTuple):
     value: int
     """Where the value begins."""
     items: tuple["Span", ...] = ()
-    """What a list or an object holds, in the order of the text."""
+    """The items of a list or an object, in the order of the text."""
 
     def members(self, key: str) -> list["Span"]:
         """The members with this key: more than one if the text has it twice."""

@@ -5,7 +5,7 @@ the standard library and as little of that as possible. Claude Code gives the pa
 word; it is passed on as it is, and read by the daemon. After `--` comes the program that Codex's `notify` named
 before: it is called with the same payload.
 
-It prints nothing and exits with 0, whatever happens. A hook only speeds up what the daemon finds by itself.
+It prints nothing and exits with 0, whatever happens. A hook only speeds up what the daemon would find anyway.
 """
 
 from __future__ import annotations

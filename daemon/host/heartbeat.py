@@ -1,4 +1,4 @@
-"""How to tell that a daemon which holds its lock is alive and not stalled: by the time of its last report."""
+"""How to find out that a daemon which holds its lock is alive and not stalled: by the time of its last report."""
 
 from typing import Final
 

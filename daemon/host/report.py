@@ -60,7 +60,7 @@ class Report:
     settings: SettingsReport | None = None
     http: HttpReport | None = None
     told_at: float | None = field(default=None, compare=False)
-    """When it was written, by the clock that no setting touches and that stands still in suspend (CLOCK_MONOTONIC)."""
+    """When it was written, by the clock that can't be set and that stops in suspend (CLOCK_MONOTONIC)."""
 
     def stalled_s(self) -> float | None:
         """The seconds since the daemon's last report, if there are too many; else None."""

@@ -36,7 +36,7 @@ REPORT_PERIOD: Final = 1.0
 """Seconds between two looks at whether there is something new to tell, and whose time it is."""
 
 TURN_PATIENCE: Final = 4.0
-"""Seconds that the start or the turn that is going on may still take once the daemon is asked to stop."""
+"""Seconds that the current start or turn may still take once the daemon is asked to stop."""
 
 PUTTING_BACK_PATIENCE: Final = 5.0
 """Seconds from then on, until which the background puts back what it claimed."""

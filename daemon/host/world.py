@@ -49,7 +49,7 @@ class World:
     with_code: ActionsWithCode = field(default_factory=lambda: ActionsWithCode(no_sandbox))
     """Works out what needs code."""
     actions: ToldActions = no_actions
-    """What the exchange tells of a session's calls."""
+    """What the exchange reports about a session's calls."""
     troubles: Callable[[], list[str]] = list
     """What is wrong with the operator's files, for `status`."""
     quarantined: Callable[[], list[tuple[str, str]]] = list

@@ -14,7 +14,7 @@ from runward.handlers.layouts.foreign_values import seconds_in, text_in
 from runward.handlers.layouts.hook_payload import HookSaid, whole
 
 HOOK: Final = "hook"
-"""The key by which a note is told from a request."""
+"""The key that distinguishes a note from a request."""
 
 _Read: TypeAlias = Callable[[dict[str, JsonValue]], HookSaid | str | None]
 

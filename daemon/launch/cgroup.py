@@ -35,7 +35,7 @@ class Cgroup:
         return frozenset(found)
 
     def is_empty(self) -> bool:
-        """Whether no living process is left in it; true for a cgroup that is gone."""
+        """Whether no living process is left in it; true for a cgroup that no longer exists."""
         try:
             with open(f"{self.path}/cgroup.events", encoding="ascii") as file:
                 return "populated 0" in file.read()
@@ -43,7 +43,7 @@ class Cgroup:
             return not os.path.isdir(self.path)
 
     def kill(self) -> None:
-        """Kills all processes in it, and waits (at most 10 s) until they are gone; the caller reaps."""
+        """Kills all processes in it, and waits (at most 10 s) until they have ended; the caller reaps."""
         try:
             self._write("cgroup.kill", "1")
             events = os.open(f"{self.path}/cgroup.events", os.O_RDONLY | os.O_CLOEXEC)
@@ -111,7 +111,7 @@ def make_cgroup(name: str, pid: int) -> Cgroup:
 def check_killable(cgroup: Cgroup) -> None:
     """Raises ContainmentUnavailable if the kernel can't kill it, or not for us."""
     if not os.access(f"{cgroup.path}/cgroup.kill", os.W_OK):
-        raise ContainmentUnavailable("no cgroup.kill (Linux 5.14) that we may write")
+        raise ContainmentUnavailable("no writable cgroup.kill (needs Linux 5.14)")
 
 
 def cgroup_of(pid: int) -> str:

@@ -39,7 +39,7 @@ class Forked(Value):
 
 
 class GatedCommand:
-    """A forked child that has not become its command yet. It ends by itself if its launcher dies.
+    """A forked child that has not become its command yet. It ends if its launcher dies.
 
     `own` are the processes that do not count as its survivors. If its end is not learnt by waiting for a child,
     `status_descriptor` becomes readable then.

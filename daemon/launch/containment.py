@@ -44,7 +44,7 @@ class Uncontained:
         self._others = tree.children() - held.own
 
     def is_empty(self) -> bool:
-        """See `Containment`: remaining processes are not ours to judge."""
+        """See `Containment`: remaining processes can't be judged here."""
         return True
 
     def terminate(self) -> None:
@@ -126,7 +126,7 @@ class InScope(InCgroup):
         return make_scope(f"runward-{os.urandom(6).hex()}.scope", held, os.environ)
 
     def close(self) -> None:
-        """See `Containment`: systemd removes an empty scope by itself."""
+        """See `Containment`: systemd removes an empty scope."""
 
 
 _MAKERS: Mapping[str, Callable[[Held], Containment]] = {

@@ -72,7 +72,7 @@ class Answer:
         try:
             os.write(self._descriptor, (" ".join(words) + "\n").encode(errors="backslashreplace"))
         except BrokenPipeError:
-            pass  # the daemon that ordered it is gone; a successor asks again
+            pass  # the daemon that ordered it has ended; a successor asks again
         os.close(self._descriptor)
         self._descriptor = None
 

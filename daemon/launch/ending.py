@@ -81,7 +81,7 @@ def ending_of(
 
 
 def what_ended_it(ending: Ending) -> str | None:
-    """What ended a run early, in a sentence; None if its command ended by itself."""
+    """What ended a run early, in a sentence; None if its command ended on its own."""
     after = f"after {ending.duration_s:.1f} s"
     if ending.cause == "timed_out":
         return f"Run timed out {after}."

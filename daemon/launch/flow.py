@@ -83,7 +83,7 @@ def declarer_of(config: str | None, environment: Mapping[str, str], cwd: str) ->
 
 
 def _plan(run: str) -> Planned | None:
-    """The plan in the run directory; None if it is gone since. Raises NotFolded if it is malformed."""
+    """The plan in the run directory; None if it no longer exists. Raises NotFolded if it is malformed."""
     root, name = os.path.split(run)
     sight = look(root, name, (native.FLOW,), {})
     if isinstance(sight, Gone):

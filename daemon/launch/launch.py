@@ -244,7 +244,7 @@ class _Launch:
         )
         try:
             return supervision.run()
-        except Exception as error:  # noqa: BLE001  # a mistake of ours: the run's record must not miss its end
+        except Exception as error:  # noqa: BLE001  # a bug of Runward: the run's record must not miss its end
             killed = containment.kill()
             message = f"the launcher failed: {type(error).__name__}: {error}"
             return Ending("exited", _OUR_MISTAKE, None, time.time(), 0.0, error=message), killed.left
@@ -400,7 +400,7 @@ def child_traceparent(parent: str | None) -> str:
 
 
 def _open_standard_streams() -> None:
-    """Makes sure that 0, 1 and 2 are open: otherwise a pipe of ours could get such a number and be taken for them."""
+    """Makes sure that 0, 1 and 2 are open: otherwise a pipe of the launcher could get such a number."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)

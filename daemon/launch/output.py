@@ -72,7 +72,7 @@ class PassedStream:
         return len(content)
 
     def take_in_rest(self) -> None:
-        """What the pipe still holds. It doesn't wait for an end of file, which an escaped process could withhold."""
+        """What is still in the pipe. It doesn't wait for an end of file, which an escaped process could withhold."""
         taken = 0
         while self.is_open and taken < _LARGEST_PIPE and (size := self.take_in()):
             taken += size
@@ -92,7 +92,7 @@ class PassedStream:
             self._pending = self._pending[taken:]
 
     def give_up_sink(self) -> None:
-        """The reader is gone: pending output is dropped, and logging continues."""
+        """The reader has ended: pending output is dropped, and logging continues."""
         self._sink = None
         self._pending = b""
 

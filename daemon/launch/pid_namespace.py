@@ -58,7 +58,7 @@ def fork_namespaced_command(
     cwd: str | None = None,
 ) -> GatedCommand:
     """Like `fork_command`, in a PID namespace of its own. Raises ContainmentUnavailable."""
-    become_subreaper()  # before the first process ends, so that `init` becomes a child of ours
+    become_subreaper()  # before the first process ends, so that `init` becomes our child
     others = tree.children()
     status_out, status_in = os.pipe()
     os.set_blocking(status_out, False)

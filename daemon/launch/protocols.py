@@ -17,7 +17,7 @@ class Containment(Protocol):
         """Asks all processes in it to end (SIGTERM)."""
 
     def kill(self) -> Killed:
-        """Kills all processes in it, and returns when they are gone."""
+        """Kills all processes in it, and returns when they have ended."""
 
     def close(self) -> None:
         """Releases what the hold itself took."""

@@ -136,13 +136,13 @@ class NameTaken(Exception):
 
 
 class BegunAlready(Exception):
-    """The run directory holds the `run.json` of this very start."""
+    """The run directory contains the `run.json` of this very start."""
 
 
 def adopt_run_directory(root: str, name: str, start: str) -> RunDirectory:
     """The directory `root/name` that a launcher for `start` left when it died before writing its `run.json`.
 
-    What it left in it is removed. Raises BegunAlready, NameTaken, FileNotFoundError if it is gone again.
+    What it left in it is removed. Raises BegunAlready, NameTaken, FileNotFoundError if it no longer exists.
     """
     path = os.path.join(root, name)
     try:

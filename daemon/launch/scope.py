@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 5.0
 _MARGIN_S = 10.0
-"""How much later than the launcher systemd ends the scope: only where the launcher is gone."""
+"""How much later than the launcher systemd ends the scope: only if the launcher has ended."""
 
 
 def make_scope(name: str, held: Held, environment: Mapping[str, str]) -> Cgroup:

@@ -57,7 +57,7 @@ class Ticket:
 
 
 class Claim(NamedTuple):
-    """What a launcher holds that may begin a run: the ticket, and the run's empty directory."""
+    """What a launcher that may begin a run has: the ticket, and the run's empty directory."""
 
     ticket: Ticket
     directory: RunDirectory
@@ -97,7 +97,7 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         current = read_epoch(state)
         if current != epoch:
-            raise EpochOver(f"it was ordered under epoch {epoch}, and now the epoch is {current}")
+            raise EpochOver(f"it was requested under epoch {epoch}, and now the epoch is {current}")
         sync_directory(directory)
     except BlockingIOError:
         has_begun = ticket.has_begun

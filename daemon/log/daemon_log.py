@@ -84,7 +84,7 @@ def aside(path: Path, number: int) -> Path:
 
 
 class _Stream:
-    """A stream of somebody else, which isn't ours to close."""
+    """A stream of another owner, which must not be closed here."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

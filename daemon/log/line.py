@@ -15,7 +15,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.secrets import without_secrets
 
 MAXIMUM_LINE: Final = 64 << 10
-"""Bytes. What would be longer is told with its values cut."""
+"""Bytes. The values of a longer line are cut."""
 PRIORITIES: Final = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 """The levels, the least first, and what syslog calls them (syslog(3))."""
 

@@ -38,7 +38,7 @@ HOOKED_AFTER: Final = 2.0
 """Seconds after a hook spoke in which its own helpers may still be there: one that lives longer may be the agent."""
 
 SOUGHT_AGAIN: Final = 1.0
-"""Seconds after which a session whose files are gone is asked for again, while they may yet be found elsewhere."""
+"""Seconds after which a session whose files have vanished is looked at again, because they may be found elsewhere."""
 
 _REPORT: Final = "report it with the daemon's log; the others are followed as usual"
 
@@ -77,7 +77,7 @@ class Follower:
             hinted = Hinted(roots[target[0]], target[1], why, known[target])
             try:
                 looked.append(batch.look(hinted))
-            except Exception as error:  # noqa: BLE001 - a mistake of ours in one session's look harms no other
+            except Exception as error:  # noqa: BLE001 - a bug in one session's look harms no other
                 message = f"can't be followed, because of a bug in Runward: {error!r}"
                 rows = mistaken(hinted, message, _REPORT, self._clock.now())
                 looked.append(
@@ -126,7 +126,7 @@ class _Batch:
         return self._follow(hinted, key, stored, moved)
 
     def _aside(self, hinted: Hinted) -> Looked:
-        """A place that needs no look while it stays unchanged: it holds no session, or a copy."""
+        """A place that needs no look while it stays unchanged: it has no session, or a copy of one."""
         root, known = hinted.root, hinted.known
         looked = _nothing(hinted)._replace(unreadable=known.unreadable)
         assert root.shape is not None, "native runs are looked at elsewhere"
@@ -207,7 +207,7 @@ class _Batch:
         )
 
     def _lost(self, hinted: Hinted, key: str, before: Remembered) -> Looked:
-        """The session's place is gone; it may be moving to another one."""
+        """The session's place has vanished; the session may be moving to another one."""
         found = lose(before.followed, key, self._now)
         since = found.after.lost_since or before.followed.lost_since
         if found.events and not self._is_sought(hinted.layout.name, since):

@@ -139,7 +139,7 @@ class Looker:
             if watched is None:
                 return _nothing(root, directory, why)._replace(is_forgotten=True)
             sight = self._files.look(root.path, directory, native.DOCUMENTS, dict(watched.signatures))
-        except Exception:  # noqa: BLE001 - a mistake of ours in one run's look harms no other
+        except Exception:  # noqa: BLE001 - a bug in one run's look harms no other
             return _nothing(root, directory, why)._replace(unreadable=traceback.format_exc(limit=-6))
         return _Read(root, directory, why, watched, sight)
 

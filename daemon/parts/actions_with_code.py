@@ -5,7 +5,8 @@ out again; after three failed tries, the others wait for it. The next action of 
 recorded: begun earlier, it would miss what that one changed, and its code would run twice. What ended is kept until the
 action is recorded. A daemon that dies forgets it, and its successor works it out again.
 
-An action that can't be worked out has no result: its job is held for a mistake of ours, and put off if the world refused.
+An action that can't be worked out has no result: its job is held if Runward has a bug, and is put off if something
+was temporarily impossible.
 Once it is tried again, it is worked out again, and the CPU time of its code so far is charged with it.
 """
 

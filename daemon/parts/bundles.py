@@ -72,7 +72,7 @@ OTHER_KEY: Final = "its receipt was lost, and can't be signed as it was: the sig
 
 
 ToldActions: TypeAlias = Callable[[str, int], Generator[Told]]
-"""What the store tells of the first actions of a session, of so many, as calls. Raises `sqlite3.Error` and `StoreUnreadable`."""
+"""The first actions of a session, up to a number, as calls. Raises `sqlite3.Error` and `StoreUnreadable`."""
 
 
 def no_actions(key: str, count: int) -> Generator[Told]:

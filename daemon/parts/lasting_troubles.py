@@ -1,6 +1,6 @@
 """Notices of trouble that no event reports: jobs that are held, and chain files that are quarantined.
 
-Both are found as they stand, so a restart loses none. The same trouble always has the same notices, so a recipient is
+Both are found in their current state, so a restart loses none. The same trouble always has the same notices, so a recipient is
 told once about it.
 """
 

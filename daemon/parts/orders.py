@@ -4,7 +4,7 @@ Open orders are read from their table, so a successor continues where a daemon s
 is harmless: its launcher keeps to the first one, and before each signal the process is compared with the recorded one.
 What the machine refuses for now is retried, and shown.
 
-If a daemon was killed, it is impossible to know whether it had sent the order once the run's processes are gone. Such
+If a daemon was killed, it is impossible to know whether it had sent the order once the run's processes have ended. Such
 an order counts as given."""
 
 import sqlite3

@@ -79,7 +79,7 @@ class RestoredBundles(Part):
         return bool(found)
 
     async def _look_for(self, bundle: UnplacedBundle) -> Row | None:
-        """The row that ends the search for its parts; None if it goes on later."""
+        """The row that ends the search for its parts; None if it continues later."""
         with anyio.CancelScope(shield=True):
             answer = await anyio.to_thread.run_sync(self.bundles.place_missing, bundle)
         told = {"session": bundle.key, "attempt": bundle.attempt}

@@ -36,7 +36,7 @@ from runward.daemon.ports.processes import RunPlace
 
 
 class ReplayStanding(NamedTuple):
-    """The first `length` bytes of a file that may be a replay of ours, by their hash."""
+    """The first `length` bytes of a file that may be Runward's replay, by their hash."""
 
     length: int
     sha256: str
@@ -103,7 +103,7 @@ class PartMissing(NamedTuple):
 
 
 class KeptAside(NamedTuple):
-    """A file is not what was written to it. It is kept under this name; None if it is gone."""
+    """A file is not what was written to it. It is kept under this name; None if it no longer exists."""
 
     name: str | None
 
@@ -273,7 +273,7 @@ class Files(Protocol):
         ...
 
     def replace_parts(self, directory: str, parts: Sequence[Part]) -> Unreadable | None:
-        """Give each part its name, in place of the part of ours that has it."""
+        """Give each part its name, replacing Runward's own part with that name."""
         ...
 
     def receipt(self, directory: str, attempt: int) -> dict[str, JsonValue] | Unreadable | None:

@@ -45,14 +45,14 @@ class Appended(NamedTuple):
 
 
 class NotAppended(NamedTuple):
-    """The line isn't there. `for_good` means that it never will be: its directory is gone."""
+    """The line isn't there. `for_good` means that it never will be, because its directory no longer exists."""
 
     why: str
     for_good: bool = False
 
 
 class StandingLines(NamedTuple):
-    """Lines of ours that were written to a journal and synced, as the store remembers them.
+    """Lines of Runward's that were written to a journal and synced, as the store remembers them.
 
     `row` is their number in the store; `places` as in `Appended`.
     """
@@ -64,12 +64,12 @@ class StandingLines(NamedTuple):
 
 
 LineState: TypeAlias = Literal["gone", "torn", "changed", "moved"]
-"""What happened to a line of ours: nothing or only its beginning is left, it was changed or removed in place, or it
+"""What happened to a line of Runward's: nothing or only its beginning remains, it was changed or removed in place, or it
 is somewhere else in the file than where it was written."""
 
 
 class AlteredLine(NamedTuple):
-    """A line of ours that isn't at `offset`, where it was written.
+    """A line of Runward's that isn't at `offset`, where it was written.
 
     `left` is how many bytes of a torn line are still there.
     """

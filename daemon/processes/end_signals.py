@@ -20,7 +20,7 @@ _LARGEST_ENVIRONMENT = 4 << 20
 
 
 def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
-    """Tell the launcher to end its run as cancelled; if it is gone, the command itself, by SIGTERM."""
+    """Tell the launcher to end its run as cancelled; if the launcher has ended, the command itself, by SIGTERM."""
     whys: list[str] = []
     for name, recorded in (("launcher", processes.launcher), ("process", processes.process)):
         if recorded is None:

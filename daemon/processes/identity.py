@@ -88,7 +88,7 @@ def pid_namespace() -> int | None:
 
 
 def read_stat(pid: int, proc: str = _PROC) -> ProcessStat:
-    """The fields of /proc/PID/stat. Raises FileNotFoundError or ProcessLookupError if it is gone."""
+    """The fields of /proc/PID/stat. Raises FileNotFoundError or ProcessLookupError if it has ended."""
     with open(f"{proc}/{pid}/stat", "rb") as file:
         return parse_stat(file.read())
 

@@ -1,4 +1,4 @@
-"""Processes by their numbers in PID namespaces below ours, as in a container: their own files contain those."""
+"""Processes by their numbers in PID namespaces below Runward's, such as a container's: their files have these numbers."""
 
 import os
 from typing import Final

@@ -1,6 +1,6 @@
 """The processes below this one, and how to end them all, whatever they do against it.
 
-It relies on the launcher being their subreaper: a process that loses its parent becomes a child of ours, so all of them
+It relies on the launcher being their subreaper: a process that loses its parent becomes the launcher's child, so all of them
 can be reached from our own children. A process may fork while we look. So each is stopped when it is found, and the
 look is repeated until it finds no new one; stopped processes fork no more. Then all are killed, and this repeats until
 there is no child left.
@@ -58,7 +58,7 @@ def children() -> frozenset[int]:
 
 
 def send_signal(pid: int, number: int) -> bool:
-    """Whether the signal could be sent: false if the process is gone or belongs to somebody else."""
+    """Whether the signal could be sent: false if the process has ended or belongs to somebody else."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -67,7 +67,7 @@ def send_signal(pid: int, number: int) -> bool:
 
 
 def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
-    """Ends all processes below this one, and returns when they are gone and reaped."""
+    """Ends all processes below this one, and returns when they have ended and are reaped."""
     found: set[int] = set()
     exits: dict[int, int] = {}
     give_up = time.monotonic() + _PATIENCE_S

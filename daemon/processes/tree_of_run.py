@@ -51,7 +51,7 @@ def _send(descriptor: int, number: int) -> None:
     try:
         signal.pidfd_send_signal(descriptor, number)
     except (ProcessLookupError, PermissionError):
-        pass  # it is gone, or became another user's, and is not ours to end
+        pass  # it has ended, or became another user's, so we may not end it
 
 
 def _stop_more(held: dict[int, int], directory: str) -> bool:

@@ -1,4 +1,4 @@
-"""Putting, claiming and completing, each in its own transaction that holds a whole batch.
+"""Putting, claiming and completing, each in its own transaction for a whole batch.
 
 Every claim carries a token that is new for its turn. A job completes under the token that it was claimed with, and
 every write checks the epoch. If the database refuses a batch, the batch is halved by lane until only the lane at fault
@@ -113,7 +113,7 @@ class Queue:
         self._background_is_due = False
         self._foreground_is_due = False
         self.uncertain: str | None = None
-        """Why it can't be told whether a commit happened, while that is so."""
+        """Why it is unknown whether a commit happened, as long as it is."""
         self._steps = ClockSteps(store, clock, self._attempt)
         self._latest = math.inf
         self._stepped_back = False
@@ -178,7 +178,7 @@ class Queue:
     async def next_due(self) -> float | None:
         """When a waiting job is due next (Unix seconds)."""
         if not self._open and not self._open_is_stale:
-            return None  # nothing waits, so the store need not be asked
+            return None  # nothing waits, so the store need not be read
         return await jobs.next_due(self._store, self.horizon)
 
     async def next_due_in_background(self, after: float) -> float | None:

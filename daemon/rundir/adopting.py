@@ -22,10 +22,10 @@ _HOW_LATE: Final = frozenset({"hash", "ts", "t", "basis", "checked_at", "invocat
 """What may also differ where the same fact was learned later: when it was noticed, and that the contract was."""
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
-"""What is not a digest was changed by somebody: such a line is not taken for one of ours."""
+"""A value that is not a digest was changed by somebody: such a line doesn't count as Runward's."""
 
 _LONGEST: Final = 1 << 20
-"""Bytes of a line that are read; ours are shorter."""
+"""The number of bytes of a line that are read; Runward's lines are shorter."""
 
 
 class _Candidate(NamedTuple):
@@ -64,7 +64,7 @@ def _without(value: Mapping[str, JsonValue], ignored: frozenset[str]) -> dict[st
 
 
 def _candidates(descriptor: int, size: int, taken: set[int]) -> Iterator[_Candidate]:
-    """The whole lines that have a hash like ours, except those at the places that are `taken`."""
+    """The whole lines with a hash like that of Runward's lines, except those at the places that are `taken`."""
     # A crash may have lost only the last newline. Without this the line would be closed off, and repeated after it.
     for offset, line in whole_lines(descriptor, size, _LONGEST):
         if offset in taken or b'"hash":"' not in line:

@@ -19,13 +19,13 @@ MAXIMUM_LINKS: Final = 40
 """Links that are followed for one path, as the kernel does."""
 
 MAXIMUM_STEPS: Final = 512
-"""Names that are gone through for one path with links in it: a run can lay any maze."""
+"""The maximum number of names that are examined for one path with links: a run can build any maze."""
 
 NOWHERE: Final = ABSENT | {errno.ENAMETOOLONG}
 """Where a run says that its artifacts are: nothing is there, nor can be, under a name that is too long."""
 
 LATEST_NS: Final = (1 << 63) - 1
-"""The farthest time from 1970 that a column of the store holds."""
+"""The farthest time from 1970 that a column of the store can represent."""
 
 _ABSENT: Final = FileFact("absent")
 _OUTSIDE: Final = FileFact("outside")
@@ -79,7 +79,7 @@ def open_artifacts(root: str, within: str) -> int | None:
 
 
 def _open_run(path: str) -> int | None:
-    """The run's own directory; None if it is gone or a link.
+    """The run's own directory; None if it doesn't exist or is a link.
 
     Raises `OSError` if it can't be read: then nothing is known, and nothing is missing.
     """

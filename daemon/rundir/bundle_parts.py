@@ -1,4 +1,4 @@
-"""The parts of a bundle: written under temporary names, and put in place once it is recorded that they are ours.
+"""The parts of a bundle: written under temporary names, and renamed when it is recorded that they are Runward's.
 
 The directory of a native run belongs to the run, which may have put anything under our names. What is there and isn't
 ours is kept under another name. Nothing here follows a link.
@@ -167,7 +167,7 @@ def put_over(directory: str, parts: Sequence[Part]) -> None:
 
 
 def replace_parts(directory: str, parts: Sequence[Part]) -> Unreadable | None:
-    """The same for existing parts of ours, durably."""
+    """The same for existing parts of Runward's, durably."""
     try:
         put_over(directory, parts)
         with opened(directory, _LISTING) as listing:
@@ -183,7 +183,7 @@ def _chunks(descriptor: int) -> Iterator[bytes]:
 
 
 def _no_place(error: OSError) -> Unreadable | Gone:
-    """Why a directory can't be opened; one that was replaced by a link or a file is gone."""
+    """Why a directory can't be opened; one that was replaced by a link or a file counts as removed."""
     return Gone() if error.errno in ABSENT or error.errno == LINK else unreadable(error)
 
 

@@ -34,7 +34,7 @@ class Changes:
             inside = os.open(".", _FLAGS, dir_fd=self._directory)
             return self._note(os.fstat(self._directory)) + self._within(inside, _DEEPEST)
         except OSError:
-            return 0  # the directory can't be read, which is not a change by itself
+            return 0  # the directory can't be read, which alone is not a change
 
     def _within(self, descriptor: int, depth: int) -> int:
         """The sum over everything in a directory. The descriptor is closed."""
@@ -50,7 +50,7 @@ class Changes:
                     if stat.S_ISDIR(status.st_mode) and depth > 0:
                         found += self._within(os.open(name, _FLAGS, dir_fd=descriptor), depth - 1)
                 except OSError:
-                    continue  # gone meanwhile, or not ours to read
+                    continue  # removed in the meantime, or not readable for us
         finally:
             os.close(descriptor)
         return found

@@ -21,10 +21,10 @@ from runward.handlers.layouts.foreign_json import read_json
 from runward.handlers.unreadable import Unreadable
 
 REPLACED: Final = frozenset({errno.ELOOP, errno.ENXIO})
-"""What opening says where something else than a file stands now."""
+"""The error of an open if something other than a file is there now."""
 
 _LONGEST: Final = 1 << 20
-"""Bytes of a line that is in place of ours which are read."""
+"""The number of bytes to read of a line that is in the place of Runward's."""
 
 _TAIL: Final = 16
 """If this many bytes of a line's end are in their place, what differs before them was changed in place."""
@@ -101,7 +101,7 @@ def _compared(descriptor: int, size: int, lines: Sequence[Line]) -> Iterator[Alt
 
 
 def _at_the_end(descriptor: int, line: Line) -> AlteredLine:
-    """The state of a line after which nothing of ours follows: others may have continued at the cut."""
+    """The state of a line if no line of Runward's follows: others may have continued at the cut."""
     there = os.pread(descriptor, len(line.content), line.offset)
     left = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(there, line.content, strict=False)))
     if len(there) == len(line.content) and there.endswith(line.content[-_TAIL:]):

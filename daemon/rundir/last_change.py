@@ -4,7 +4,7 @@ import os
 from typing import Final
 
 _ENTRIES: Final = 10_000
-"""Entries of a directory that are asked for their time; a run has a handful."""
+"""The maximum number of entries of a directory whose times are read; a run has only a few."""
 
 
 def last_change(path: str) -> float | None:

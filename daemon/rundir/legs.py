@@ -58,7 +58,7 @@ def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
 def filled_without(plan: str, run: str, artifacts: str) -> tuple[str, ...]:
     """The directories below `artifacts` that hold something, if the directory `run` has no file `plan` even then.
 
-    None if that can't be told: what wasn't seen is not evidence.
+    None if that can't be determined: what wasn't seen is not evidence.
     """
     filled: tuple[str, ...] = ()
     try:

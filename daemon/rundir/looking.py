@@ -147,7 +147,7 @@ def _no_directory(root: str, error: OSError) -> Unreadable | Gone:
 
 
 def gone(root: str) -> Gone | Unreadable:
-    """What isn't there is gone, if the root that would hold it can be reached."""
+    """A missing file counts as removed, if the root that would contain it can be reached."""
     try:
         os.stat(root)
     except OSError as missing:

@@ -1,4 +1,4 @@
-"""Roots with sessions of several layouts: a bounded look into each directory tells which ones are sessions.
+"""Roots with sessions of several layouts: a bounded look into each directory shows which ones are sessions.
 
 Everything in a session's directory belongs to that session, so no other one is looked for there.
 """

@@ -10,7 +10,7 @@ SEARCHED: Final = 64 << 20
 
 
 class Line(NamedTuple):
-    """One line of ours and where it was written; `row` is its number in the store."""
+    """One line of Runward's, and where it was written; `row` is its number in the store."""
 
     row: int
     offset: int

@@ -1,7 +1,7 @@
 """Claude Code's pid files, `<config dir>/sessions/<pid>.json`: which process writes which session.
 
 They are written in place and removed when the program ends normally. When it is killed, they stay until its next start.
-So a file that names no live process says that its process is gone, and a missing file says nothing.
+So if a file names no live process, its process has ended. A missing file proves nothing.
 """
 
 import os
@@ -130,7 +130,7 @@ def _is_its_name(word: bytes) -> bool:
 def _found_by_time(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
     """The process of a file that names no start in ticks (up to 2.1.101): identified by the start time it gives.
 
-    Another process with its number may mean a PID namespace in which ours can't be found.
+    If another process has its number, the session's process may be in a PID namespace where it can't be found.
     """
     try:
         identity = identity_of(file.pid)

@@ -56,7 +56,7 @@ def recognise_directory(path: str, names: Iterable[str], layouts: Layouts) -> Di
         with opened(path, DIRECTORY) as within:
             return recognise_inside(within, frozenset(names), layouts)
     except OSError:
-        return None  # it is gone since then
+        return None  # it no longer exists
 
 
 def recognise_inside(within: int, names: frozenset[str], layouts: Layouts) -> DirectoryLayout | str | None:

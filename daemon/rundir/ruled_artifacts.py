@@ -28,7 +28,7 @@ from runward.handlers.json_places import line_of
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 
 MOST_NAMES: Final = 20_000
-"""Names that are gone through for all globs of a contract."""
+"""The maximum number of names that are examined for all globs of a contract."""
 
 DEEPEST: Final = 32
 """Directories that a glob goes down."""

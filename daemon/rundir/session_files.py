@@ -26,7 +26,7 @@ from runward.handlers.layouts.scanner import Complaint, Document, Signature
 from runward.handlers.layouts.transcript import LogLine
 
 MOST_FILES: Final = 1000
-"""Files of one session that a glob stands for."""
+"""The maximum number of files of one session that a glob may match."""
 
 MOST_ENTRIES: Final = 100_000
 """Entries of a directory that are compared with a glob."""

@@ -62,7 +62,7 @@ def read_session(
 def _documents(files: SessionFiles, layout: DirectoryLayout) -> None:
     """The documents first: they may give the time zone of the times in the logs.
 
-    They are waited for briefly: some tools rewrite theirs in place.
+    Reading waits for them briefly, because some tools rewrite their files in place.
     """
     for retries_left in range(MOST_RETRIES, -1, -1):
         files.documents(layout.documents, withhold=retries_left > 0)

@@ -134,7 +134,7 @@ def _list(directory: str) -> _Listed:
 def _log(path: str, layouts: Layouts, *, is_named: bool) -> Place | Obstacle | None:
     """The session whose log is at `path`. Both a named and a found file may be something else.
 
-    Raises `CannotList` for one that is named and can't be read, if nothing else tells what it is.
+    Raises `CannotList` for one that is named and can't be read, if nothing else shows what it is.
     """
     try:
         layout = recognise_log(path, layouts)

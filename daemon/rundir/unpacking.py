@@ -1,4 +1,4 @@
-"""Unpacking `.zst` files in pieces, with bounds: a packed file may be made to unpack to more than any disk holds."""
+"""Unpacking `.zst` files in pieces, with bounds: a packed file may unpack to more than any disk can store."""
 
 import os
 from typing import IO, Final, cast

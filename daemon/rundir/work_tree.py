@@ -1,6 +1,6 @@
 """What git says about a session's directory, without running anything that its repository configures.
 
-The repository is the agent's. Git is pointed at an empty repository of ours, which borrows the objects and a copy of
+The repository is the agent's. Git works in an empty repository of Runward's, which borrows the objects and a copy of
 the index of the real one. So no configuration of the repository applies while files are compared: no filter, hook,
 external diff, text conversion or monitor exists. Submodules are left out. Time and output are bounded.
 """

@@ -78,7 +78,7 @@ def _pid_in(fields: list[bytes]) -> int:
 
 
 def _process(pid: int | None) -> RecordedProcess | None:
-    """Who holds a lock, to be found again. The process that took it may be gone while a child still holds the lock."""
+    """Who holds a lock, to be found again. The process that took it may have ended while a child still holds the lock."""
     if not pid:
         return None
     try:

@@ -32,7 +32,7 @@ class CpuTime:
         return math.inf if self.most is None else max(0.0, self.most - self.used)
 
     def begin(self, so_far: Callable[[], float]) -> None:
-        """A worker begins its job; `so_far` tells what it has used."""
+        """A worker begins its job; `so_far` returns what it has used."""
         self._alive.append(so_far)
 
     def end(self, so_far: Callable[[], float], seconds: float) -> None:

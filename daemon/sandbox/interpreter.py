@@ -46,7 +46,7 @@ def see(loaded, size, data):
 ctypes.CDLL(None).dl_iterate_phdr(kind(see), None)
 print(json.dumps({"modules": directory, "loaded": names}))
 """
-"""Loads every module of the standard library that is compiled, and tells which libraries that brought."""
+"""Loads every module of the standard library that is compiled, and reports which libraries that loaded."""
 
 
 class Interpreter(NamedTuple):

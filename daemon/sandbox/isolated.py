@@ -63,7 +63,7 @@ class Isolated(Protocol):
         """The worker's process id; None if it doesn't start by then (monotonic seconds)."""
 
     def watch(self) -> None:
-        """From now on `overfull` is asked: the worker has cut itself off. May raise `OSError`."""
+        """From now on, `overfull` is called: the worker has isolated itself. May raise `OSError`."""
 
     def is_current(self) -> bool:
         """Whether the machine is still as its limits assume, however long it has waited for its job."""

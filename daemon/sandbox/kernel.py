@@ -1,4 +1,4 @@
-"""What the kernel tells of a worker and does to it: its start, its CPU time, its signals, its end and its pipes."""
+"""What the kernel reports about a worker and does to it: its start, its CPU time, its signals, its end and its pipes."""
 
 import os
 import select

@@ -18,7 +18,7 @@ IDLE_S: Final = 60.0
 
 
 class ReadyWorkers:
-    """Keeps as many workers ready as may run at the same time, for each kind that was asked for lately."""
+    """Keeps as many workers ready as may run at the same time, for each kind that was used recently."""
 
     def __init__(self, idle_s: float = IDLE_S) -> None:
         self._idle_s = idle_s

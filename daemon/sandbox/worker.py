@@ -210,7 +210,7 @@ def _have(refusal: str, act: Callable[..., int], *words: object) -> None:
 
 
 def _text(value: object) -> str:
-    """The value's text, whatever its own code does when it is asked."""
+    """The value's text, whatever its own `__repr__` does."""
     try:
         return str(value)[: 1 << 20].encode("utf-8", "backslashreplace").decode("utf-8")
     except BaseException:  # noqa: BLE001  # foreign code runs in __str__

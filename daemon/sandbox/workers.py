@@ -204,7 +204,7 @@ class Worker:
         )
 
     def _became(self, said: bytes, end: _End, bounds: _Bounds, *, asking: bool) -> Execution:
-        """What became of the code, by the last that it said and why no more was heard."""
+        """The result of the code, from its last line and the reason why no more followed."""
         line, newline, _ = said.partition(b"\n")
         if newline and not asking:
             return read_answer(line, self._executor.output)
@@ -305,7 +305,7 @@ class Worker:
             said += piece
         lines = said.decode("utf-8", "replace").strip().splitlines()
         if not lines:
-            return "the worker didn't start, and said nothing", _SILENT
+            return "the worker didn't start, and gave no reason", _SILENT
         why = lines[-1]
         for words, fix in _FIXES:
             if words in why:
@@ -332,7 +332,7 @@ class Worker:
         stdin.close()
 
     def _hear(self, bounds: _Bounds, calls: Calls | None) -> tuple[bool, bytes, _End]:
-        """Whether foreign code began, the first line that isn't a call, or what is there of it, and why no more was heard."""
+        """Whether foreign code began, the first line that isn't a call (or its beginning), and why no more followed."""
         stdout = self._process.stdout
         assert stdout is not None
         said = bytearray()

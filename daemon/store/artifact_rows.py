@@ -22,7 +22,7 @@ DESCRIBED: Final = "select " + COLUMNS.format(content="''", code="''") + _FROM
 
 
 def artifact_of(row: Sequence[object]) -> SharedArtifact:
-    """The artifact that a row of `WHOLE` holds."""
+    """The artifact in a row of `WHOLE`."""
     return SharedArtifact(
         id=str(row[0]),
         type=str(row[1]),
@@ -47,5 +47,5 @@ def artifact_of(row: Sequence[object]) -> SharedArtifact:
 
 
 def described_of(row: Sequence[object]) -> SharedArtifact:
-    """The artifact that a row of `DESCRIBED` holds."""
+    """The artifact in a row of `DESCRIBED`."""
     return artifact_of(row)._replace(bare_size=as_int(row[19]))

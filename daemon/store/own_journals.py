@@ -1,4 +1,4 @@
-"""Journals in our own state, after a restore: those that are gone are written again, because a whole disk may be
+"""Journals in Runward's own state, after a restore: those that were lost are written again, because a whole disk may be
 lost."""
 
 import os

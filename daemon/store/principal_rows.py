@@ -14,7 +14,7 @@ ASKED: Final = f"{PRINCIPALS} where id in (select value from json_each(?))"  # n
 
 
 def principal_of(row: Sequence[object]) -> Principal:
-    """The principal that a row of `PRINCIPALS` holds."""
+    """The principal in a row of `PRINCIPALS`."""
     return Principal(
         str(row[0]),
         as_float(row[1]),

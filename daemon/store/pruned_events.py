@@ -1,4 +1,4 @@
-"""Events whose rows are gone, as the chain sees them: unbroken stretches, each with the hash of its last one.
+"""Events whose rows were removed, as the chain sees them: unbroken stretches, each with the hash of its last one.
 
 The rows are pruned, or packed and can be put back. Stretches that touch are merged.
 """
@@ -15,7 +15,7 @@ _INSERT: Final = "insert into absent_events (last, first, hash) values (?, ?, ?)
 
 
 class Stretch(NamedTuple):
-    """An unbroken run of events that are gone, with the hash of the last one."""
+    """An unbroken run of events that were removed, with the hash of the last one."""
 
     last: int
     first: int

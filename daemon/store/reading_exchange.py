@@ -214,7 +214,7 @@ def wrong_balances(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def units(connection: sqlite3.Connection, account: str, resource: str) -> int:
-    """What an account holds: units of scrip, or millionths of another resource."""
+    """The balance of an account: units of scrip, or millionths of another resource."""
     row = connection.execute(
         "select amount from balances where account = ? and resource = ?", (account, resource)
     ).fetchone()
@@ -281,6 +281,6 @@ def broken_dependencies(connection: sqlite3.Connection, artifact: SharedArtifact
 
 
 def as_json(text: str) -> JsonValue:
-    """The value of a JSON text of ours."""
+    """The value of a JSON text that Runward wrote."""
     value: JsonValue = json.loads(text)
     return value

@@ -222,7 +222,7 @@ def sessions_with_keys(connection: sqlite3.Connection, keys: Sequence[str]) -> l
 def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRow]:
     packed = packed_document.show(connection, keys)
     rows = connection.execute(
-        "select s.key, session_id, layout, s.root, path, kind, status, attempt, origin, started_at,"  # noqa: S608 - a constant of ours
+        "select s.key, session_id, layout, s.root, path, kind, status, attempt, origin, started_at,"  # noqa: S608 - one of our own constants
         " finished_at, ended_by, reason_code, reason_summary, evidence_refs, playbook, agent, invocation_id, containment,"
         " artifacts_path, artifact_contract_json, contract_basis, contract_problem,"
         f" artifact_verification_json, delivery, folded, {_ACTIVITY},"
@@ -335,7 +335,7 @@ def sessions_by_status(connection: sqlite3.Connection) -> dict[str, int]:
 def running(connection: sqlite3.Connection, limit: int) -> list[RunningRow]:
     """The running sessions, oldest first, at most `limit` of them."""
     rows = connection.execute(
-        f"select s.session_id, s.layout, s.playbook, s.agent, s.started_at, {_ACTIVITY} from cursors c"  # noqa: S608 - a constant of ours
+        f"select s.session_id, s.layout, s.playbook, s.agent, s.started_at, {_ACTIVITY} from cursors c"  # noqa: S608 - one of our own constants
         " join sessions s on s.key = c.session_key where c.phase = 'open' and s.status = 'running'"
         " order by s.started_at, s.key limit :limit",
         {"limit": limit, **_here()},

@@ -66,7 +66,7 @@ class Connection(Protocol):
 async def connect(path: Path) -> Connection:
     """The daemon's one writing connection, durable at every commit.
 
-    With the implicit `begin` of isolation level IMMEDIATE no statement ever commits by itself. If SQLite rolled a
+    With the implicit `begin` of isolation level IMMEDIATE no statement ever commits on its own. If SQLite rolled a
     transaction back (as it does on a full disk), the statements queued behind it open another one, which is rolled back
     with it. Raises `StoreMalformed` and `sqlite3.Error`.
     """
@@ -208,7 +208,7 @@ class Store:
         return int(left)
 
     async def close(self) -> None:
-        """Close the connection, checkpointing what the log still holds."""
+        """Close the connection, after a checkpoint of what is still in the log."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 await self._connection.close()

@@ -252,7 +252,7 @@ class Directories:
                 _libc.inotify_rm_watch(self._descriptor, each)
 
     def _forget(self, watch: int, node: _Node) -> None:
-        """The kernel removed a watch: its directory is gone."""
+        """The kernel removed a watch, because its directory no longer exists."""
         self._first.discard(watch)
         self._drop(watch)
 

@@ -23,7 +23,7 @@ _WILD: Final = "*?["
 class Matching:
     """The regular files that a glob matches, each with its signature, and the directories that were looked into.
 
-    With a `problem` this can't be told: the rest does not count.
+    With a `problem`, this is unknown: the rest does not count.
     """
 
     files: dict[str, str] = field(default_factory=dict)

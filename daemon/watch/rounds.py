@@ -59,7 +59,7 @@ COST_FACTOR: Final = 100.0
 """A scan is followed by at least this many times its cost without one: 1 % of a core."""
 
 FLAT_COST_FACTOR: Final = 400.0
-"""The same where a root is watched flat, which costs something by itself: all of it stays below 1 % of a core."""
+"""The same for a root that is watched flat. That itself has a cost; all of it stays below 1 % of a core."""
 
 CLOCK_STEP: Final = 1.0
 """Seconds by which wall time and monotonic time must drift apart in a beat to count as a step."""
@@ -318,7 +318,7 @@ class Rounds:
         self.hints.add(asked, Why.PROCESS)
 
     async def check_processes(self, doubted: bool = False) -> int:
-        """Hint at every running session whose recorded processes are gone."""
+        """Hint at every running session whose recorded processes have ended."""
         asked: list[tuple[Target, tuple[RecordedProcess, ...]]] = []
         for root in self._judged():
             asked += [

@@ -1,4 +1,4 @@
-"""One request to a server on a socket of ours, and its answer as it comes."""
+"""One request to a server on a socket of Runward's, and its answer as it comes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

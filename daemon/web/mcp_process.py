@@ -179,7 +179,7 @@ class McpProcess:
 
 
 def _empty_if_large(log: Path) -> None:
-    """The server goes on with the same file: it only appends."""
+    """The server continues with the same file: it only appends."""
     with suppress(FileNotFoundError):
         if log.stat().st_size > MOST_LOG:
             os.truncate(log, 0)

@@ -27,7 +27,7 @@ from runward.daemon.worker.deciding import Arguments, Decider, Result
 from runward.handlers.event_kinds import OfFiles
 
 GATHER: Final = 1.0
-"""Seconds in which the work that verdicts leave is gathered, so that few commits stand in the way of others."""
+"""Seconds in which the work that verdicts leave is gathered, so that few commits delay others."""
 
 PATIENCE: Final = 30.0
 """Seconds of verdicts without a pause after which the work is done alongside them, until there is a pause."""

@@ -47,7 +47,7 @@ Answers: TypeAlias = dict[Journal, Compared | Gone | Unreadable]
 
 @dataclass(slots=True)
 class Comparison:
-    """The journals that must be compared, which the outbox holds meanwhile. One task goes through them."""
+    """The journals that must be compared. The outbox waits with their lines until then. One task compares them in turn."""
 
     files: Files
     store: Store
@@ -176,7 +176,7 @@ class Comparison:
         async with anyio.create_task_group() as tasks:
             for part in range(AT_ONCE):
                 tasks.start_soon(self._compare_part, batch[part::AT_ONCE], standing, answers)
-        # A journal whose run is gone needs no repair.
+        # A journal whose run directory no longer exists needs no repair.
         sound = [each for each, answer in answers.items() if answer in (Gone(), Compared(()))]
         await self._note_sound(sound)
         for journal in batch:

@@ -47,7 +47,7 @@ class AtOnce(NamedTuple):
 
 
 class NoAnswer(LookupError):
-    """Nobody answers a kind of question: a bug of ours, which keeps the daemon from starting."""
+    """Nobody answers a kind of question: a bug of Runward, which keeps the daemon from starting."""
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class Decider:
 
 
 class _Failed(NamedTuple):
-    """Takes the place of an answer when answering failed because of a bug of ours."""
+    """Takes the place of an answer when answering failed because of a bug of Runward."""
 
     error: Exception
 
@@ -328,4 +328,4 @@ class LoopOfEvents(RuntimeError):
 
 
 class TooManyQuestions(RuntimeError):
-    """A handler asks again and again: a bug of ours."""
+    """A handler asks again and again: a bug of Runward."""

@@ -46,7 +46,7 @@ MANY_UNSYNCED: Final = 4_000
 
 
 KnownLines: TypeAlias = Mapping[Journal, tuple[StandingLines, ...]]
-"""The lines that this store knows, for journals that may have other lines of ours."""
+"""The lines that this store knows, for journals that may have other lines of Runward's."""
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class Outbox:
 
     @property
     def behind(self) -> int:
-        """How many rows could be written now: a journal that refuses its lines holds up no other."""
+        """How many rows could be written now: a journal that refuses its lines delays no other."""
         if len(self._delayed) == 0:
             return self._count
         return self._count - sum(len(self._owed[journal]) for journal in self._delayed)
@@ -245,7 +245,7 @@ class Outbox:
         return lines
 
     async def _known(self, lines: Sequence[OwedLine]) -> KnownLines:
-        """For journals that may have lines of ours unknown to this store: those that it knows or has just written."""
+        """For journals that may have lines that this store doesn't know: those that it knows or has just written."""
         keys: Collection[str] = {line.key for line in lines}
         if not self.restored:
             keys = await journals.older_than_their_roots(self.store, keys)

@@ -15,7 +15,7 @@ def lane_of(run: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalWanted:
-    """A step of a chain run waits for a person. `number` tells repeated requests for the same step apart."""
+    """A step of a chain run waits for a person. `number` distinguishes repeated requests for the same step."""
 
     type: ClassVar[str] = "ApprovalWanted"
     version: ClassVar[int] = 1

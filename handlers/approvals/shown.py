@@ -67,7 +67,7 @@ def _left(session_key: str, attempt: int) -> Asking[tuple[JsonValue, list[dict[s
 
 
 def _hashed(session: Session, files: tuple[tuple[str, str], ...]) -> Asking[list[dict[str, JsonValue]]]:
-    """What each of these files below a session's artifacts holds now; `files` are ids and paths."""
+    """The current content of each of these files below a session's artifacts; `files` are ids and paths."""
     if not files:
         return []
     within = boundary(session.artifacts_path, session.path)

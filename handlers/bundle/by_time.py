@@ -36,7 +36,7 @@ def as_shown(one: Iterable[Told], other: Iterable[Told], steps: Iterable[Step]) 
 
 
 def _up_to(end: int, rest: Iterator[Told], waiting: list[Told]) -> Iterator[Told]:
-    """What is told before the byte `end`; the first one after that is left `waiting`."""
+    """The calls that are reported before the byte `end`. The first one after that stays in `waiting`."""
     for told in chain([waiting.pop()] if waiting else [], rest):
         if told.place.start + told.place.length > end:
             waiting.append(told)

@@ -35,7 +35,7 @@ class Called(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """A call came back. `content` is what the tool's record holds; for a failed call `error` holds it and `content` is
+    """A call came back. `content` is the content of the tool's record; for a failed call, `error` has it and `content` is
     None.
 
     `tokens` are those of the reply that made the call, if they are told after the call. `problem` says why the

@@ -14,5 +14,5 @@ class Part(NamedTuple):
 
 
 def load_parts(text: str) -> tuple[Part, ...]:
-    """The parts of a bundle as a row of the store holds them."""
+    """The parts of a bundle, as a row of the store."""
     return tuple(Part(*each) for each in json.loads(text))

@@ -110,7 +110,7 @@ def hash_form_of(fields: Fields) -> Form:
 
 
 def field_problems(fields: Fields) -> Iterator[FieldProblem]:
-    """Everything that is wrong with the fields, each checked by itself."""
+    """All problems of the fields, each checked on its own."""
     yield from _held(fields, _SEED, "")
     calls = fields.get("tool_calls")
     if isinstance(calls, list):

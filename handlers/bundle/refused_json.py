@@ -88,7 +88,7 @@ def first_fault(text: str, max_depth: int = MAX_DEPTH) -> Fault | None:
 
 
 def _content(literal: str) -> str | Fault:
-    """The text that a string literal stands for, or half of a surrogate pair in it."""
+    """The text of a string literal, or half of a surrogate pair in it."""
     parts: list[str] = []
     end = 1
     high: tuple[int, str] | None = None  # the first half of a pair, and where it began

@@ -46,7 +46,7 @@ class Recorded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadReceipt:
-    """A receipt as it was read, with what is wrong with it by itself. `fields` is None if it cannot be read."""
+    """A receipt as it was read, with the problems of the receipt alone. `fields` is None if it cannot be read."""
 
     fields: dict[str, JsonValue] | None
     problems: tuple[BundleProblem, ...]
@@ -136,7 +136,7 @@ def _first_difference(content: bytes, expected: bytes) -> int:
 def replay_problems(
     receipt: ReadReceipt, facts: ReplayFacts, found: FileFacts, checked: Iterable[BundleProblem]
 ) -> Iterator[BundleProblem]:
-    """What is wrong with the replay by itself, and compared with the receipt."""
+    """The problems of the replay alone, and those in comparison with the receipt."""
     yield from _file(receipt, REPLAY, found)
     yield from (each for each in checked if each.severity == "error")
     if receipt.fields is not None:

@@ -42,7 +42,7 @@ def decide(event: SessionFinished | StartFailed | StartedEarlier, given: Given) 
         said = (Explain(run.id, "refused", f"step {current.step} is not started: {why}"),)
     else:
         if (yield from ask(LaneWaits(lane(event.session_key)))):
-            raise TryLater("what was added to the session of its step is not kept yet")
+            raise TryLater("an artifact that was added to the session of its step is not stored yet")
         found = yield from ask(LatestOutcomeOf(event.session_key))
         outcome = None if found is None else dict(found)
     over = StepStanding(current.step, status, code, event.session_key, current.attempt, outcome)

@@ -68,7 +68,7 @@ class _Node(Protocol):
         """The events that complete it with this one. Empty if it still waits."""
 
     def held(self) -> set[str]:
-        """The keys of the events that it holds."""
+        """The keys of its events."""
 
     def forget(self, keys: Collection[str]) -> None:
         """Drop everything that these events are part of."""
@@ -114,7 +114,7 @@ class _Leaf:
         return set()
 
     def forget(self, keys: Collection[str]) -> None:
-        """It holds nothing."""
+        """It is empty."""
 
 
 class _AnyOf:

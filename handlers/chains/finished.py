@@ -1,4 +1,4 @@
-"""A chain run is over: others are told, its chain is paused if it failed and its file says so, and the next begins."""
+"""A chain run is over: it is reported, a failure pauses its chain if the chain's file says so, and the next run begins."""
 
 from typing import Final
 

@@ -42,7 +42,7 @@ def decide(event: TriggerMatched, given: Given) -> Deciding:
     gone = tuple(each.key for each in held if each.key not in keys)
     effects: list[Effect] = [] if not gone else [ReleaseEvents(event.chain, gone)]
     for each in folded.held[:-MOST_HELD]:
-        said = f"{MOST_HELD} events are kept for it, so {each.key} no longer counts"
+        said = f"{MOST_HELD} events are waiting for it, so {each.key} no longer counts"
         effects.append(Explain(subject, "refused", said))
     if new.key in keys:
         effects.append(_hold(event, trigger))

@@ -55,7 +55,7 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
 
 
 def _all(answer: RootHashes, produced: ProducedFiles) -> tuple[FileHash, ...]:
-    """The result for each file. If their root is gone, all of them are."""
+    """The result for each file. If their root has vanished, so have all files."""
     return answer.files if answer.exists else (FileHash("absent"),) * len(produced.files)
 
 

@@ -64,7 +64,7 @@ def _read(text: str) -> Contract:
 
 
 class BrokenSnapshot(ValueError):
-    """The store holds an invalid contract. That is our own mistake, because it was checked when it came in."""
+    """The store contains an invalid contract. That is a bug of Runward: it was checked before it was stored."""
 
 
 _checked = lru_cache(maxsize=256)(_check)

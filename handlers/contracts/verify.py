@@ -88,7 +88,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
 
 
 def _produced(entry: ContractEntry, fact: FileFact) -> list[Produced]:
-    """The files of a delivered entry. A glob's files are told apart by their paths; an outcome is not a file."""
+    """The files of a delivered entry. A glob's files are distinguished by their paths; an outcome is not a file."""
     if entry.rules is None or entry.rules.path is None:
         return [Produced(entry.id, entry.path, fact.size, fact.modified_ns)]
     return [Produced(id_of(entry, each), each.path, each.size, each.modified_ns) for each in fact.matches]

@@ -63,7 +63,7 @@ class FileDiff:
 
 
 class _Lines:
-    """The lines of a patch, with one line of lookahead. A character stands for a byte."""
+    """The lines of a patch, with one line of lookahead. Each character represents a byte."""
 
     def __init__(self, content: bytes | bytearray) -> None:
         self._content, self._start = content, 0

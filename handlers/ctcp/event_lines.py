@@ -17,7 +17,7 @@ class LineFault(NamedTuple):
 
 
 def read_line(content: bytes) -> dict[str, JsonValue] | LineFault:
-    """The event that the line holds, or what is wrong with it."""
+    """The event in the line, or what is wrong with it."""
     value = read_json(content)
     if isinstance(value, NotJson):
         return LineFault("not_json", value.message)

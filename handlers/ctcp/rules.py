@@ -23,8 +23,8 @@ class Rule(NamedTuple):
 _MISSING: Final = "The file does not exist, or is not a regular file that can be read."
 _TOO_LARGE: Final = "The file is over 16 MiB."
 _FIELD: Final = "A field is missing or has the wrong type."
-_NOT_JSON: Final = "The file is not JSON, has a key twice, NaN, or more than 64 levels."
-_NOT_OBJECT: Final = "The file holds JSON that is not an object."
+_NOT_JSON: Final = "The file is not JSON, repeats a key, contains NaN, or has more than 64 levels."
+_NOT_OBJECT: Final = "The file contains JSON that is not an object."
 _SCHEMA: Final = "`schema_version` is not the contract's."
 
 
@@ -107,8 +107,8 @@ _ALL: Final = (
     Rule("J.missing", "error", _MISSING),
     Rule("J.too_large", "error", "The journal is over 256 MiB, one of its lines over 16 MiB, or it has more than 10,000,000 lines."),
     Rule("J.no_events", "error", "The file contains nothing."),
-    Rule("J.not_json", "error", "A line is not JSON, has a key twice, NaN, or more than 64 levels."),
-    Rule("J.not_object", "error", "A line holds JSON that is not an object."),
+    Rule("J.not_json", "error", "A line is not JSON, repeats a key, contains NaN, or has more than 64 levels."),
+    Rule("J.not_object", "error", "A line contains JSON that is not an object."),
     Rule("J.field", "error", "`ts`, `role`, `event` or `path` is missing or not text. `path` may be empty."),
     Rule("J.time", "warning", "`ts` is not a time."),
     Rule("J.other_end", "warning", "`RUN.json` reports another end than the verification report."),

@@ -139,7 +139,7 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
     who = event.principal
     if who is None:
         raise Refused(
-            "not_authorized", "this run has no agent, so it acts as no principal: start it with --agent"
+            "not_authorized", "this run has no agent, so it can't act as a principal: start it with --agent"
         )
     why = why_no_principal(who)
     if why is not None:

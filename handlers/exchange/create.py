@@ -42,7 +42,7 @@ def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]
         raise Refused("invalid_argument", f"the principal {name} already exists")
     owner = event.owner or name
     if owner != name and (yield from accounts.principal(owner)) is None:
-        raise Refused("not_found", f"there is no principal {owner} that could own it")
+        raise Refused("not_found", f"its owner {owner} is not a principal")
     rules = yield from accounts.rules()
     cpu = rules.cpu_seconds if event.cpu_seconds is None else event.cpu_seconds
     quota = rules.disk_quota if event.disk_quota is None else event.disk_quota

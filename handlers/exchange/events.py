@@ -42,7 +42,7 @@ class IntentMade:
 
 @dataclass(frozen=True, slots=True)
 class ActionRequested(Request):
-    """A person, or a program of theirs, wants an action carried out as `principal`. `text` is the intent as JSON."""
+    """A person, or a person's program, requests an action of `principal`. `text` is the intent as JSON."""
 
     type: ClassVar[str] = "ActionRequested"
     version: ClassVar[int] = 1

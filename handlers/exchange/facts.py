@@ -128,7 +128,7 @@ class CpuUsedBy(Question["tuple[tuple[float, float], ...]"]):
 
 
 class ActionsTaken(NamedTuple):
-    """How many of a run's intents have been `told` their result, and how many will be: 1 if that isn't known yet. What
+    """How many of a run's intents have their result (`told`), and how many will have one: 1 if that isn't known yet. What
     waits behind an action that is held doesn't count."""
 
     told: int = 0

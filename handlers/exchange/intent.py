@@ -69,7 +69,7 @@ class NotAnIntent(Exception):
 
 
 def parse_intent(content: bytes) -> Intent:
-    """The intent that a line holds. Raises `NotAnIntent`."""
+    """The intent in a line. Raises `NotAnIntent`."""
     if len(content) > LONGEST_LINE:
         raise NotAnIntent(f"the line is longer than {LONGEST_LINE >> 20} MiB")
     if not content.strip():

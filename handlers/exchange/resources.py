@@ -54,7 +54,7 @@ def transfer(accounts: Accounts, giver: str, taker: str, name: str, said: JsonVa
     units = int(Decimal(repr(said)) * MILLIONTHS)
     if units == 0:
         raise Refused(
-            "invalid_argument", f"{said} of {name} can't be given: a millionth is the smallest part"
+            "invalid_argument", f"{said} of {name} can't be transferred: the smallest amount is a millionth"
         )
     if (yield from accounts.principal(taker)) is None:
         raise Refused("not_found", f"there is no principal {taker}")
@@ -70,12 +70,12 @@ def _transfer_allocation(
     gives = yield from accounts.principal(giver)
     takes = yield from accounts.principal(taker)
     if gives is None or takes is None or giver == taker:
-        raise Refused("not_found", f"{name} is given from one principal to another")
+        raise Refused("not_found", f"{name} can only be transferred from one principal to another")
     has = _allocated(gives, name)
     if has is None or _allocated(takes, name) is None:
-        raise Refused("invalid_argument", f"who has no limit of {name} can't give or take it")
+        raise Refused("invalid_argument", f"a principal without a limit of {name} can't give or take it")
     if has < said:
-        raise Refused("quota_exceeded", f"{giver} has {has:g} {name} to give, and not {said:g}")
+        raise Refused("quota_exceeded", f"{giver} has only {has:g} {name} to give, not {said:g}")
     if name == DISK and said != int(said):
         raise Refused("invalid_argument", f"{name} are whole numbers")
     accounts.keep_principal(_with_more(gives, name, -said))

@@ -1,4 +1,4 @@
-"""A journal of ours was found damaged: missing lines are written again, and the repair is recorded.
+"""A journal was found damaged: missing lines are written again, and the repair is recorded.
 
 Lines are never rewritten in place. Lines that a crash lost are appended again. If somebody changed a
 line, the changed one stays as a foreign one, the true one is appended, and the problem is kept.
@@ -27,18 +27,18 @@ def describe(event: JournalDamaged) -> str:
     """What was found, in a sentence."""
     torn = f" ({event.torn_bytes} bytes of a torn one are left)" if event.torn_bytes else ""
     found = [
-        f"{_counted(event.lost)} gone{torn}, written again" if event.lost else "",
-        f"{_counted(event.changed)} changed or taken out by somebody, written again" if event.changed else "",
+        f"{_counted(event.lost)} missing{torn}, written again" if event.lost else "",
+        f"{_counted(event.changed)} changed or removed by somebody, written again" if event.changed else "",
         f"{_counted(event.moved)} found elsewhere in the file" if event.moved else "",
     ]
     return "; ".join(part for part in found if part)
 
 
 def _counted(number: int) -> str:
-    return "1 line of ours was" if number == 1 else f"{number} lines of ours were"
+    return "1 of Runward's lines was" if number == 1 else f"{number} of Runward's lines were"
 
 
 def _problem(event: JournalDamaged) -> str | None:
     if not event.changed:
         return None
-    return f"{_counted(event.changed)} changed or taken out by somebody; what was true is appended again"
+    return f"{_counted(event.changed)} changed or removed by somebody; the correct text is appended again"

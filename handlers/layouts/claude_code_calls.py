@@ -176,7 +176,7 @@ _COMMAND: Final = msgspec.json.Decoder(_Command)
 
 
 def _went_well(result: msgspec.Raw) -> int | None:
-    """0 if this is the record of a command that ended by itself without an error. None for anything else."""
+    """0 if this is the record of a command that ended on its own without an error. None for anything else."""
     if not len(result):
         return None
     try:

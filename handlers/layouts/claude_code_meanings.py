@@ -120,7 +120,7 @@ def is_unknown_command(text: str) -> bool:
 
 
 def command_text(text: str) -> str:
-    """A slash command as it was typed, from the tags that its record holds."""
+    """A slash command as it was typed, from the tags in its record."""
     name, arguments = _between(text, "command-name"), _between(text, "command-args")
     return f"{name} {arguments}".strip()
 

@@ -1,4 +1,4 @@
-"""Claude Code's pid files, `sessions/<pid>.json`: which process holds a session now, and what it is doing.
+"""Claude Code's pid files, `sessions/<pid>.json`: which process runs a session now, and what it is doing.
 
 One is written when the program starts and removed when it ends, unless it ends by SIGKILL. It is removed before the
 last lines of the transcript are written, and the next start removes what a kill left: code that needs the process

@@ -31,7 +31,7 @@ class CodexScanner(KeepsState[Rollout]):
     """Follows a rollout; see `TranscriptScanner`."""
 
     def start(self, name: str) -> Rollout:
-        """The thread is known by its file's name if that tells it, so that a torn first line loses no identity."""
+        """The thread's id is taken from the file's name if it is there, so that a torn first line loses no identity."""
         return Rollout(thread=thread_of(name))
 
     def feed(

@@ -1,4 +1,4 @@
-"""Rollouts of Codex up to 0.29: a line holds a bare record, without a time and without the kind of the record.
+"""Rollouts of Codex up to 0.29: a line is a bare record, without a time and without the kind of the record.
 
 The first line describes the thread. What is recorded together comes after a line with the program's state: a prompt,
 or a whole reply with its calls and their outputs. That is written once the tools are finished. For Codex itself, a

@@ -62,7 +62,7 @@ class CtcpCalls:
                 yield from self._event(line.place(source), value)
 
     def see(self, document: Document) -> Iterator[Told]:
-        """The run's own file tells in which zone the times are."""
+        """The run's own file says in which zone the times are."""
         content = document_object(document) if document.name == RUN else {}
         if not isinstance(content, Complaint):
             written = text_in(content.get("updated_at"))

@@ -14,7 +14,7 @@ LONGEST_TEXT: Final = 1000
 """Characters of a short field (a name, an id, a path) that are kept."""
 
 LARGEST_COUNT: Final = 1 << 53
-"""The upper limit for counts: the largest whole number that every reader of JSON holds exactly."""
+"""The upper limit for counts: the largest whole number that every reader of JSON represents exactly."""
 
 
 def text_in(value: JsonValue, longest: int = LONGEST_TEXT) -> str | None:
@@ -47,12 +47,12 @@ def is_error_code(value: JsonValue) -> bool:
 
 
 def object_in(value: JsonValue) -> dict[str, JsonValue]:
-    """The object that a field holds; an empty one for anything else."""
+    """The object in a field; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 
 
 def list_in(value: JsonValue) -> list[JsonValue]:
-    """The list that a field holds; an empty one for anything else."""
+    """The list in a field; an empty one for anything else."""
     return value if isinstance(value, list) else []
 
 

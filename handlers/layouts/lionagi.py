@@ -259,7 +259,7 @@ def _missed(state: State, branch: Branch | None, complaint: Complaint) -> State:
 
 
 def _seen_branch(state: State, branch: Branch, content: dict[str, JsonValue]) -> State:
-    """A branch's file that has grown holds what streamed before it was written."""
+    """A branch's file that has grown contains the text that was streamed before it was written."""
     messages = [object_in(each) for each in list_in(object_in(content.get("messages")).get("collections"))]
     kept = tally_of_messages(messages)
     has_grown = branch.has_file and kept.records > branch.kept.records

@@ -10,7 +10,7 @@ _INPUT_KEYS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read
 
 
 class Tally(NamedTuple):
-    """What one file of a branch holds: messages or chunks, calls, errors, and tokens of `replies` replies."""
+    """The content of one file of a branch: messages or chunks, calls, errors, and tokens of `replies` replies."""
 
     records: int = 0
     tool_calls: int = 0

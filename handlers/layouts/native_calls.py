@@ -26,7 +26,7 @@ class NativeCalls(Stateless):
     """Reads a run's trace."""
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
-        """What further lines say. Actions in the exchange are not theirs to report."""
+        """What further lines say. These lines don't report actions in the exchange."""
         for told in told_by_events(source, lines):
             if isinstance(told, Called | Returned) and told.id.startswith(CALL):
                 yield Unusable(told.place, f"an id that begins with {CALL} is one of Runward's own")

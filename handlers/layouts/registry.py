@@ -118,7 +118,7 @@ class DirectoryLayout(NamedTuple):
 
 
 class Layouts(NamedTuple):
-    """Layouts, in the order in which they are asked whether something is theirs."""
+    """Layouts, in the order in which they are tried."""
 
     logs: tuple[LogLayout, ...] = ()
     directories: tuple[DirectoryLayout, ...] = ()

@@ -40,7 +40,7 @@ def value_in(raw: msgspec.Raw) -> Value:
 
 
 def text_value(text: str) -> Value:
-    """The JSON value in a text, or the text itself if it holds none."""
+    """The JSON value in a text, or the text itself if it contains none."""
     content = text.encode(errors="replace")
     strict = read_json(content)
     if not isinstance(strict, NotJson):

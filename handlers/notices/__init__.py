@@ -1,1 +1,1 @@
-"""Notices: what people outside are told, each until it is delivered."""
+"""Notices: messages to people, each kept until it is delivered."""

@@ -1,4 +1,4 @@
-"""What people are told of something that happened: one notice for each recipient who wants it."""
+"""The notices about something that happened: one for each recipient that wants it."""
 
 import hashlib
 
@@ -19,6 +19,6 @@ def notices(kind: str, subject: str, title: str, text: str, at: float) -> Asking
 
 
 def notice_id(kind: str, subject: str, recipient: str) -> str:
-    """The id under which a recipient is told, however often it is tried."""
+    """The id of a recipient's notice, the same for each try."""
     told = f"{kind}\n{subject}\n{recipient}"
     return f"nt_{hashlib.sha256(told.encode(errors='replace')).hexdigest()[:12]}"

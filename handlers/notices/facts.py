@@ -8,7 +8,7 @@ from runward.handlers.asking import Question
 
 @dataclass(frozen=True, slots=True)
 class RecipientsOf(Question["tuple[str, ...]"]):
-    """Question: who is told of what happens, as in `chain.failed`. Answer: the names of the recipients."""
+    """Question: who gets notices of this kind, such as `chain.failed`. Answer: the names of the recipients."""
 
     kind: str
 

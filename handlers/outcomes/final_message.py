@@ -16,7 +16,7 @@ _KEY: Final = '"outcome_kind"'
 def outcome_in(message: str, source: str) -> ReadOutcome | InvalidOutcome | None:
     """The outcome in an agent's last message. Complaints about it use the name `source`.
 
-    None if the message holds no JSON object of a registered kind: most messages are not outcomes.
+    None if the message contains no JSON object of a registered kind: most messages are not outcomes.
     """
     text = _json_in(message)
     if text is None or _KEY not in text:

@@ -17,7 +17,7 @@ def schedule_of_item(chain: str, number: int) -> str:
 
 
 def chain_and_item(schedule: str) -> tuple[str, int | None]:
-    """The chain of a schedule, and its number in a composite trigger. None if it fires the chain by itself."""
+    """The chain of a schedule, and its number in a composite trigger; None if the schedule is the whole trigger."""
     chain, _, number = schedule.partition(_ITEM)
     return chain, int(number) if number else None
 

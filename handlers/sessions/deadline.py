@@ -41,7 +41,7 @@ def decide(event: RunLaunched, given: Given) -> Deciding:
         return ()
     age = yield from ask(AgeOf(launcher, process))
     if age is None:
-        return ()  # both are gone, and the look at the run will report it
+        return ()  # both have ended, and the look at the run will report it
     left = _longest(event) - age
     if left > 0.0 or session is None:
         raise NotYet(given.at + (left if left > 0.0 else UNKNOWN))

@@ -92,7 +92,7 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         order = yield from ask(CancellationOf(event.session_key, event.attempt))
         if order is not None:
             if order.is_owed:
-                raise TryLater("a person ordered its end, and the result is not known yet")
+                raise TryLater("a person cancelled it, and the result is not known yet")
             event = (
                 _as_ordered(event, order) if order.timeout is None else _after_its_time(event, order.timeout)
             )
@@ -132,7 +132,7 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
 
 
 def _notices(session: Session, judged: Effects, at: float) -> Asking[Effects]:
-    """What people outside are told about the verdict found among `judged`."""
+    """The notices about the verdict found among `judged`."""
     ending = next((each for each in judged if isinstance(each, EndAttempt)), None)
     if ending is None:
         return ()
@@ -176,7 +176,7 @@ def _held_to_contract(
 
 
 def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
-    """A process that was told to end on a person's order and is gone ended because of that, though it said nothing."""
+    """If a person had a process cancelled and it has ended, it ended because of that, even if it didn't report so."""
     said = f": {order.reason}" if order.reason else ""
     return replace(
         event,
@@ -208,7 +208,7 @@ def _only_if_ordered(event: AttemptEnded) -> Asking[AttemptEnded]:
         event,
         status="failed",
         reason_code="run.failed.signal",
-        reason_summary="its launcher was told to cancel it, and no person had ordered that",
+        reason_summary="its launcher was told to cancel it, but no person had requested that",
         source="daemon",
     )
 

@@ -303,7 +303,7 @@ class _Look:
         )
 
     def _liveness(self) -> tuple[Liveness, float | None]:
-        """What is known about the current attempt's process, and since when it is gone."""
+        """What is known about the current attempt's process, and when it ended."""
         told, writer, after = self._told, self._writer, self.after
         is_former = writer.process is not None and writer.process == after.former
         if writer.liveness == "gone" and not is_former:
@@ -322,7 +322,7 @@ class _Look:
         return ("gone", booted_at) if is_old and not rests else ("unknown", None)
 
     def _left_behind(self) -> None:
-        """Another attempt began: a process that was known before, and is gone, does not belong to it.
+        """Another attempt began: a process that was known before, and has ended, does not belong to it.
 
         The exception: it came after the last end, or that end was only presumed. Then it may have written what came
         next.
@@ -392,7 +392,7 @@ def _is_presumed(followed: Followed) -> bool:
 
 
 def lose(followed: Followed, key: str, now: float) -> Follow:
-    """A session's file or directory is gone, while its root is there and can be read."""
+    """A session's file or directory has vanished, while its root exists and can be read."""
     if followed.phase != "open":
         return Follow(followed, (), None, None)
     since = followed.lost_since
@@ -400,7 +400,7 @@ def lose(followed: Followed, key: str, now: float) -> Follow:
         return Follow(followed._replace(lost_since=now), (), None, GRACE)
     if now - since < GRACE:
         return Follow(followed, (), None, GRACE - (now - since))
-    summary = "its files are gone while it ran"
+    summary = "its files vanished while it ran"
     ended = AttemptEnded(
         key, followed.attempt, since, "process_gone", "aborted", "run.aborted.vanished", summary
     )

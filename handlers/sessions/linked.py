@@ -19,7 +19,7 @@ when the command ended has all of them before it.
 
 
 def launcher_key(session_id: str | None, native_roots: Sequence[str], holding: Sequence[str]) -> str | None:
-    """The key of the launcher's session with this id. Its run is in the native root that holds a directory of
+    """The key of the launcher's session with this id. Its run is in the native root that contains a directory of
     that name, else it will be in the first one, where launched runs go.
     """
     if session_id is None or not native_roots or "/" in session_id:

@@ -135,7 +135,7 @@ def see(
         match item:
             case Started() if watched.phase == "over" and _still_ended(watched, signatures, items):
                 if item.digest != watched.start_digest:
-                    # About to be used again, or only touched: read it again until the old end is gone.
+                    # About to be used again, or only touched: read it again until the old end has been removed.
                     signatures = tuple(each for each in signatures if each[0] != item.file)
             case Started():
                 after = _started(after, key, rule, item, end, events, complaints, launch)
@@ -344,7 +344,7 @@ def _origin_of(attempt: int, events: Sequence[Seen]) -> Origin:
 
 
 def vanish(watched: Watched, key: str, now: float) -> Observed:
-    """The run's directory is gone, while its root is there and can be read."""
+    """The run's directory has vanished, while its root exists and can be read."""
     if watched.phase == "none":
         return NEVER_SEEN, ()
     if watched.phase == "over":
@@ -358,7 +358,7 @@ def vanish(watched: Watched, key: str, now: float) -> Observed:
         "process_gone",
         "aborted",
         "run.aborted.vanished",
-        "its directory is gone while it ran",
+        "its directory vanished while it ran",
     )
     return watched._replace(
         signatures=(),
@@ -385,7 +385,7 @@ def weigh(watched: Watched, key: str, state: ProcessState, now: float) -> Observ
         "process_gone",
         "aborted",
         "run.aborted.process_gone",
-        "its process is gone and it never said why",
+        "its process ended without reporting why",
     )
     return watched._replace(phase="over", ended_by="process_gone", gone_since=None), (ended,)
 
@@ -408,7 +408,7 @@ def dump_watched(watched: Watched) -> str:
 
 
 def load_watched(text: str) -> Watched:
-    """What was stored. Raises pydantic's `ValidationError` for what no program of ours ever wrote."""
+    """The stored value. Raises pydantic's `ValidationError` if no version of Runward can have written it."""
     try:
         return _ADAPTER.validate_json(text)
     except ValidationError:

@@ -167,7 +167,7 @@ def _over(told: Told, close: Close, evidence: Evidence, again_in: float | None) 
 
 
 def _killed(told: Told, again_in: float | None) -> Standing:
-    summary = "its process is gone and it never said why"
+    summary = "its process ended without reporting why"
     return Standing("aborted", "process_gone", PROCESS_GONE, summary, told.moved_at, again_in=again_in)
 
 

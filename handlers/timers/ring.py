@@ -1,4 +1,4 @@
-"""The time of a timer has come: its subject is told, in the subject's own lane."""
+"""A timer is due: its subject is notified, in the subject's own lane."""
 
 from runward.handlers.asking import Given, NotYet
 from runward.handlers.effects import Effects, Emit

@@ -105,7 +105,7 @@ WRONG = [
     ("name: a\ntrigger: {all_of: [{event: a}], within: 90}\nsteps:\n" + STEP, "trigger.within: is a number, not a duration"),
     ("name: a\ntrigger: {all_of: [{event: a}], within: 0s}\nsteps:\n" + STEP, "trigger.within: '0s' must be at least 1us"),
     ("name: a\ntrigger: {all_of: [{event: a, filter: 1}]}\nsteps:\n" + STEP, "trigger.all_of[0].filter: is a number, not a table of keys"),
-    ("name: a\ntrigger: {all_of: [{schedule: '@daily', overlap: allow}]}\nsteps:\n" + STEP, "all_of[0].overlap: belongs to a schedule that fires its chain by itself"),
+    ("name: a\ntrigger: {all_of: [{schedule: '@daily', overlap: allow}]}\nsteps:\n" + STEP, "all_of[0].overlap: is only for a schedule that is the whole trigger"),
     ("name: a\ntrigger: {all_of: [{any_of: [{all_of: [{any_of: [{event: a}]}]}]}]}\nsteps:\n" + STEP, "all_of[0].any_of: composites can be at most 3 deep"),
     ("name: a\ntrigger: {any_of: [" + "{event: a}, " * 33 + "]}\nsteps:\n" + STEP, "waits for 33 events and schedules; the maximum is 32"),
     ("name: a\ntrigger: {schedule: 1}\nsteps:\n" + STEP, "trigger.schedule: is a number, not a text"),

@@ -1,4 +1,4 @@
-"""Which keys of ours count when a signature is checked; an unusable one is reported and does not count."""
+"""Which of the daemon's own keys count when a signature is checked; an unusable one is reported and does not count."""
 
 import os
 
@@ -11,7 +11,7 @@ def own_keys_that_count(state: str) -> frozenset[str]:
     try:
         return own_public_keys(state, os.environ)
     except KeyRefused as refused:
-        note(f"our own keys don't count here: {refused}")
+        note(f"the daemon's own keys don't count here: {refused}")
     except OSError as error:
-        note(f"our own keys can't be read: {error.filename}: {error.strerror}")
+        note(f"the daemon's own keys can't be read: {error.filename}: {error.strerror}")
     return frozenset()

@@ -79,7 +79,7 @@ def hash_file(file: str, form: str, as_text: bool, as_json: bool) -> None:
     "keys",
     multiple=True,
     metavar="KEY",
-    help="A key whose signatures count, in addition to our own: ed25519:HEX or nostr:HEX.",
+    help="A key whose signatures count, in addition to the daemon's own: ed25519:HEX or nostr:HEX.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -117,7 +117,7 @@ def verify(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def key(context: click.Context, create: str | None, as_json: bool) -> None:
-    """Show our public keys for receipts, and where the keys are kept.
+    """Show the daemon's public keys for receipts, and where the keys are stored.
 
     \b
     Example:
@@ -157,12 +157,12 @@ def sign_receipt(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Have the daemon sign a session's receipt with our key.
+    """Have the daemon sign a session's receipt with its own key.
 
     An existing signature is replaced.
 
     The key is created on first use. Exit code 1: there is no receipt, or it can't be signed. 75: the session is not
-    judged yet, or no daemon is running. 124: not signed in time; the request is kept.
+    judged yet, or no daemon is running. 124: not signed in time; the request remains.
 
     \b
     Example:
@@ -185,7 +185,7 @@ def attest(
 ) -> None:
     """Write a signed in-toto statement about a bundle.
 
-    It is in a DSSE envelope, signed with our Ed25519 key.
+    It is in a DSSE envelope, signed with the daemon's Ed25519 key.
 
     The key is created on first use. Exit code 1: the bundle is invalid, so nothing is signed. 3: no such bundle.
 

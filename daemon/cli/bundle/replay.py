@@ -57,7 +57,7 @@ def show(
     They are shown with their timing on a terminal, as plain lines elsewhere.
 
     On a terminal, space pauses, s steps, / searches, g goes to a line, q quits. A wait is at most 5 s.
-    A running session is shown up to its present state. Exit code 3: there is no such replay.
+    A running session is shown up to now. Exit code 3: no such replay.
 
     \b
     Example:

@@ -98,7 +98,7 @@ def _say(row: SessionRow, bundle: SessionBundle, came: SigningRow, scheme: Schem
 
 
 def _event(bundle: SessionBundle, signature: str) -> JsonValue:
-    """The NIP-01 event with this signature; ends the program if the receipt is gone."""
+    """The NIP-01 event with this signature; ends the program if the receipt no longer exists."""
     try:
         fields = receipt_fields(bundle.directory, bundle.attempt) or {}
         return nostr_event({**fields, "signature": signature})

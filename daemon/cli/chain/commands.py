@@ -337,10 +337,10 @@ def _refuse_if_paused(settings: Settings, name: str) -> None:
 @click.option("--quiet", is_flag=True, help="Write the log only to its file.")
 @click.pass_context
 def check(context: click.Context, quiet: bool) -> None:
-    """Fire the chains that became due, and exit. For use from cron.
+    """Fire the chains that became due, and exit. Call it from cron.
 
     It works like `runward daemon --once`. A chain that was due several times fires once, for the newest time. If a
-    daemon runs, there is nothing to do.
+    daemon runs, this command does nothing.
 
     \b
     Example:
@@ -357,7 +357,7 @@ def check(context: click.Context, quiet: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def pause(context: click.Context, name: str, note: str, as_json: bool) -> None:
-    """Pause a chain until it is resumed. What would fire it is skipped; runs in progress continue.
+    """Pause a chain until it is resumed. Events that would fire it are skipped; runs in progress continue.
 
     \b
     Example:
@@ -372,7 +372,7 @@ def pause(context: click.Context, name: str, note: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def resume(context: click.Context, name: str, note: str, as_json: bool) -> None:
-    """Resume a paused or disabled chain. What was skipped meanwhile does not fire it later.
+    """Resume a paused or disabled chain. Events that were skipped in the meantime do not fire it later.
 
     \b
     Example:
@@ -493,7 +493,7 @@ def approve(context: click.Context, identifier: str, note: str, as_json: bool) -
     """Approve a waiting step: it runs exactly as it was shown.
 
     ID is an approval, a chain run that waits for one, or @last. Exit code 1: the answer does not count, because it was
-    decided before, its time is over, or what was shown has changed (then a new approval is asked for).
+    decided before, it has expired, or what was shown has changed (then the daemon asks for approval again).
 
     \b
     Example:

@@ -65,7 +65,7 @@ def list_invocations(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List what was ordered, the newest first.
+    """List invocations, the newest first.
 
     \b
     Example:
@@ -90,7 +90,7 @@ def list_invocations(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show(context: click.Context, identifier: str, as_json: bool) -> None:
-    """Show an invocation, what it was ordered with, and its outcomes. ID is its id, a prefix of it, or @last.
+    """Show an invocation, its inputs, and its outcomes. ID is its id, a prefix of it, or @last.
 
     \b
     Example:

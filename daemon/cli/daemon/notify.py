@@ -26,7 +26,7 @@ STATES = ("pending", "delivered", "dead")
 
 @click.group(cls=Group)
 def notify() -> None:
-    """Show, test and retry notices: what people are told, as `[[notify]]` in the settings says.
+    """Show, test and retry notices: the messages that `[[notify]]` in the settings sends to people.
 
     \b
     Example:
@@ -42,7 +42,7 @@ def notify() -> None:
 def list_notices(context: click.Context, state: str | None, limit: int, as_json: bool) -> None:
     """List notices, the newest first.
 
-    They wait, were delivered, or were given up (dead).
+    A notice is pending, delivered, or given up (dead).
 
     \b
     Example:

@@ -36,7 +36,7 @@ def _lines(rebuilt: Rebuilt) -> list[str]:
         lines.append(f"{differing - _SHOWN} more differences (--json lists them)")
     word = coloured("ok", "the same") if rebuilt.same else coloured("failed", "not the same")
     of = f"{rebuilt.compared} of {counted(rebuilt.sessions, 'session', 'sessions')}"
-    lines.append(f"{word}: the store holds what the journals of {of} tell")
+    lines.append(f"{word}: the store agrees with the journals of {of}")
     if not rebuilt.same:
         lines[-1] = f"{word}: {counted(differing, 'field differs', 'fields differ')}, {of} compared"
     if rebuilt.not_compared:

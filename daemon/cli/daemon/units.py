@@ -40,7 +40,7 @@ def install(context: click.Context, scope: str | None, dry_run: bool, as_json: b
     """Install, enable and start the systemd unit.
 
     If it is installed already, update it and restart the daemon; runs continue. A unit that you changed is kept under
-    another name next to it.
+    another name in the same directory.
 
     \b
     Example:

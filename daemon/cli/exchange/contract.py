@@ -74,7 +74,7 @@ def check(
     context_json: str | None,
     as_json: bool,
 ) -> None:
-    """Show what a contract says about an action.
+    """Show what a contract would decide about an action.
 
     A contract is an artifact, a genesis contract, or a file with code. Nothing is changed.
 

@@ -53,7 +53,8 @@ def invoke(
 ) -> None:
     """Invoke a method of an artifact as a principal.
 
-    METHOD defaults to `run`: a first word that has the form of a name is the method. An ARG is text; `:=JSON` is JSON.
+    If the first word after ID looks like a name, it is the method; otherwise the method is `run`. An ARG is text;
+    `:=JSON` is JSON.
 
     \b
     Example:
@@ -95,7 +96,7 @@ def submit(context: click.Context, file: str, principal: str | None, dry_run: bo
 
     FILE (`-`: stdin) has one JSON object per line.
 
-    Prints one ActionResult per line. Exit code 1: one of them failed; the others were carried out all the same.
+    Prints one ActionResult per line. A failed action does not stop the others. Exit code 1: at least one failed.
 
     \b
     Example:

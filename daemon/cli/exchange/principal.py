@@ -218,7 +218,7 @@ def _row(row: PrincipalRow) -> tuple[str, ...]:
 def mint(
     context: click.Context, principal: str, amount: str, resource: str, reason: str, as_json: bool
 ) -> None:
-    """Create scrip, or a resource, for a principal. Nothing else creates any. A negative AMOUNT takes it back.
+    """Create scrip, or a resource, for a principal. A negative AMOUNT takes it away.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""What a run directory says by itself: its files, and the process if they name one. No daemon, no store.
+"""What a run directory alone says: its files, and the process if they name one. No daemon, no store.
 
 The conclusions are those of the daemon's own functions; an open run whose end can't be detected is `unknown`.
 """

@@ -1,4 +1,4 @@
-"""What a foreign session says by itself: its files through their scanner, and its process if they name one.
+"""What a foreign session alone says: its files through their scanner, and its process if they name one.
 
 No daemon, no store. The conclusion is that of the daemon's own function, made at this moment without waiting.
 """
@@ -32,7 +32,7 @@ def inspect_transcript(
 
     `was_read` gets the number of bytes while they are read.
     """
-    # The process is checked first: if it is gone by then, its last line is among the lines that are read.
+    # The process is checked first: if it has ended by then, its last line is among the lines that are read.
     named = layout.start(unpacked_name(path.rpartition("/")[2])).tell().session_id
     writer = _writer(layout, path, named, writers)
     read = read_session(layout, path, was_read)

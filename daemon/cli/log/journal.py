@@ -34,7 +34,7 @@ class JournalledLines:
     def __init__(self, state_dir: str, wanted: Wanted, count: int | None) -> None:
         self._state_dir = os.path.realpath(state_dir)
         self._wanted = wanted
-        # If journalctl can't make the choice, the caller does, and then the last so many are not ours to count.
+        # If journalctl can't make the choice, the caller does, and then the last lines can't be counted here.
         self._count = count if not wanted.events else None
         self._is_there = Path(state_dir, IN_JOURNAL).exists()
         self._start = f"--since=@{time.time():.6f}"
@@ -99,7 +99,7 @@ class JournalledLines:
         return [*own, f"{field_name('session')}={session}", "+", *own, f"{field_name('lane')}={session}"]
 
     def _value(self, entry: bytes) -> Iterator[dict[str, JsonValue]]:
-        """The line that an entry holds; none if somebody else uses our name."""
+        """The line in an entry; none if another program uses Runward's identifier."""
         fields = json.loads(entry)
         self._start = f"--after-cursor={fields['__CURSOR']}"
         text = fields.get(LINE)

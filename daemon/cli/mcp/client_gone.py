@@ -17,7 +17,7 @@ _GRACE_S: Final = 0.25
 
 
 def end_with_client() -> None:
-    """From now on this process ends within a second after its client is gone. Call it before stdin and stdout move."""
+    """From now on, this process ends within a second after its client has ended. Call it before stdin and stdout move."""
     poll = select.poll()
     poll.register(os.dup(0), select.POLLRDHUP)  # and POLLHUP and POLLERR, which are always reported
     poll.register(os.dup(1), 0)

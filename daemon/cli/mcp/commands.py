@@ -31,7 +31,7 @@ def mcp(context: click.Context, principal: str | None) -> None:
     """Serve tools for agents (the exchange, the sessions) over the Model Context Protocol on stdin and stdout.
 
     Inside a run (RUNWARD_RUN_DIR) it acts as the run's agent, by the run's intents.jsonl and results.jsonl. Outside, it
-    acts as P through the inbox; without --as it only reads. It exits within a second of its client.
+    acts as P through the inbox; without --as it only reads. It exits within a second after its client.
 
     \b
     Example:

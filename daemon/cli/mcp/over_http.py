@@ -23,7 +23,7 @@ PATIENCE_S: Final = 25.0
 
 
 def main(state: str, descriptor: int) -> None:
-    """Serve until the daemon is gone, or ends this process."""
+    """Serve until the daemon has ended, or ends this process."""
     end_with_client()  # before the library is imported, which takes longer than a stop may
     import uvicorn
     from mcp.server.transport_security import TransportSecuritySettings

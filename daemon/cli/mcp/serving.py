@@ -27,7 +27,7 @@ ToolsFor: TypeAlias = Callable[[Request | None], Sequence[Tool]]
 
 
 def serve(tools: Sequence[Tool], said: str) -> NoReturn:
-    """Serve until the client is gone. The process ends at once then: threads that wait for results can't be cancelled."""
+    """Serve until the client ends. Then the process ends at once: threads that wait for results can't be cancelled."""
     # The SDK reads stdin in a thread, so an interrupt would only be noticed at the next line.
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:

@@ -67,7 +67,7 @@ def tools_about_sessions(settings: Settings, run: str | None) -> list[Tool]:
         ),
         Tool(
             "why",
-            "Say why something is as it is: every event and decision in order, the first cause first.",
+            "Explain the state of something: every event and decision in order, the first cause first.",
             {
                 "id": text(
                     f"{_ID} Also job:NUMBER, a chain run, 'chain NAME', artifact:ID, principal:ID.{named}"

@@ -88,8 +88,8 @@ def run(
 
     The command starts in this directory.
 
-    KEY=VALUE gives a text for {{ with.KEY }}, KEY:=JSON any other value. It is started once, even if the
-    daemon is down now or is killed meanwhile. Ctrl-C ends only the waiting.
+    KEY=VALUE gives a text for {{ with.KEY }}, KEY:=JSON any other value. The command is started once, even if the
+    daemon is down or is killed in the meantime. Ctrl-C ends only the waiting.
 
     Exit code with --wait: 0 completed, 1 failed, 124 timed out, 130 aborted, 143 cancelled; 2: refused.
 

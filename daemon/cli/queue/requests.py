@@ -30,7 +30,7 @@ MakeRequest: TypeAlias = Callable[[str, float, int], JobRetryRequested | JobDisc
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of jobs: the word for it, the state that it should end in, and its request."""
+    """What is requested for jobs: the word for it, the state that it should end in, and its request."""
 
     word: str
     wanted: str

@@ -82,7 +82,7 @@ def _standing(connection: sqlite3.Connection, row: SessionRow, request: str) -> 
     now = reading_sessions.session(connection, row.key)
     if now is None:
         refuse_pruned(connection, row.key)
-        fail(f"the record of {safe(row.session_id)} is gone", NOT_FOUND)
+        fail(f"the record of {safe(row.session_id)} no longer exists", NOT_FOUND)
     is_over = now.attempt != row.attempt or now.status != "running"
     event = reading_causes.event_recorded(connection, request)
     if event is None:

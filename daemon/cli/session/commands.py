@@ -183,7 +183,7 @@ def _print_list(settings: Settings, rows: Sequence[reading_sessions.SessionRow])
         _say_below(f"running?: {NOBODY_CAN_TELL}; `runward session show ID` says what to do about it")
     if any(row.contract_problem is not None for row in rows):
         _say_below(
-            f"{_CONTRACT_PROBLEM}: what the run names as its contract can't be used, or not all of it;"
+            f"{_CONTRACT_PROBLEM}: the contract that the run names can't be used, or only in part;"
             " `runward session show ID` says why"
         )
 
@@ -360,7 +360,7 @@ def logs(
 ) -> None:
     """Show what a run printed. Terminal control characters are escaped.
 
-    The stdout and stderr of a run in a terminal are one. If a log is shortened, a line says by how much.
+    A run in a terminal has one stream for stdout and stderr. If a log was shortened, a line says by how much.
 
     \b
     Example:

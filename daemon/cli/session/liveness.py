@@ -18,13 +18,13 @@ def is_unknown(row: SessionRow) -> bool:
 
 
 def silence(row: SessionRow, now: float) -> str:
-    """How long nothing has been heard from it, which is the only evidence."""
+    """How long it has been silent, which is the only evidence."""
     heard = last_change(row.path)
     return "-" if heard is None else f"silent {duration(max(0.0, now - heard))}"
 
 
 def in_full(row: SessionRow, now: float) -> str:
-    """What it is doing, for its page: that this is not known, and how long nothing has been heard from it."""
+    """What it is doing, for its page: that this is unknown, and how long it has been silent."""
     heard = last_change(row.path)
     said = f"unknown: {NOBODY_CAN_TELL}"
     return (

@@ -1,4 +1,4 @@
-"""`runward outcome`: whether a file holds a valid outcome."""
+"""`runward outcome`: whether a file contains a valid outcome."""
 
 import sys
 from pathlib import Path

@@ -32,7 +32,7 @@ class ReadReplay(NamedTuple):
 def replay_of(
     connection: sqlite3.Connection, settings: Settings, row: SessionRow, attempt: int | None = None
 ) -> ReadReplay:
-    """What the replay of an attempt, by default the last one, tells of its calls."""
+    """What the replay of an attempt, by default the last one, says about its calls."""
     number = row.attempt if attempt is None else attempt
     bundle = session_bundle(connection, settings, row, number)
     if bundle is not None and bundle.state == "written":

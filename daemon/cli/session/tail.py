@@ -49,7 +49,7 @@ def _open(place: str, session_id: str) -> Tail:
         fail(str(error), NOT_FOUND)
     except OSError as error:
         why = error.strerror or str(error)
-        fail(f"{place}/{_JOURNAL} can't be read: {why}; `runward why {session_id}` goes on", NOT_FOUND)
+        fail(f"{place}/{_JOURNAL} can't be read: {why}; `runward why {session_id}` shows more", NOT_FOUND)
 
 
 def _wait_for(place: str, session_id: str, is_over: Callable[[], bool]) -> Tail:

@@ -26,7 +26,8 @@ NOT_JUDGED: Final = "not judged yet"
 _END: Final = "exit.json"
 
 MOST: Final = 1000
-"""Run directories that are asked for their times: those whose names come last, which by default begin with the time."""
+"""The maximum number of run directories whose times are read: the last ones by name. By default, names begin with
+the time."""
 
 _BEHIND_S: Final = 60.0
 """Seconds that a daemon may be behind: an event that is recorded so long after a root last changed says that nothing
@@ -130,7 +131,7 @@ def _ended(connection: sqlite3.Connection, settings: Settings) -> list[SessionRo
 
 
 def _is_over(path: str, run: OpenRun, is_up: bool) -> bool:
-    """Whether a run may be over. A running daemon notices by itself that a run's processes are gone."""
+    """Whether a run may be over. A running daemon notices when a run's processes have ended."""
     if os.path.lexists(f"{path}/{_END}"):
         return True
     processes = _processes(run)

@@ -29,7 +29,7 @@ AGENTS: Final = (claude_code_settings.AGENT, codex_settings.AGENT)
 
 @click.group(cls=Group)
 def hook() -> None:
-    """Install and remove the hooks of agents, which tell the daemon at once what it would find out later.
+    """Install and remove the hooks of agents, which report to the daemon at once what it would find out later.
 
     \b
     Example:

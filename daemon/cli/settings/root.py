@@ -62,7 +62,7 @@ def accept(context: click.Context, name: str, as_json: bool) -> None:
     """Accept the directory that is now at a root's path as that root.
 
     While a different directory is there (for example, because a file system is not mounted), nothing in
-    it is judged. This command says that the change is intended: runs that are not in it are gone. The request is
+    it is judged. This command says that the change is intended. Runs that are not in it count as gone. The request is
     durable when this returns, whether or not a daemon runs.
 
     \b

@@ -22,7 +22,7 @@ from runward.daemon.store import reading, reading_causes, reading_sessions
 
 _OFFERED = 200
 _PLAIN: Final = re.compile(r"[\w@%+=:,./-]+")
-"""What a shell takes as it stands: a run may call itself `x;sh`, and what is offered is put on the command line."""
+"""Text that a shell takes literally: a run may call itself `x;sh`, and what is offered is put on the command line."""
 
 
 def sessions(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -22,7 +22,7 @@ _Pairs = Iterable[tuple[str, str]]
 def man(context: click.Context) -> None:
     """Show the manual page on a terminal, or else print its source.
 
-    After an installation with pipx, man(1) finds the page by itself; after one with uv it doesn't.
+    After an installation with pipx, man(1) finds the page; after one with uv, it doesn't.
 
     \b
     Example:
@@ -75,7 +75,7 @@ def _leaves(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[s
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if command is not None and not (isinstance(command, click.Group) and not command.params):
-            yield (*path, name), command  # a group with options does something by itself, too
+            yield (*path, name), command  # a group with options is also a command
         if isinstance(command, click.Group):
             yield from _leaves(command, (*path, name))
 

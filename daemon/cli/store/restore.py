@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) -> None:
-    """Replace the store with the backup FILE. The old store is kept next to it.
+    """Replace the store with the backup FILE. The old store is kept in the same directory.
 
-    The daemon must be stopped. When it starts again, it looks at every run again: what was judged after the backup is
-    judged again, and no line is written twice.
+    The daemon must be stopped. When it starts again, it looks at every run again: runs that were judged after the backup
+    are judged again, and no line is written twice.
 
     \b
     Example:

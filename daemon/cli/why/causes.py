@@ -179,7 +179,7 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
 
 
 def _invalid_outcomes(invalid: JsonValue) -> list[str]:
-    """Each wrong field of each invalid outcome, behind the file that holds it."""
+    """Each wrong field of each invalid outcome, after the name of its file."""
     if not isinstance(invalid, dict):
         return []
     return [

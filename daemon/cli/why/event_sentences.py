@@ -93,7 +93,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "FlowPlanned": _flow_planned,
     "AttemptEnded": "attempt {attempt} ended: {reason_summary} (evidence: {evidence})",
     "SessionFinished": _finished,
-    "JournalDamaged": "in {name}, {lost} of our lines were lost, {changed} changed and {moved} moved",
+    "JournalDamaged": "in {name}, {lost} of Runward's lines were lost, {changed} changed and {moved} moved",
     "RunLaunched": "a launcher started the command",
     "HookSpoke": _hook_spoke,
     "JobRetryRequested": "{said_by} asked to retry job {job}",
@@ -128,7 +128,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "OutcomesChanged": "attempt {attempt} wrote outcomes",
     "ArtifactFilesNamed": "artifacts have their content in files",
     "StartFailed": "the run can never begin: {why}",
-    "StartedEarlier": "the run had begun before its order was recorded",
+    "StartedEarlier": "the run had begun before its request was recorded",
     "TimerSet": "something is due later: {what}",
     "TimerRang": "the time came: {what}",
 }

@@ -98,7 +98,7 @@ def of_job(connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float)
     """Why a job isn't done."""
     what = f"job {job.id} ({job.handler}) is {job.state}"
     if job.state == "held":
-        fix = f"when the cause is gone: `runward queue retry {job.id}`, else `runward queue discard {job.id}`"
+        fix = f"when the cause is fixed: `runward queue retry {job.id}`, else `runward queue discard {job.id}`"
         yield Obstacle(f"{what} and stops its lane", job.error or "it failed", fix)
     elif job.blocked_by is not None:
         before = reading_causes.job(connection, job.blocked_by)
@@ -151,7 +151,7 @@ def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> O
         if process is not None
     ]
     if not states:
-        why = "no end was written, and no process is named that could be gone"
+        why = "no end was written, and no process is named that could be checked"
         return Obstacle(_NOT_OVER, why, fix_of(row.layout))
     return Obstacle(_NOT_OVER, f"no end was written, and {', '.join(states)}", None if is_up else _START)
 

@@ -91,7 +91,7 @@ JOBS_AN_EVENT: Final = 32
 
 
 class Job(NamedTuple):
-    """One handler's duty towards one event, as the worker holds it."""
+    """The processing of one event by one handler, as the worker has claimed it."""
 
     id: int
     seq: int

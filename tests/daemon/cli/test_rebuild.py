@@ -59,7 +59,7 @@ def test_every_field_of_every_session_follows_from_its_journal(recorded: Place) 
         "further": 0,
     }
     for_people = recorded.call("doctor", "--rebuild")
-    assert for_people.out == "the same: the store holds what the journals of 6 of 6 sessions tell\n"
+    assert for_people.out == "the same: the store agrees with the journals of 6 of 6 sessions\n"
 
 
 def test_it_writes_nothing(recorded: Place) -> None:

@@ -55,7 +55,7 @@ def test_last_is_what_ended_last(recorded: Place) -> None:
 def test_a_running_session_is_not_over_and_it_is_said_why(recorded: Place) -> None:
     (obstacle,) = recorded.call("why", "open", "--json").items("not_done")
     assert obstacle["what"] == "it is not over"
-    assert obstacle["why"] == "no end was written, and no process is named that could be gone"
+    assert obstacle["why"] == "no end was written, and no process is named that could be checked"
 
 
 def test_the_processes_of_a_running_session_are_asked_for(place: Place) -> None:

@@ -269,7 +269,7 @@ def test_a_worker_that_ends_in_silence_is_not_blamed_on_namespaces(
 ) -> None:
     fake_bubblewrap(monkeypatch, tmp_path_factory.mktemp("bin"), "#!/bin/sh\nkill -KILL $$\n")
     said = execute(Job("def run(): return 1", []), USUAL)
-    assert said.error == "no sandbox: the worker didn't start, and said nothing"
+    assert said.error == "no sandbox: the worker didn't start, and gave no reason"
     assert "namespaces" not in str(said.fix)
     assert "dmesg" in str(said.fix)
 

@@ -73,7 +73,7 @@ async def test_a_repair_is_told_with_what_was_done_and_the_hash_of_its_event(tmp
     assert decided == [
         (
             "native:runs/run-00000",
-            "events.jsonl: 1 line of ours was gone (10 bytes of a torn one are left), written again",
+            "events.jsonl: 1 of Runward's lines was missing (10 bytes of a torn one are left), written again",
         )
     ]
 
@@ -135,7 +135,7 @@ async def test_a_line_that_somebody_changed_is_left_and_said_and_the_true_one_ap
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         ((path, message),) = await running.rows("select path, message from problems")
     assert path == str(directory / EVENTS)
-    assert "2 lines of ours were changed or taken out by somebody" in str(message)
+    assert "2 of Runward's lines were changed or removed by somebody" in str(message)
 
 
 async def test_a_journal_that_was_deleted_is_written_again_as_a_whole(tmp_path: Path) -> None:

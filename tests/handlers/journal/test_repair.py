@@ -37,7 +37,7 @@ def test_what_a_crash_took_is_owed_again_and_told() -> None:
     assert repair == RepairJournal("/runs/a", "REPLAY.jsonl", (256, 512), live=False)
     assert isinstance(explained, Explain)
     assert explained.summary == (
-        "REPLAY.jsonl: 2 lines of ours were gone (30 bytes of a torn one are left), written again"
+        "REPLAY.jsonl: 2 of Runward's lines were missing (30 bytes of a torn one are left), written again"
     )
     assert isinstance(told, AppendLines)
     assert (told.name, told.directory) == ("events.jsonl", "/runs/a"), "whichever journal it was"
@@ -58,7 +58,7 @@ def test_what_somebody_changed_is_a_problem_beside_that() -> None:
     assert isinstance(repair, RepairJournal)
     assert (
         repair.problem
-        == "1 line of ours was changed or taken out by somebody; what was true is appended again"
+        == "1 of Runward's lines was changed or removed by somebody; the correct text is appended again"
     )
     assert isinstance(told, AppendLines)
     assert json.loads(told.content)["lines_changed"] == 1
@@ -74,13 +74,13 @@ def test_lines_that_only_stand_elsewhere_are_looked_up_and_nothing_is_told() -> 
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        (damaged(changed=1), "1 line of ours was changed or taken out by somebody, written again"),
-        (damaged(moved=1), "1 line of ours was found elsewhere in the file"),
+        (damaged(changed=1), "1 of Runward's lines was changed or removed by somebody, written again"),
+        (damaged(moved=1), "1 of Runward's lines was found elsewhere in the file"),
         (
             damaged(lost=1, changed=2, moved=3),
             (
-                "1 line of ours was gone, written again; 2 lines of ours were changed or taken out by somebody,"
-                " written again; 3 lines of ours were found elsewhere in the file"
+                "1 of Runward's lines was missing, written again; 2 of Runward's lines were changed or removed by somebody,"
+                " written again; 3 of Runward's lines were found elsewhere in the file"
             ),
         ),
     ],

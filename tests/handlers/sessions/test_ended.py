@@ -407,7 +407,7 @@ def test_while_an_order_is_owed_a_silent_end_waits_for_what_comes_of_it() -> Non
     event = ended("aborted", "run.aborted.process_gone", evidence="process_gone", source="daemon")
     waits = answers(event, session(), None, Cancellation("alice", "wrong branch", is_owed=True))
     assert isinstance(waits, TryLater)
-    assert waits.why == "a person ordered its end, and the result is not known yet"
+    assert waits.why == "a person cancelled it, and the result is not known yet"
 
 
 def test_an_order_changes_nothing_about_an_end_that_was_declared() -> None:
