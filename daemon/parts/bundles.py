@@ -62,13 +62,13 @@ KEPT_ASIDE: Final = "the file that had its name is kept as "
 
 CHANGED: Final = "the session's files changed after its replay had been shown: what was shown stays, and the rest follows it"
 
-SHOWN_IS_GONE: Final = "the session's files changed after its replay had been begun, and what was shown of it, if anything, is gone"
+SHOWN_IS_GONE: Final = "the session's files changed after its replay had been begun, and the lines that were shown, if any, were lost"
 
 IS_BEING_SHOWN: Final = "lines of running replays are being written, its own may be among them"
 
 LOST: Final = "its parts were lost, and the new ones differ: the session's files have changed since"
 
-OTHER_KEY: Final = "its receipt was lost, and can't be signed as it was: the signing key is another one now, see `runward receipt key`"
+OTHER_KEY: Final = "its receipt was lost, and can't be signed as it was: the signing key has changed, see `runward receipt key`"
 
 
 ToldActions: TypeAlias = Callable[[str, int], Generator[Told]]

@@ -60,7 +60,7 @@ def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str 
         descriptor = os.pidfd_open(recorded.pid)
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.ENOENT):
-            return "is the number of a thread, and not of a process"
+            return "is the number of a thread, not of a process"
         raise
     try:
         try:
@@ -75,7 +75,7 @@ def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str 
         if not blocked >> (CANCEL - 1) & 1:
             # Not a launcher of Runward's, which keeps this signal for itself: any other process would just die of it.
             if not by_launcher and not _says_so(recorded.pid, place):
-                return "is named by the run's files alone: it does not say itself that it is of this run"
+                return "is named only by the run's files: the process itself does not say that it belongs to this run"
             _signal(descriptor, signal.SIGTERM)
         elif _holds(recorded.pid, place):
             _signal(descriptor, CANCEL)

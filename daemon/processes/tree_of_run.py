@@ -31,7 +31,7 @@ def end_tree(processes: RunProcesses, directory: str) -> Told | NotTold:
                 if descriptor is not None:
                     _hold(held, recorded.pid, descriptor)
         if not held:
-            return NotTold("its launcher and its process are gone", too_late=True)
+            return NotTold("its launcher and its process have ended", too_late=True)
         while _stop_more(held, directory) and time.monotonic() < give_up:
             pass
         for descriptor in held.values():

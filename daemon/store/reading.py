@@ -63,7 +63,7 @@ def _fix(path: str) -> str:
         except OSError:
             continue
         if owner != os.geteuid():
-            return f"it is {name_of(owner)}'s: run this as that user, or set another RUNWARD_STATE_DIR"
+            return f"it belongs to {name_of(owner)}: run this as that user, or set another RUNWARD_STATE_DIR"
         break
     return "check its permissions"
 

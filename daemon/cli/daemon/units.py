@@ -192,7 +192,7 @@ def _end(done: Done, not_done: str) -> None:
     if done.silence is not None and not done.is_dry:
         manager = "systemctl --user" if done.is_user else "systemctl"
         fail(
-            f"no systemd answers ({done.silence}), so nothing was {not_done}:"
+            f"systemd doesn't answer ({done.silence}), so nothing was {not_done}:"
             f" log in where `{manager} status` answers, and run this command again; or run `runward daemon` yourself",
             TRY_AGAIN,
         )

@@ -141,7 +141,7 @@ def _carried_out(acting: Acting, line: bytes, principal: str | None) -> bool:
     if who is None:
         return _refused("the intent names no principal_id: give --as", "invalid_argument")
     if intent.principal_id not in (None, who):
-        return _refused(f"the intent is one of {intent.principal_id}, and not of {who}", "not_authorized")
+        return _refused(f"the intent names the principal {intent.principal_id}, not {who}", "not_authorized")
     result = acting.result(acting.send(who, as_intent(intent)))
     print_json_line(result)
     return result["success"] is True

@@ -117,7 +117,7 @@ def _principal(
 ) -> Answer:
     name = text_of(arguments, "principal") or (None if who_acts is None else who_acts())
     if name is None:
-        raise Refused("this run has no agent, so it acts as no principal")
+        raise Refused("this run has no agent, so it can't act as a principal")
     window = settings.exchange.cpu_window
     with store_to_read(settings) as connection:
         found = principals(connection, name)

@@ -50,7 +50,7 @@ def test_somebody_elses_store_is_said_to_be_theirs(roots_place: Place, arguments
     store = roots_place.state / "runward.db"
     assert (told.code, told.out) == (75, "")
     assert told.err == (
-        f"runward: {store} can't be read: Permission denied; it is root's: run this as that user, or set another"
+        f"runward: {store} can't be read: Permission denied; it belongs to root: run this as that user, or set another"
         " RUNWARD_STATE_DIR\n"
     )
 

@@ -304,7 +304,7 @@ async def test_a_lost_receipt_that_another_key_would_sign_is_said_to_be_that(tmp
     async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=signed) as running:
         await settle(running)
         ((problem,),) = await running.rows("select place_problem from receipts")
-    assert "the signing key is another one now" in str(problem)
+    assert "the signing key has changed" in str(problem)
     assert not (run / "RECEIPT.json").exists()
 
 
