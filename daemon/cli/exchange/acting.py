@@ -60,8 +60,8 @@ class Acting:
         with store_to_read(self._settings) as connection:
             agent = agent_of(connection, session)
         if agent != principal:
-            known = "has no agent, so it can't act" if agent is None else f"acts as {agent}"
-            fail(f"this run {known}, not as {principal}", NOT_SO)
+            known = "has no agent" if agent is None else f"acts as {agent}"
+            fail(f"this run {known}, so it can't act as {principal}", NOT_SO)
 
     def refuse_without_daemon(self) -> None:
         """Exits 75 if nobody would answer; nothing was sent then."""

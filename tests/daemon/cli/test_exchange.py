@@ -180,7 +180,7 @@ def test_in_a_run_a_command_acts_only_as_the_runs_own_agent(place: Place) -> Non
             exchange(place, "principal", "create", name)
         assert run(place, "sh", "-c", script) == 0
         logs = place.call("session", "logs", "one", "--stderr").out
-        assert "this run acts as writer, not as other" in logs
+        assert "this run acts as writer, so it can't act as other" in logs
     assert "read_artifact" not in exchange(place, "log").out
 
 
