@@ -98,7 +98,7 @@ class HoldToLaunch(NamedTuple):
 
 
 class RefuseFold(NamedTuple):
-    """Keep with the session why a plan's legs are not in its contract, in addition to any earlier problem."""
+    """Record with the session why a plan's legs are not in its contract, in addition to any earlier problem."""
 
     key: str
     problem: str
@@ -138,7 +138,7 @@ class RecordedFile(NamedTuple):
 
 
 class RecordFiles(NamedTuple):
-    """Keep the hashes of what an attempt produced, one for each file."""
+    """Store the hashes of what an attempt produced, one for each file."""
 
     key: str
     attempt: int
@@ -178,7 +178,7 @@ class Emit(NamedTuple):
 
 
 class Explain(NamedTuple):
-    """Keep what was asked, known and decided or refused, for `runward why`."""
+    """Record what was asked, known and decided or refused, for `runward why`."""
 
     subject: str
     verdict: Literal["decided", "refused"]
@@ -259,7 +259,7 @@ class StartRun(NamedTuple):
 
 
 class NoteHook(NamedTuple):
-    """Keep what a session's hook said last: when (Unix seconds), what, and the processes that it ran under.
+    """Record what a session's hook said last: when (Unix seconds), what, and the processes that it ran under.
 
     The agent is one of the `ancestors`, nearest first. `launcher_session` is kept once it is known, and so
     is what was `declared` for the session when its hook first spoke.

@@ -173,7 +173,7 @@ class SessionFinished(OfSession, OfFiles):
 
 @dataclass(frozen=True, slots=True)
 class JournalDamaged(OfSession):
-    """Our lines in the journal `name` of `directory` are not there as they were written.
+    """Runward's lines in the journal `name` of `directory` are not as they were written.
 
     `rows` are the numbers in the store of what must be written again, `epoch` is that of the daemon which found
     it. `lost` lines are gone or torn, of the torn ones `torn_bytes` are left. `changed` ones were changed or

@@ -197,7 +197,7 @@ class RunProcesses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CancellationOf(Question["Cancellation | None"]):
-    """Question: did a person order that this attempt ends? Answer: `Cancellation`, or None."""
+    """Question: did a person cancel this attempt? Answer: `Cancellation`, or None."""
 
     key: str
     attempt: int

@@ -1,1 +1,1 @@
-"""What the operator wrote, found on the disk and read."""
+"""The operator's files: finding and reading them."""

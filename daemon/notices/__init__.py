@@ -1,1 +1,1 @@
-"""Notifying people outside: programs that are started, and services that are called."""
+"""Delivering notices: starting programs and calling services."""

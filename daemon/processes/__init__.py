@@ -1,1 +1,1 @@
-"""Runs and kills: the launcher, process identities, and how to end a whole process tree reliably."""
+"""Processes: the launcher, their identities, and how to end a whole process tree reliably."""

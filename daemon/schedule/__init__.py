@@ -1,1 +1,1 @@
-"""The alarm clock: it knows only the next moment at which something is due."""
+"""The alarm clock: it knows only the next time at which something is due."""

@@ -1,1 +1,1 @@
-"""The store: the only SQL. One SQLite file, one writer, every write a transaction that is data."""
+"""The store: the only SQL. One SQLite file, one writer; each write is a transaction that is described as data."""

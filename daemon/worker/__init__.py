@@ -1,1 +1,1 @@
-"""The worker: the one place where deciding meets doing."""
+"""The worker: runs the handlers, and carries out what they decided."""

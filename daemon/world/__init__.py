@@ -1,1 +1,1 @@
-"""The real world behind the ports."""
+"""The implementations of the ports on a real machine."""

@@ -17,7 +17,7 @@ LINK: Final = "link"
 
 
 def decide(event: ApprovalRequested, given: Given) -> Deciding:
-    """Keep the answer, or say why it does not count."""
+    """Store the answer, or say why it does not count."""
     approval = yield from ask(ApprovalOf(event.approval))
     word = "approval" if event.decision == "approved" else "denial"
     if approval is None or approval.run != event.run:
@@ -57,7 +57,7 @@ def approved(approval: ApprovalStanding, given: Given, note: str, by: str) -> As
 
 
 def decided(approval: ApprovalStanding, at: float, decision: Decision, note: str, by: str) -> Effects:
-    """Keep the decision, and let the chain run continue from it."""
+    """Store the decision, and let the chain run continue from it."""
     said = ApprovalDecided(approval.id, approval.run, approval.step, at, decision, note, by)
     return (DecideApproval(approval.id, at, decision, note, by), Emit(said))
 

@@ -7,7 +7,7 @@ from runward.handlers.approvals.events import Decision
 
 
 class AskApproval(NamedTuple):
-    """Keep what a person is shown before a step runs, with its hash. Times are Unix seconds."""
+    """Store what a person is shown before a step runs, with its hash. Times are Unix seconds."""
 
     id: str
     run: str
@@ -19,7 +19,7 @@ class AskApproval(NamedTuple):
 
 
 class DecideApproval(NamedTuple):
-    """Keep how an approval was decided, by whom and why."""
+    """Record how an approval was decided, by whom and why."""
 
     id: str
     at: float

@@ -58,7 +58,7 @@ class ApprovalRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecided:
-    """An approval was decided for good; `changed` means it is void and the step must be asked for again."""
+    """An approval was decided for good; `changed` means that it is void, and that approval of the step must be requested again."""
 
     type: ClassVar[str] = "ApprovalDecided"
     version: ClassVar[int] = 1

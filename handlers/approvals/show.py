@@ -1,4 +1,4 @@
-"""A step waits for a person: what is shown is kept under an id, and the time it may wait begins."""
+"""A step waits for a person: what is shown is stored under an id, and the time for the decision begins."""
 
 import hashlib
 import json

@@ -30,7 +30,7 @@ class RecordReceipt(NamedTuple):
 
 
 class SignReceipt(NamedTuple):
-    """Have an attempt's receipt signed with our own key of this kind, replacing any earlier signature."""
+    """Have an attempt's receipt signed with the daemon's own key of this kind, replacing any earlier signature."""
 
     key: str
     attempt: int

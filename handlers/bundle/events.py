@@ -9,7 +9,7 @@ from runward.handlers.event_kinds import OfSession, Request
 
 @dataclass(frozen=True, slots=True)
 class ReceiptSignRequested(Request, OfSession):
-    """A person wants the receipt of an attempt signed with our own key."""
+    """A person wants the receipt of an attempt signed with the daemon's own key."""
 
     type: ClassVar[str] = "ReceiptSignRequested"
     version: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""A person wants a receipt signed: from then on the signature is pending, and its result is kept."""
+"""A person wants a receipt signed: from then on the signature is pending, and its result is stored."""
 
 from runward.handlers.asking import Given
 from runward.handlers.bundle.effects import SignReceipt

@@ -1,4 +1,4 @@
-"""An approval was decided: its step begins, or is asked for again, or ends the chain run."""
+"""An approval was decided: its step begins, approval is requested again, or the chain run ends."""
 
 from runward.handlers.approvals.events import ApprovalDecided
 from runward.handlers.asking import Given, ask

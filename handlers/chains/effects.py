@@ -24,7 +24,7 @@ ChainStatus: TypeAlias = Literal["active", "paused", "disabled"]
 
 
 class SetChainStatus(NamedTuple):
-    """Keep whether a chain fires: from `at` (Unix seconds) on, as `said_by` asked."""
+    """Record whether a chain fires: from `at` (Unix seconds) on, as `said_by` asked."""
 
     chain: str
     at: float
@@ -53,7 +53,7 @@ class OpenChainRun(NamedTuple):
 
 
 class SetStep(NamedTuple):
-    """Keep the state of a step of a chain run: its try, its condition's value and the reason of its status."""
+    """Store the state of a step of a chain run: its try, its condition's value and the reason of its status."""
 
     run: str
     step: int
@@ -81,7 +81,7 @@ class SetChainRun(NamedTuple):
 
 
 class RecordFiring(NamedTuple):
-    """Keep the result of a firing by the event `fired_by` of this name, with the reason `result`, and as which run."""
+    """Store the result of a firing by the event `fired_by` of this name, with the reason `result`, and the run that it became."""
 
     chain: str
     at: float
@@ -94,7 +94,7 @@ class RecordFiring(NamedTuple):
 
 
 class HoldEvent(NamedTuple):
-    """Keep an event that the composite trigger of a chain has seen, until the rest of it happens.
+    """Store an event that the composite trigger of a chain has seen, until the rest of it happens.
 
     `items` are the numbers of the events and schedules that it is meant for in the trigger with the hash `trigger`.
     """

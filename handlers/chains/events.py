@@ -205,7 +205,7 @@ class ChainRunTurn:
 
 @dataclass(frozen=True, slots=True)
 class SlotOffered(AfterTime):
-    """There is a slot for a try of a step that waits for one; `by` tells one offer from the next.
+    """There is a slot for a try of a step that waits for one; `by` distinguishes the offers.
 
     If the step no longer waits, the slot is offered to the next. So each offer begins a new line of causes.
     """

@@ -1,4 +1,4 @@
-"""Something happened that a chain's composite trigger waits for: it fires the chain, or is held for the rest."""
+"""Something happened that a chain's composite trigger waits for: it fires the chain, or waits for the rest."""
 
 import hashlib
 import json

@@ -7,7 +7,7 @@ from runward.handlers.effects import Effects, Explain
 
 
 def decide(event: ChainStatusRequested, given: Given) -> Effects:
-    """Keep it. Firings that are asked for later are skipped, or no longer skipped."""
+    """Store it. Firings that are requested later are skipped, or no longer skipped."""
     said = f"{event.status}, as {event.said_by} asked" + (f": {event.note}" if event.note else "")
     return (
         SetChainStatus(event.chain, event.at, event.status, event.note, event.said_by),

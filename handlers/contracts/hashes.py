@@ -1,4 +1,4 @@
-"""A verdict is recorded: take the hashes of what the attempt produced, or say what is wrong where there is none.
+"""A verdict is recorded: hash the files that the attempt produced, or record why there is no hash.
 
 Done in the background: a verdict never waits for it, and nothing that follows a verdict does either.
 """

@@ -155,7 +155,7 @@ class Accounts:
         return (yield from ask(code))
 
     def keep(self, artifact: SharedArtifact) -> Asking[None]:
-        """Keep a new artifact, or the next version of one, within the quota of its owner. Raises `Refused`."""
+        """Store a new artifact, or the next version of one, within the quota of its owner. Raises `Refused`."""
         before = yield from self.artifact(artifact.id)
         whose: dict[str, int] = {artifact.owner_id: artifact.size}
         if before is not None:
@@ -181,18 +181,18 @@ class Accounts:
         self.keep_principal(principal._replace(disk_used=used, version=principal.version + 1))
 
     def keep_principal(self, principal: Principal) -> None:
-        """Keep a new principal, or its next version."""
+        """Store a new principal, or its next version."""
         self._changed[PrincipalOf(principal.id)] = principal
         self.effects.append(KeepPrincipal(principal))
 
     def create_principal(self, principal: Principal, artifact: SharedArtifact) -> Asking[None]:
-        """Keep a principal, and the artifact that it is, unless there is already one with its id."""
+        """Store a principal, and the artifact that it is, unless there is already one with its id."""
         self.keep_principal(principal)
         if (yield from self.artifact(artifact.id)) is None:
             yield from self.keep(artifact)
 
     def create_default(self, name: str, owner: str) -> Asking[None]:
-        """Keep a principal with what the settings give to a new one."""
+        """Store a principal with what the settings give to a new one."""
         rules = yield from self.rules()
         principal = Principal(name, self.at, (), rules.disk_quota, 0, rules.cpu_seconds)
         yield from self.create_principal(principal, principal_artifact(name, owner, self.at))

@@ -7,13 +7,13 @@ from runward.handlers.exchange.facts import Principal, SharedArtifact
 
 
 class KeepArtifact(NamedTuple):
-    """Keep this version of an artifact. Refused unless it follows the version that is kept."""
+    """Store this version of an artifact. Refused unless it follows the stored version."""
 
     artifact: SharedArtifact
 
 
 class KeepPrincipal(NamedTuple):
-    """Keep this version of a principal. Refused unless it follows the version that is kept."""
+    """Store this version of a principal. Refused unless it follows the stored version."""
 
     principal: Principal
 
@@ -41,7 +41,7 @@ class UseCpu(NamedTuple):
 
 
 class RecordAction(NamedTuple):
-    """Keep an action with its result: one for each intent."""
+    """Store an action with its result: one for each intent."""
 
     key: str
     at: float

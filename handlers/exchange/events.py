@@ -91,7 +91,7 @@ class PrincipalCreateRequested(Request):
 @dataclass(frozen=True, slots=True)
 class MintRequested(Request):
     """A person creates `amount` units of a resource (millionths unless it is scrip); a negative amount takes them
-    back."""
+    away."""
 
     type: ClassVar[str] = "MintRequested"
     version: ClassVar[int] = 1
@@ -111,7 +111,7 @@ class MintRequested(Request):
 
 @dataclass(frozen=True, slots=True)
 class ActionTaken:
-    """An action has its result: the run's journals tell this fact, and chains may follow it.
+    """An action has its result: the run's journals report it, and chains may react to it.
 
     `told` is the line of `results.jsonl` without its hash. `action` is the key of what asked for it. `subject` is the
     same, or the attempt of a run and the number of the line.

@@ -1,4 +1,4 @@
-"""Only people mint: units of a resource come into being, or are taken back."""
+"""Only people mint: units of a resource are created, or taken away."""
 
 from runward.handlers.asking import Given
 from runward.handlers.effects import Deciding, Explain

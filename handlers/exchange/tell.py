@@ -1,4 +1,4 @@
-"""An action has its result: the run's journals tell it, and chains may follow it."""
+"""An action has its result: the run's journals report it, and chains may react to it."""
 
 from typing import Final
 

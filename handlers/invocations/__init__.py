@@ -1,1 +1,1 @@
-"""Invocations: each use of a skill that was ordered, from the order to its end."""
+"""Invocations: each requested use of a skill, from the request to its end."""

@@ -33,7 +33,7 @@ class EndInvocation(NamedTuple):
 
 
 class LinkSession(NamedTuple):
-    """Keep that a session, which was opened before that was known, was ordered for an invocation."""
+    """Record that a session, which was opened before that was known, was started for an invocation."""
 
     key: str
     invocation: str

@@ -17,7 +17,7 @@ class Invocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InvocationOf(Question["Invocation | None"]):
-    """Question: for which invocation a session was ordered. Answer: `Invocation`, or None if nobody ordered it."""
+    """Question: for which invocation a session was started. Answer: `Invocation`, or None if nobody requested it."""
 
     session_key: str
 

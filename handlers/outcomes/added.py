@@ -1,4 +1,4 @@
-"""Somebody adds an artifact to a session with a command: it is kept, or refused with the reason."""
+"""Somebody adds an artifact to a session with a command: it is stored, or refused with the reason."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ PATIENCE: Final = 8
 
 
 def decide(event: ArtifactAddRequested, given: Given) -> Deciding:
-    """Keep it as the session's."""
+    """Store it as the session's."""
     session = yield from ask(SessionOf(event.session_key))
     if session is None and given.tries < PATIENCE:
         raise TryLater(f"the session {event.session_key} is not known yet")

@@ -1,4 +1,4 @@
-"""A running session wrote outcomes: they are kept at once, until its verdict reads them again."""
+"""A running session wrote outcomes: they are stored at once, until its verdict reads them again."""
 
 from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.effects import Deciding
@@ -9,7 +9,7 @@ from runward.handlers.outcomes.recording import recorded
 
 
 def decide(event: OutcomesChanged, given: Given) -> Deciding:
-    """Keep what the files say now. What is invalid is explained with the verdict."""
+    """Store what the files say now. What is invalid is explained with the verdict."""
     session = yield from ask(SessionOf(event.session_key))
     if session is None or session.status != "running" or session.attempt != event.attempt:
         return ()

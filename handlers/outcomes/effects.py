@@ -7,7 +7,7 @@ from runward.handlers.contracts.file_problems import FileProblem
 
 
 class RecordArtifact(NamedTuple):
-    """Keep an outcome of a session. A later one with the same kind and name replaces its content, and keeps its id.
+    """Store an outcome of a session. A later one with the same kind and name replaces its content, and keeps its id.
 
     `place` is its place among those that are recorded together; `is_known` says whether its kind is registered. One
     that `is_provisional` was read while the session ran: no step relies on it until the verdict has read it, too. With
@@ -29,7 +29,7 @@ class RecordArtifact(NamedTuple):
 
 
 class RecordArtifactFile(NamedTuple):
-    """Keep the hash of an artifact's large content, or the file's problem, if the content is still at this path."""
+    """Store the hash of an artifact's large content, or the file's problem, if the content is still at this path."""
 
     artifact_id: str
     file_path: str

@@ -12,7 +12,7 @@ _LANE: Final = "artifacts:"
 
 @dataclass(frozen=True, slots=True)
 class ArtifactAddRequested(Request):
-    """A person, or a program in a session, wants something kept as an artifact of the session.
+    """A person, or a program in a session, wants something stored as an artifact of the session.
 
     `content` is an outcome of the kind if the kind is registered, else any JSON. `file_path` is below the session's
     artifacts.

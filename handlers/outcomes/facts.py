@@ -21,7 +21,7 @@ class OutcomeFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OutcomesIn(Question["tuple[OutcomeFile, ...] | Unreadable"]):
-    """Question: which files of a run hold outcomes. Answer: the files in the order of their times, or `Unreadable`.
+    """Question: which files of a run contain outcomes. Answer: the files in the order of their times, or `Unreadable`.
 
     `path` is the run's directory, `artifacts_path` that of its artifacts, below which `named` are: files that a
     contract expects to hold outcomes.
@@ -34,7 +34,7 @@ class OutcomesIn(Question["tuple[OutcomeFile, ...] | Unreadable"]):
 
 @dataclass(frozen=True, slots=True)
 class FinalMessageOf(Question["str | Unreadable | None"]):
-    """Question: what the agent said last, in the session of this layout whose log is at `path`. Answer: the text.
+    """Question: the agent's last message, in the session of this layout whose log is at `path`. Answer: the text.
 
     None if it said nothing, or something that was not its last word. `Unreadable` if the log can't be read now.
     """

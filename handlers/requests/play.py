@@ -1,4 +1,4 @@
-"""A person asks for a playbook's command: what it declares now is filled in, and the run is ordered or refused."""
+"""A person asks for a playbook's command: its current declaration is filled in, and the run is requested or refused."""
 
 import hashlib
 import re

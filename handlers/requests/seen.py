@@ -1,4 +1,4 @@
-"""A person has seen how a session ended: it no longer counts among the failures that need attention."""
+"""A person has seen how a session ended: it no longer counts as a failure that needs attention."""
 
 from runward.handlers.asking import Given
 from runward.handlers.effects import Effects

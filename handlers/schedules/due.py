@@ -1,4 +1,4 @@
-"""The time of a schedule has come: the chain is fired or the firing missed, and the wait for the next time begins."""
+"""A schedule is due: the chain is fired or the firing is missed, and the wait for the next time begins."""
 
 from collections import deque
 from typing import Final, NamedTuple

@@ -7,7 +7,7 @@ LOST: Final = ""
 
 
 class SetSchedule(NamedTuple):
-    """Keep when a chain is due next, which `timer` waits for it, and how often it was fired. Times are Unix seconds.
+    """Record when a chain is due next, which `timer` waits for it, and how often it was fired. Times are Unix seconds.
 
     `words` are what its file says, or None. Periods are counted from `since`. Without a `due` no further firing comes.
     """

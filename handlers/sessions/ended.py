@@ -1,4 +1,4 @@
-"""An attempt ended: verify it, give the session its status, and say so.
+"""An attempt ended: verify it, set the session's status, and report it.
 
 Verification changes only a clean end (ADR-0029, section 7): a run that failed for a cause of its own
 keeps that cause, and the verification is recorded with it.

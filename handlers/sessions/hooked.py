@@ -1,4 +1,4 @@
-"""An agent's hook spoke: note which session spoke and, at the first prompt, what is declared for it.
+"""An agent's hook reported something: note the session and, at the first prompt, what is declared for it.
 
 So its contract is fixed before the agent works. The session begins when its files say so; anything else a hook says,
 the files say as well.

@@ -1,1 +1,1 @@
-"""Shows: what is kept of their plays, and the plan of each play."""
+"""Shows: what is stored about their plays, and the plan of each play."""

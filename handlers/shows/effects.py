@@ -6,7 +6,7 @@ from runward.handlers.shows.meta import Meta
 
 
 class RecordPlay(NamedTuple):
-    """Keep what is known about a play. `show` is its show's directory, `topic` the name of that, `name` the play's own.
+    """Record what is known about a play. `show` is its show's directory, `topic` the name of that, `name` the play's own.
 
     What was kept of it before is replaced.
     """

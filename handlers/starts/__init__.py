@@ -1,1 +1,1 @@
-"""Starts: runs that were ordered, and those that can never begin."""
+"""Starts: runs that the daemon was asked to start, and those that can never begin."""

@@ -1,4 +1,4 @@
-"""An ordered run began before its order was recorded: its session is linked to its invocation, and ends it if it is over."""
+"""A requested run began before the request was recorded: its session is linked to its invocation, and ends it if it is over."""
 
 from runward.handlers.asking import Given, ask
 from runward.handlers.effects import Deciding

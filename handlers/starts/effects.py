@@ -4,7 +4,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class WithdrawStart(NamedTuple):
-    """Keep that an ordered run is no longer wanted. One that may have begun meanwhile stays as it is."""
+    """Record that a requested run is no longer wanted. One that may have begun meanwhile stays as it is."""
 
     session_key: str
     at: float
@@ -12,7 +12,7 @@ class WithdrawStart(NamedTuple):
 
 
 class GiveUpStart(NamedTuple):
-    """Keep that an ordered run never begins, and why. A start that is over stays as it is."""
+    """Record that a requested run never begins, and why. A start that is over stays as it is."""
 
     key: str
     at: float

@@ -8,7 +8,7 @@ from runward.handlers.event_kinds import OfSession
 
 @dataclass(frozen=True, slots=True)
 class StartFailed(OfSession):
-    """An ordered run can never begin. `start` is the key of its order, `session_key` the session it would have been."""
+    """A requested run can never begin. `start` is the key of its order, `session_key` the session it would have been."""
 
     type: ClassVar[str] = "StartFailed"
     version: ClassVar[int] = 1
@@ -25,7 +25,7 @@ class StartFailed(OfSession):
 
 @dataclass(frozen=True, slots=True)
 class StartedEarlier(OfSession):
-    """An ordered run began before its order was recorded: a store that was restored from a backup had lost the order.
+    """A requested run began before the request was recorded: a store that was restored from a backup had lost the request.
 
     `start` is the key of its order, as its launcher found it in the run.
     """

@@ -1,4 +1,4 @@
-"""An ordered run can never begin: its order is given up."""
+"""A requested run can never begin: the request is given up."""
 
 from runward.config.step import NOT_STARTED
 from runward.handlers.asking import Given, ask

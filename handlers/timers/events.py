@@ -32,7 +32,7 @@ class TimerSet:
 
 @dataclass(frozen=True, slots=True)
 class TimerRang(AfterTime):
-    """The time of a timer has come. If it no longer matters, its owner finds nothing to do."""
+    """A timer is due. If it no longer matters, its owner finds nothing to do."""
 
     type: ClassVar[str] = "TimerRang"
     version: ClassVar[int] = 1
