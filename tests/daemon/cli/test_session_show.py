@@ -125,7 +125,7 @@ def test_a_wrong_playbook_is_shown_as_the_contract_problem(place: Place) -> None
     assert "Contract:  none: there is no playbook 'nowhere'" in place.call("session", "show", "held").out
     listed = place.call("session", "list")
     assert " contract? " in listed.out
-    assert "contract?: what the run names as its contract can't be used" in " ".join(listed.err.split())
+    assert "contract?: the contract that the run names can't be used" in " ".join(listed.err.split())
 
 
 def files(place: Place) -> list[dict[str, JsonValue]]:
