@@ -98,7 +98,9 @@ def of_job(connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float)
     """Why a job isn't done."""
     what = f"job {job.id} ({job.handler}) is {job.state}"
     if job.state == "held":
-        fix = f"when the cause is fixed: `runward queue retry {job.id}`, else `runward queue discard {job.id}`"
+        fix = (
+            f"when the cause is fixed: `runward queue retry {job.id}`, else `runward queue discard {job.id}`"
+        )
         yield Obstacle(f"{what} and stops its lane", job.error or "it failed", fix)
     elif job.blocked_by is not None:
         before = reading_causes.job(connection, job.blocked_by)
