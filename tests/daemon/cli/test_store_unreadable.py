@@ -60,7 +60,7 @@ def test_the_examination_says_so_too(roots_place: Place) -> None:
     told = _as_nobody(roots_place, "doctor", "--only", "store", "--json")
     (check,) = told.items("checks")
     assert (told.code, check["result"]) == (1, "failed")
-    assert "it is root's" in str(check["found"])
+    assert "it belongs to root" in str(check["found"])
 
 
 @pytest.mark.parametrize("arguments", _READING[:-1], ids=" ".join)
