@@ -166,7 +166,7 @@ def add(
 
 
 @artifact.command()
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID", shell_complete=completing.outcomes)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show(context: click.Context, identifier: str, as_json: bool) -> None:

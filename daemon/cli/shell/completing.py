@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterable
+import sqlite3
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import click
@@ -21,6 +22,7 @@ from runward.daemon.configuration.settings import (
 from runward.daemon.store import reading, reading_causes, reading_sessions
 
 _OFFERED = 200
+_NEWEST: Final = 100
 _PLAIN: Final = re.compile(r"[\w@%+=:,./-]+")
 """Text that a shell takes literally: a run may call itself `x;sh`, and what is offered is put on the command line."""
 
@@ -118,49 +120,60 @@ def outcome_kinds(
 
 def chain_runs(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The newest chain runs."""
-    from runward.daemon.store import reading, reading_chains
+    from runward.daemon.store import reading_chains
 
-    settings = _settings(context)
-    if settings is None:
-        return []
-    with reading.reading(settings.state_dir) as connection:
-        return _beginning(
-            [each.id for each in reading_chains.chain_runs(connection, None, None, None, 100)], incomplete
-        )
+    return _of_store(
+        context,
+        incomplete,
+        lambda store: (each.id for each in reading_chains.chain_runs(store, None, None, None, _NEWEST)),
+    )
+
+
+def approvals(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The approvals that are asked for."""
+    from runward.daemon.store import reading_chains
+
+    return _of_store(
+        context, incomplete, lambda store: (each.id for each in reading_chains.open_approvals(store))
+    )
 
 
 def invocations(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The newest invocations."""
-    from runward.daemon.store import reading, reading_invocations
+    from runward.daemon.store import reading_invocations
 
-    settings = _settings(context)
-    if settings is None:
-        return []
-    with reading.reading(settings.state_dir) as connection:
-        newest = reading_invocations.invocations(connection, reading_invocations.Wanted(limit=100))
-        return _beginning([each.id for each in newest], incomplete)
+    wanted = reading_invocations.Wanted(limit=_NEWEST)
+    return _of_store(
+        context,
+        incomplete,
+        lambda store: (each.id for each in reading_invocations.invocations(store, wanted)),
+    )
+
+
+def outcomes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The newest outcomes of sessions."""
+    from runward.daemon.store import reading_artifacts
+
+    wanted = reading_artifacts.Wanted(limit=_NEWEST)
+    return _of_store(
+        context, incomplete, lambda store: (each.id for each in reading_artifacts.artifacts(store, wanted))
+    )
 
 
 def shows(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The topics of shows."""
-    from runward.daemon.store import reading, reading_shows
+    from runward.daemon.store import reading_shows
 
-    settings = _settings(context)
-    if settings is None:
-        return []
-    with reading.reading(settings.state_dir) as connection:
-        return _beginning([each.topic for each in reading_shows.shows(connection)], incomplete)
+    return _of_store(context, incomplete, lambda store: (each.topic for each in reading_shows.shows(store)))
 
 
 def principals(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The principals of the exchange."""
-    from runward.daemon.store import reading, reading_exchange
+    from runward.daemon.store import reading_exchange
 
-    settings = _settings(context)
-    if settings is None:
-        return []
-    with reading.reading(settings.state_dir) as connection:
-        return _beginning([each.id for each in reading_exchange.principals(connection)], incomplete)
+    return _of_store(
+        context, incomplete, lambda store: (each.id for each in reading_exchange.principals(store))
+    )
 
 
 def tokens(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -179,40 +192,36 @@ def shared_artifacts(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """The artifacts of the exchange."""
-    from runward.daemon.store import reading, reading_exchange
+    from runward.daemon.store import reading_exchange
     from runward.handlers.exchange.contracts import CONTRACTS
     from runward.handlers.exchange.genesis import METHODS
 
-    settings = _settings(context)
-    if settings is None:
-        return []
-    with reading.reading(settings.state_dir) as connection:
-        found = [each.id for each in reading_exchange.shared_artifacts(connection)]
-    return _beginning([*found, *METHODS, *CONTRACTS], incomplete)
+    written = _of_store(
+        context, incomplete, lambda store: (each.id for each in reading_exchange.shared_artifacts(store))
+    )
+    return written + _beginning([*METHODS, *CONTRACTS], incomplete)
 
 
 def shared_types(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The types of the artifacts of the exchange."""
-    from runward.daemon.store import reading, reading_exchange
+    from runward.daemon.store import reading_exchange
 
-    settings = _settings(context)
-    if settings is None:
-        return []
-    with reading.reading(settings.state_dir) as connection:
-        return _beginning(
-            sorted({each.type for each in reading_exchange.shared_artifacts(connection)}), incomplete
-        )
+    return _of_store(
+        context,
+        incomplete,
+        lambda store: sorted({each.type for each in reading_exchange.shared_artifacts(store)}),
+    )
 
 
 def dead_notices(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The notices that were given up."""
-    from runward.daemon.store import reading, reading_notices
+    from runward.daemon.store import reading_notices
 
-    settings = _settings(context)
-    if settings is None:
-        return []
-    with reading.reading(settings.state_dir) as connection:
-        return _beginning([each.id for each in reading_notices.notices(connection, "dead", 100)], incomplete)
+    return _of_store(
+        context,
+        incomplete,
+        lambda store: (each.id for each in reading_notices.notices(store, "dead", _NEWEST)),
+    )
 
 
 def zones(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -236,6 +245,20 @@ _EVENTS: Final = (
     "started",
     "stopped",
 )
+
+
+def _of_store(
+    context: click.Context, incomplete: str, words: Callable[[sqlite3.Connection], Iterable[str]]
+) -> list[CompletionItem]:
+    """Those of the store's words that begin so; none if it can't be read."""
+    settings = _settings(context)
+    if settings is None:
+        return []
+    try:
+        with reading.reading(settings.state_dir) as connection:
+            return _beginning(words(connection), incomplete)
+    except reading.StoreUnreadable:
+        return []
 
 
 def _beginning(words: Iterable[str], incomplete: str) -> list[CompletionItem]:

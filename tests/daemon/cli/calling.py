@@ -211,6 +211,16 @@ class Place:
         time.tzset()
         return Result(code, out.text(), err.text())
 
+    def completed(self, *words: str) -> list[str]:
+        """What the shell is offered for the last of the words."""
+        told = self.call(
+            _RUNWARD_COMPLETE="bash_complete",
+            COMP_WORDS=" ".join(("runward", *words)),
+            COMP_CWORD=str(len(words)),
+        )
+        assert (told.code, told.err) == (0, "")
+        return [line.split(",", 1)[1] for line in told.out.splitlines() if line]
+
     def argv(self, *arguments: str) -> list[str]:
         """The words to start the command with, for anyone who starts it in a special way."""
         return [sys.executable, "-c", _ENTRY, *arguments]

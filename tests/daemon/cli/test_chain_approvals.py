@@ -81,6 +81,8 @@ def test_an_approved_step_runs_once_as_it_was_shown(merging: Place) -> None:
         assert asked["shown"]["argv"] == ["sh", "-c", "echo $WITH_PR-$MODE-$(pwd) >> $OUT"]  # type: ignore[call-overload,index] # an object
         assert runs_of(merging)[0]["status"] == "waiting_approval"
         assert "step1" in merging.call("chain", "approvals").out
+        assert merging.completed("chain", "approve", "") == [asked["approval_id"]]
+        assert merging.completed("chain", "run", "show", "cr_") == [fired]
         status = merging.call("status", "--json").object()
         assert (status["approvals"], status["chain_runs"]) == (1, {"waiting_approval": 1})
         assert "1 step of chains waits for a person" in merging.call("status").out

@@ -14,17 +14,6 @@ from tests.waiting import PATIENCE_S
 from runward.daemon.cli.commands import runward
 
 
-def _completed(place: Place, *words: str) -> list[str]:
-    """What the shell is offered for the last of the words."""
-    told = place.call(
-        _RUNWARD_COMPLETE="bash_complete",
-        COMP_WORDS=" ".join(("runward", *words)),
-        COMP_CWORD=str(len(words)),
-    )
-    assert (told.code, told.err) == (0, "")
-    return [line.split(",", 1)[1] for line in told.out.splitlines() if line]
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_a_script_that_asks_runward(place: Place, shell: str) -> None:
     told = place.call("completion", shell)
@@ -123,7 +112,7 @@ def test_another_shell_is_wrong_usage(place: Place) -> None:
 def test_commands_options_ids_and_names_are_completed(
     recorded: Place, words: tuple[str, ...], offered: list[str]
 ) -> None:
-    assert _completed(recorded, *words) == offered
+    assert recorded.completed(*words) == offered
 
 
 _FREE = {
@@ -171,19 +160,42 @@ def test_an_id_that_a_shell_would_not_take_as_it_stands_is_not_offered(place: Pl
     for name in ("evil;sh", "evil$(sh)", "evil\x1b[31m", "evil\nls", "evil two", "evil-é"):
         place.add_run(name, exit_code=0)
     place.daemon_once()
-    assert _completed(place, "session", "show", "evil") == ["evil-é"]
+    assert place.completed("session", "show", "evil") == ["evil-é"]
 
 
 def test_open_jobs_are_completed(recorded: Place, place: Place) -> None:
-    assert _completed(recorded, "queue", "retry", "") == []
+    assert recorded.completed("queue", "retry", "") == []
 
 
 def test_nothing_is_offered_and_nothing_said_where_nothing_can_be_read(place: Place) -> None:
-    assert _completed(place, "session", "show", "") == []
+    assert place.completed("session", "show", "") == []
     (place.directory / "runward.toml").write_text("batch = 'many'\n")
-    assert _completed(place, "session", "show", "") == []
+    assert place.completed("session", "show", "") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("session", "show"),
+        ("queue", "retry"),
+        ("chain", "run", "show"),
+        ("chain", "approve"),
+        ("invocation", "show"),
+        ("artifact", "show"),
+        ("show", "show"),
+        ("notify", "retry"),
+        ("exchange", "principal", "show"),
+        ("exchange", "artifact", "list", "--type"),
+    ],
+)
+def test_nothing_is_offered_and_nothing_said_where_the_store_is_no_store(
+    place: Place, words: tuple[str, ...]
+) -> None:
+    place.state.mkdir()
+    (place.state / "runward.db").write_bytes(b"no store" * 1000)
+    assert place.completed(*words, "") == []
 
 
 def test_completing_makes_no_state_directory(place: Place) -> None:
-    _completed(place, "session", "show", "")
+    place.completed("session", "show", "")
     assert not place.state.exists()
