@@ -4,8 +4,9 @@ from importlib.util import find_spec
 from typing import Final
 
 from runward.config.listening import Http
+from runward.daemon.configuration.extras import how_to_install
 
-NO_LIBRARY: Final = "the MCP server needs one more library: pip install 'runward[mcp]'"
+NO_LIBRARY: Final = f"the MCP server needs one more library: {how_to_install('mcp')}"
 _LIBRARY: Final = ("mcp", "mcp_types")
 """The second one came with version 2."""
 

@@ -20,6 +20,7 @@ import structlog
 
 from runward.config.bundle import Scheme
 from runward.config.json_value import JsonValue
+from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.faults import point
@@ -248,7 +249,7 @@ class Bundles(Part):
             try:
                 text = receipt_text(sign(receipt.fields, self.own_key(order.rules.sign)))
             except NoLibrary:
-                return "its receipt can't be signed without more libraries: pip install 'runward[sign]'"
+                return f"its receipt can't be signed without more libraries: {how_to_install('sign')}"
             except (KeyRefused, NotSignable) as refused:
                 return f"its receipt can't be signed: {refused}"
         part = self.files.write_part(order.directory, name, [text])

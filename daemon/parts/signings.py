@@ -16,6 +16,7 @@ import structlog
 from pydantic_core import to_json
 
 from runward.config.bundle import Scheme
+from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Gone
@@ -41,7 +42,7 @@ PERIOD: Final = 5.0
 SOON: Final = 0.5
 """Seconds between looks whether a receipt is there that is still being made."""
 
-NO_LIBRARY: Final = "signing needs more libraries: pip install 'runward[sign]'"
+NO_LIBRARY: Final = f"signing needs more libraries: {how_to_install('sign')}"
 
 
 class Signed(NamedTuple):

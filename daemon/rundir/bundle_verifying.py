@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import Final
 
 from runward.config.json_value import JsonValue
+from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.rundir.opening import LINK, REGULAR, ROOT, opened
 from runward.daemon.rundir.replay_file import ReplayFile
 from runward.handlers.bundle.bundle_problem import BundleProblem
@@ -32,7 +33,7 @@ from runward.handlers.bundle.verify import (
     verdict,
 )
 
-UNCHECKED: Final = "it can't be checked without the libraries for it: pip install 'runward[sign]'"
+UNCHECKED: Final = f"it can't be checked without the libraries for it: {how_to_install('sign')}"
 LARGEST_RECEIPT: Final = 64 << 20
 LARGEST_SUMMARY: Final = 16 << 20
 

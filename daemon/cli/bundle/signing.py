@@ -12,13 +12,14 @@ from runward.daemon.cli.bundle.verify import answer_of
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
+from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.receipt_keys import KeyRefused, OwnKey, own_key, own_key_on_first_use
 from runward.daemon.rundir.bundle_verifying import part_hashes, receipt_fields
 from runward.handlers.bundle.attestation import envelope, payload_of, statement
 from runward.handlers.bundle.signatures import NoLibrary, ed25519_signature, named
 
-NO_LIBRARY = "signatures need more libraries: pip install 'runward[sign]'"
+NO_LIBRARY = f"signatures need more libraries: {how_to_install('sign')}"
 
 
 def print_keys(context: click.Context, create: str | None, as_json: bool) -> None:

@@ -308,7 +308,7 @@ def test_a_server_without_its_library_says_what_to_install(place: Place) -> None
     with mock.patch.dict(sys.modules, {"mcp": None}):
         ended = place.call("mcp", "--as", "writer")
     assert ended.code == 2
-    assert ended.err == "runward: the MCP server needs one more library: pip install 'runward[mcp]'\n"
+    assert "needs one more library: in Runward's checkout, run pipx install --force '.[mcp]'" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_tools_over_http_need_their_library(tmp_path: Path) -> None:
     assert results(examined(wanted)) == ["ok", "ok"]
     with mock.patch.dict(sys.modules, {"mcp": None}):
         _, found = examined(wanted)
-    assert (found.result, "pip install 'runward[mcp]'" in found.found) == ("failed", True)
+    assert (found.result, "pipx install --force '.[mcp]'" in found.found) == ("failed", True)
 
 
 def test_a_daemon_that_runs_is_asked(tmp_path: Path) -> None:
