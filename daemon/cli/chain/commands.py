@@ -190,7 +190,8 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
     else:
         complain(parsed.problems)
         if parsed.value is not None:
-            click.echo("\n".join(_lines(parsed.value, _held(settings, parsed.value))))
+            status = _known(settings).status(parsed.value.name)
+            click.echo("\n".join(_lines(parsed.value, status, _held(settings, parsed.value))))
     if parsed.value is None:
         sys.exit(WRONG_USAGE)
 
@@ -208,8 +209,10 @@ def _held(settings: Settings, found: Chain) -> list[HeldRow]:
     return [each for each in rows if each.trigger == digest(found.document.root)]
 
 
-def _lines(found: Chain, held: Sequence[HeldRow]) -> list[str]:
+def _lines(found: Chain, status: str, held: Sequence[HeldRow]) -> list[str]:
     lines = [f"{safe(found.name)}: fired by {safe(in_words(found.trigger))}", *tree(found.trigger, held)]
+    if status != "active":
+        lines.append(f"{_state(status)}: `runward chain resume {safe(found.name)}` lets it fire again")
     if found.description:
         lines.append(safe(found.description))
     for step in (*found.steps, *found.on_failure):
@@ -485,7 +488,7 @@ def approvals(context: click.Context, as_json: bool) -> None:
 
 
 @chain.command()
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID", shell_complete=completing.approvals)
 @click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -505,7 +508,7 @@ def approve(context: click.Context, identifier: str, note: str, as_json: bool) -
 
 
 @chain.command()
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID", shell_complete=completing.approvals)
 @click.option("--reason", default="", metavar="TEXT", help="The reason, for the record.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -532,7 +535,7 @@ def chain_run() -> None:
 
 
 @chain_run.command("show")
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID", shell_complete=completing.chain_runs)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
@@ -559,7 +562,7 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
 
 
 @chain_run.command("cancel")
-@click.argument("identifier", metavar="ID")
+@click.argument("identifier", metavar="ID", shell_complete=completing.chain_runs)
 @click.option("--reason", default="", metavar="TEXT", help="The reason, for the record.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
@@ -573,6 +576,7 @@ def cancel_run(context: click.Context, identifier: str, reason: str, as_json: bo
       runward chain run cancel @last --reason "the wrong branch"
     """
     from runward.daemon.cli.chain.runs import find_run
+    from runward.daemon.cli.shell.request_waiting import note_without_daemon
     from runward.daemon.inbox.requests import dump_request
     from runward.daemon.inbox.spool import put
     from runward.handlers.chains.events import ChainRunCancelRequested
@@ -592,6 +596,7 @@ def cancel_run(context: click.Context, identifier: str, reason: str, as_json: bo
         print_json({"chain_run_id": row.id, "status": "asked"})
     else:
         click.echo(f"{row.id} is to be cancelled")
+    note_without_daemon(Path(settings.state_dir))
 
 
 def _found(settings: Settings, name: str) -> Parsed[Chain]:

@@ -9,6 +9,7 @@ from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.play.run import own_chain_run, values_of
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.shell.request_waiting import note_without_daemon
 from runward.daemon.cli.terminal.output import fail, print_json, safe
 
 
@@ -63,3 +64,4 @@ def emit(
         print_json({"request": request, "name": name, "id": known})
     else:
         click.echo(f"{safe(name)} {safe(known)}")
+    note_without_daemon(state, "chains see it when one starts")

@@ -16,7 +16,12 @@ from runward.config.settings import Settings
 from runward.daemon.cli.exits import BY_STATUS, NOT_SO
 from runward.daemon.cli.play.run import own_chain_run
 from runward.daemon.cli.shell.context import store_to_read
-from runward.daemon.cli.shell.request_waiting import AwayTime, once_taken_up
+from runward.daemon.cli.shell.request_waiting import (
+    AwayTime,
+    note_without_daemon,
+    once_taken_up,
+    refuse_without_daemon,
+)
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
@@ -53,6 +58,8 @@ def fire(
 ) -> None:
     """Leave the order in the inbox, and say which chain run it is. Exits 1 if it is refused."""
     request, state = str(uuid.uuid4()), Path(settings.state_dir)
+    if waits and holder(state) is None:
+        refuse_without_daemon()
     prepare(state)
     order = ChainFireRequested(request, time.time(), chain.name, dict(fields), by_run=own_chain_run())
     put(state, request, dump_request(order))
@@ -77,6 +84,8 @@ def fire(
             )
     if standing.refused is not None:
         sys.exit(NOT_SO)
+    if standing.run is None:
+        note_without_daemon(state)
     if waits:
         sys.exit(BY_STATUS[status])
 

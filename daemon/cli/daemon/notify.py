@@ -122,6 +122,7 @@ def retry(context: click.Context, identifier: str, as_json: bool) -> None:
     Example:
       runward notify retry @last
     """
+    from runward.daemon.cli.shell.request_waiting import note_without_daemon
     from runward.daemon.inbox.requests import dump_request
     from runward.daemon.inbox.spool import put
     from runward.handlers.notices.events import NoticeRetryRequested
@@ -138,6 +139,7 @@ def retry(context: click.Context, identifier: str, as_json: bool) -> None:
         print_json({"id": row.id, "status": "asked"})
     else:
         click.echo(f"{row.id} is to be tried again")
+    note_without_daemon(Path(settings.state_dir))
 
 
 def _find(connection: sqlite3.Connection, text: str) -> NoticeRow:

@@ -76,6 +76,9 @@ def list_all(context: click.Context, as_json: bool) -> None:
     if as_json:
         print_json([_as_json(each) for each in found])
         return
+    if not found:
+        click.echo("no tokens")
+        return
     now = time.time()
     print_table(
         ("ID", "PRINCIPAL", "CREATED"),
@@ -103,7 +106,7 @@ def revoke(context: click.Context, identifier: str, as_json: bool) -> None:
     except OSError as error:
         fail(f"the token can't be removed: {error.strerror}", TRY_AGAIN)
     if not was_there:
-        fail(f"there is no token {identifier!r}", NOT_FOUND)
+        fail(f"there is no token {identifier!r}: runward exchange token list shows them", NOT_FOUND)
     if as_json:
         print_json({"revoked": identifier})
     else:

@@ -12,7 +12,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.finding import find_session
-from runward.daemon.cli.shell.request_waiting import once_taken_up
+from runward.daemon.cli.shell.request_waiting import note_without_daemon, once_taken_up
 from runward.daemon.cli.terminal.output import fail, note, print_json, safe
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
@@ -63,6 +63,8 @@ def add_artifact(
         click.echo(safe(identifier))
     if status == "asked" and holder(state) is not None:
         note("the daemon has not stored it yet: `runward status` says why")
+    elif status == "asked":
+        note_without_daemon(state)
 
 
 def _read(path: str) -> JsonValue:

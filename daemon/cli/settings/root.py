@@ -8,11 +8,12 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.daemon.report import report_of
+from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.status.commands import roots_of
 from runward.daemon.cli.terminal.output import coloured, print_json, print_table, safe
-from runward.daemon.store.ownership import holder
+from runward.daemon.store.ownership import holder, prepare
 
 
 @click.group(cls=Group)
@@ -55,7 +56,7 @@ def list_roots(context: click.Context, as_json: bool) -> None:
 
 
 @root.command("accept")
-@click.argument("name")
+@click.argument("name", shell_complete=completing.roots)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def accept(context: click.Context, name: str, as_json: bool) -> None:
@@ -82,6 +83,7 @@ def accept(context: click.Context, name: str, as_json: bool) -> None:
     found = standing(asked.path)
     if found is None:
         raise click.UsageError(f"there is no directory at {asked.path}: make or mount it first")
+    prepare(Path(settings.state_dir))
     request = str(uuid.uuid4())
     content = dump_request(RootAcceptRequested(request, time.time(), name, found.identity))
     put(Path(settings.state_dir), request, content)

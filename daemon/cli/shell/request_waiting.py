@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NoReturn, TypeVar
 
 from runward.daemon.cli.exits import TIMED_OUT, TRY_AGAIN
-from runward.daemon.cli.terminal.output import fail
+from runward.daemon.cli.terminal.output import fail, note
 from runward.daemon.store.ownership import holder
 
 _PERIOD: Final = 0.1
@@ -24,6 +24,12 @@ Answer = TypeVar("Answer")
 def refuse_without_daemon() -> NoReturn:
     """Send nothing if nobody would answer during the wait."""
     fail("no daemon is running, so nothing was requested: start it, or leave out --wait", TRY_AGAIN)
+
+
+def note_without_daemon(state: Path, later: str = "it will be done when one starts") -> None:
+    """Say what happens later, if no daemon runs."""
+    if holder(state) is None:
+        note(f"no daemon is running: {later}")
 
 
 def wait_for(

@@ -12,9 +12,9 @@ from runward.config.counting import counted
 from runward.config.duration import MAX_DURATION_S, render_duration
 from runward.config.settings import Settings
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
-from runward.daemon.cli.shell.request_waiting import refuse_without_daemon, wait_for
+from runward.daemon.cli.shell.request_waiting import note_without_daemon, refuse_without_daemon, wait_for
 from runward.daemon.cli.terminal.options import timeout_option
-from runward.daemon.cli.terminal.output import iso, local, note, print_json
+from runward.daemon.cli.terminal.output import iso, local, print_json
 from runward.daemon.cli.terminal.times import Length
 from runward.daemon.store import reading, reading_pruning
 from runward.daemon.store.ownership import holder
@@ -67,8 +67,7 @@ def prune(
         print_json({"request": request, "before": iso(now - older_than), "state": "asked"})
     else:
         click.echo(f"sessions that ended before {local(now - older_than)} will be pruned")
-    if holder(Path(settings.state_dir)) is None:
-        note("no daemon is running: it will be done when one starts")
+    note_without_daemon(Path(settings.state_dir))
 
 
 def _say_what_would_go(settings: Settings, before: float, now: float, as_json: bool) -> None:

@@ -74,6 +74,7 @@ def steps_of(place: Place) -> list[tuple[object, object]]:
 def test_an_event_runs_two_steps_the_second_on_the_outcome_of_the_first(firing: Place) -> None:
     emitted = firing.call("event", "emit", "asked", "wanted:=true", "verdict=APPROVE", "--id", "one")
     assert (emitted.code, emitted.out) == (0, "asked one\n")
+    assert emitted.err == "runward: no daemon is running: chains see it when one starts\n"
     assert firing.call("event", "emit", "asked", "wanted:=true", "verdict=APPROVE", "--id", "one").code == 0
     assert firing.call("event", "emit", "asked", "wanted:=false").code == 0
     with firing.daemon():
@@ -115,6 +116,10 @@ def test_a_person_waits_for_the_end_of_a_chain_run(firing: Place, command: str, 
         assert taken_up["status"] in ("running", run["status"])
     dry = firing.call("chain", "fire", "one", "--wait", "--dry-run")
     assert dry.code == 2
+    waiting = firing.call("chain", "fire", "one", "--wait")
+    assert (waiting.code, waiting.out) == (75, "")
+    assert "no daemon is running, so nothing was requested" in waiting.err
+    assert not list((firing.state / "inbox").iterdir())
 
 
 ECHO = """\
@@ -368,6 +373,7 @@ def test_a_paused_chain_skips_what_comes_and_fires_again_once_it_is_resumed(firi
             1,
             "runward: two is paused: `runward chain resume two` lets it fire again\n",
         )
+        assert "paused: `runward chain resume two` lets it" in firing.call("chain", "show", "two").out
         assert firing.call("chain", "resume", "two").code == 0
         assert firing.call("event", "emit", "asked", "wanted:=true", "verdict=REJECT").code == 0
         wait_for(lambda: over(firing, 1), "the chain run of the second event")
