@@ -558,7 +558,7 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
     if as_json:
         print_json(details_as_json(row, steps, invocations, approvals))
     else:
-        echo(lines_of(row, steps, cause))
+        echo(lines_of(row, steps, cause, approvals))
 
 
 @chain_run.command("cancel")

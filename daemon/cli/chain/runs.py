@@ -115,7 +115,9 @@ def row_of(row: ChainRunRow) -> tuple[str, ...]:
     )
 
 
-def lines_of(row: ChainRunRow, steps: Sequence[ChainStepRow], cause: str) -> list[str]:
+def lines_of(
+    row: ChainRunRow, steps: Sequence[ChainStepRow], cause: str, approvals: Mapping[int, str]
+) -> list[str]:
     """A chain run as a person reads it; `cause` is the name of the event that fired it."""
     lines = [
         f"chain run {safe(row.id)} of {safe(row.chain)}: {coloured(row.status)} ({safe(row.reason_code)})",
@@ -138,7 +140,12 @@ def lines_of(row: ChainRunRow, steps: Sequence[ChainStepRow], cause: str) -> lis
                 safe(said),
             )
         )
-    return [*lines, *align(table)]
+    lines += align(table)
+    for each in steps:
+        if each.status == "waiting_approval" and each.step in approvals:
+            approval = safe(approvals[each.step])
+            lines += ["", f"`runward chain approve {approval}` lets it run, `runward chain deny` ends it"]
+    return lines
 
 
 def find_run(connection: sqlite3.Connection, text: str) -> ChainRunRow:

@@ -126,7 +126,7 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         return _of_job(connection, text.removeprefix(_JOB), is_up, now)
     if text.startswith(START):
         return _of_start(connection, text.removeprefix(START), is_up)
-    if text.startswith(_CHAIN_RUN) and (told := _of_chain_run(connection, text)) is not None:
+    if text.startswith(_CHAIN_RUN) and (told := _of_chain_run(connection, text, is_up)) is not None:
         return told
     if text.startswith(_CHAIN):
         return _of_chain(connection, text)
@@ -239,7 +239,7 @@ def _of_exchange(connection: sqlite3.Connection, text: str) -> Story | None:
     return None if told is None else Story(*told, [])
 
 
-def _of_chain_run(connection: sqlite3.Connection, text: str) -> Story | None:
+def _of_chain_run(connection: sqlite3.Connection, text: str, is_up: bool) -> Story | None:
     """A run of a chain: what fired it, and what was decided of each step."""
     found = reading_chains.chain_runs_called(connection, text, 2)
     if len(found) != 1:
@@ -251,7 +251,7 @@ def _of_chain_run(connection: sqlite3.Connection, text: str) -> Story | None:
         row.status,
         f"{row.reason_code}, {row.reason_summary}",
         causes.causes_of_chain_run(connection, row.id),
-        [],
+        list(obstacles.of_chain_run(connection, row, is_up)),
     )
 
 

@@ -8,8 +8,9 @@ from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.session.liveness import fix_of
 from runward.daemon.cli.terminal.output import local
-from runward.daemon.store import reading_causes, reading_problems, reading_sessions
+from runward.daemon.store import reading_causes, reading_chains, reading_problems, reading_sessions
 from runward.daemon.store.reading_causes import JobRow
+from runward.daemon.store.reading_chains import ChainRunRow
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_starts import StartRow
 
@@ -76,6 +77,21 @@ def of_start(start: StartRow, is_up: bool) -> list[Obstacle]:
         return [Obstacle("it has not begun", "no daemon is running", _START)]
     fix = "`runward status` says what keeps it back"
     return [Obstacle("it has not begun", "the daemon has not started it yet", fix)]
+
+
+def of_chain_run(connection: sqlite3.Connection, row: ChainRunRow, is_up: bool) -> Iterator[Obstacle]:
+    """What keeps a chain run from progressing."""
+    approvals = reading_chains.approvals_of_run(connection, row.id)
+    for step in reading_chains.chain_steps(connection, row.id):
+        what = f"step {step.step} has not begun"
+        if step.status == "waiting_approval":
+            asked = approvals.get(step.step)
+            fix = asked and f"`runward chain approve {asked}` or `runward chain deny {asked}`"
+            yield Obstacle(what, "it waits for a person", fix)
+        elif step.status == "waiting":
+            yield Obstacle(what, step.reason_summary or "it waits", None)
+    if not is_up and row.status in ("running", "waiting_approval"):
+        yield Obstacle(_NOT_OVER, "no daemon is running", _START)
 
 
 def _of_contract(row: SessionRow, problem: str) -> Obstacle:

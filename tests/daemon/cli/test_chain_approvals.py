@@ -82,6 +82,10 @@ def test_an_approved_step_runs_once_as_it_was_shown(merging: Place) -> None:
         assert runs_of(merging)[0]["status"] == "waiting_approval"
         assert "step1" in merging.call("chain", "approvals").out
         assert merging.completed("chain", "approve", "") == [asked["approval_id"]]
+        fix = f"`runward chain approve {asked['approval_id']}`"
+        assert fix in merging.call("chain", "run", "show", fired).out
+        (obstacle,) = merging.call("why", fired, "--json").items("not_done")
+        assert (obstacle["what"], str(obstacle["fix"]).startswith(fix)) == ("step 1 has not begun", True)
         assert merging.completed("chain", "run", "show", "cr_") == [fired]
         status = merging.call("status", "--json").object()
         assert (status["approvals"], status["chain_runs"]) == (1, {"waiting_approval": 1})
