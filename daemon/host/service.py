@@ -273,9 +273,9 @@ class Obedience:
             problems = [problem.render() for problem in parsed.errors]
             self._refuse(problems, "fix them, then `runward daemon reload`; the old settings stay in force")
         elif parsed.value.state_dir != self._supervisor.state_dir:
-            self._refuse(["state_dir can't change while the daemon runs"], "restart it")
+            self._refuse(["state_dir can't change while the daemon runs (restart it)"], "restart it")
         elif _listen(parsed.value) != self._listen:
-            self._refuse(["http.listen can't change while the daemon runs"], "restart it")
+            self._refuse(["http.listen can't change while the daemon runs (restart it)"], "restart it")
         else:
             await self._use(parsed.value)
         notify.ready(self._supervisor.doing())

@@ -28,7 +28,11 @@ def put(state: Path, name: str, content: bytes) -> None:
     """Put a request into the inbox under `name` (a uuid); raises `OSError`."""
     inbox = state / INBOX
     inbox.mkdir(mode=0o700, exist_ok=True)
-    write_durably(inbox, name + SUFFIX, content)
+    try:
+        write_durably(inbox, name + SUFFIX, content)
+    except OSError as error:
+        error.filename, error.filename2 = str(inbox), None  # else a temporary name, without its directory
+        raise
 
 
 def list_inbox(state: Path) -> tuple[InboxFile, ...]:

@@ -30,7 +30,7 @@ from runward.handlers.bundle.redaction import Redaction
 from runward.handlers.bundle.shown import DEEPEST, Showing, is_deeper
 from runward.handlers.bundle.verification_runs import VerificationRuns
 from runward.handlers.events import Status
-from runward.handlers.journal.lines import iso_time
+from runward.handlers.journal.iso_time import iso_time
 from runward.handlers.layouts.foreign_json import parse_time
 
 TOO_MANY: Final = f"has more than {MOST_VALUES - OF_A_LINE:,} values"

@@ -32,7 +32,7 @@ from runward.handlers.exchange.effects import RecordAction, UseCpu
 from runward.handlers.exchange.events import ActionRequested, ActionTaken, IntentMade
 from runward.handlers.exchange.facts import CpuUsedBy
 from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, shown
-from runward.handlers.journal.lines import iso_time
+from runward.handlers.journal.iso_time import iso_time
 
 _SHOWN_TEXT: Final = 100
 """Characters of a line that is not an intent, as shown in its result."""

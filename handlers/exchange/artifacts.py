@@ -10,7 +10,7 @@ from runward.handlers.exchange.intent import KEPT, Intent
 from runward.handlers.exchange.permission import permitted
 from runward.handlers.exchange.policy import REFERENCE, policy_of, price
 from runward.handlers.exchange.running_code import Frame
-from runward.handlers.journal.lines import iso_time
+from runward.handlers.journal.iso_time import iso_time
 
 
 def artifact_to_json(artifact: SharedArtifact) -> dict[str, JsonValue]:

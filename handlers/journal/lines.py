@@ -5,8 +5,6 @@ time, not that of the writing, and `hash` is the hash of the event that the line
 a session say everything that `folding` needs to rebuild its state.
 """
 
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Final
 
 from pydantic_core import to_json
@@ -25,16 +23,11 @@ from runward.handlers.events import (
     Status,
 )
 from runward.handlers.exchange.events import ActionTaken
+from runward.handlers.journal.iso_time import iso_time
 
 EVENTS: Final = "events.jsonl"
 ROLE: Final = "runward"
 PLAN: Final = "flow.json"
-
-
-@lru_cache(maxsize=256)
-def iso_time(at: float) -> str:
-    """Unix seconds as ISO 8601 with Z, to the microsecond."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def session_started(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.settings.configuration import complaints_about
@@ -141,10 +142,10 @@ def _lines(check: "Check", finding: "Finding") -> Iterator[str]:
 
 
 def _summary(failed: int, warnings: int) -> str:
-    counted = f"{failed} failed, {warnings} warnings"
+    found = f"{failed} failed, {counted(warnings, 'warning', 'warnings')}"
     if failed:
-        return coloured("failed", f"not well: {counted}")
-    return coloured("warning", f"it works: {counted}") if warnings else coloured("ok", "all is well")
+        return coloured("failed", f"not well: {found}")
+    return coloured("warning", f"it works: {found}") if warnings else coloured("ok", "all is well")
 
 
 def _as_json(found: "list[tuple[Check, Finding]]", failed: int) -> JsonValue:

@@ -16,12 +16,10 @@ from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.request_waiting import PATIENCE_S, wait_for
 from runward.daemon.cli.terminal.output import fail, iso, print_json, safe
-from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_exchange import ActionRow, action, agent_of, as_json, held_job
 from runward.handlers.exchange.action_result import Refused, result_to_json
-from runward.handlers.exchange.events import ActionRequested
 from runward.handlers.exchange.intent import NotAnIntent, read_intent
 
 _SESSION = "RUNWARD_SESSION_ID"
@@ -36,6 +34,9 @@ class TooLong(Exception):
 
 def leave(state: Path, principal: str, intent: JsonValue) -> str:
     """Leave an action in the inbox, durably; returns its key. Raises `TooLong`, `StateDirectoryUnsafe` and `OSError`."""
+    from runward.daemon.inbox.requests import dump_request  # imports every event: listings do without
+    from runward.handlers.exchange.events import ActionRequested
+
     key = str(uuid.uuid4())
     document = dump_request(ActionRequested(key, time.time(), principal, _text(intent)))
     if len(document) > MAXIMUM_REQUEST:

@@ -18,8 +18,6 @@ from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import print_json, print_json_line, to_stderr
 from runward.daemon.cli.terminal.times import Length
-from runward.daemon.sandbox.execution import execution_to_json
-from runward.daemon.sandbox.workers import Job, execute
 
 
 @click.group(cls=Group)
@@ -57,6 +55,9 @@ def execute_file(
       runward exchange execute try.py 1 2
       runward exchange execute try.py ':={"depth": 3}' --timeout 1s
     """
+    from runward.daemon.sandbox.execution import execution_to_json
+    from runward.daemon.sandbox.workers import Job, execute
+
     executor = own_settings(context).executor
     if timeout is not None:
         executor = executor._replace(timeout=timeout)

@@ -13,7 +13,6 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings, settings_in_force
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import fail, print_json, safe, to_stderr
-from runward.daemon.host.acting_with_code import RunningCode, empty_store, snapshot
 from runward.daemon.store.reading import STORE
 from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts, ReadTooMuch
@@ -85,6 +84,8 @@ def check(
       runward exchange contract check gate.py --caller ann --action read --target counter --context '{"now": 0}'
       runward exchange contract check private --caller ann --action write --target counter
     """
+    from runward.daemon.host.acting_with_code import RunningCode, empty_store, snapshot
+
     given = None if context_json is None else json_of(context_json, "the context")
     if given is not None and not isinstance(given, dict):
         fail("the context must be a JSON object", WRONG_USAGE)

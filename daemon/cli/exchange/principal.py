@@ -4,6 +4,7 @@ import sqlite3
 import time
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,16 +19,16 @@ from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.shell.request_waiting import once_taken_up
 from runward.daemon.cli.terminal.output import ago, fail, note, print_json, print_table, safe, size
-from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_artifacts import is_decided
 from runward.daemon.store.reading_chains import why_refused
 from runward.daemon.store.reading_exchange import PrincipalRow, cpu_used, principals
-from runward.handlers.event_kinds import Request
 from runward.handlers.exchange.accounts import why_no_principal
-from runward.handlers.exchange.events import MintRequested, PrincipalCreateRequested
 from runward.handlers.exchange.facts import MILLIONTHS, SCRIP
+
+if TYPE_CHECKING:
+    from runward.handlers.event_kinds import Request
 
 _NO_LIMIT = "none"
 
@@ -95,6 +96,8 @@ def create(
     Example:
       runward exchange principal create writer --scrip 100 --disk 10MB
     """
+    from runward.handlers.exchange.events import PrincipalCreateRequested
+
     why = why_no_principal(name)
     if why is not None:
         fail(f"{name!r} can't be a principal: it {why}", WRONG_USAGE)
@@ -225,6 +228,8 @@ def mint(
       runward exchange mint writer 100 --reason "for November"
       runward exchange mint writer -- -20
     """
+    from runward.handlers.exchange.events import MintRequested
+
     units = _units(amount, resource)
     event = MintRequested(str(uuid.uuid4()), time.time(), principal, units, resource, reason)
     _ask(settings_in_force(context), event, f"minted {amount} {resource} for {principal}", as_json=as_json)
@@ -252,8 +257,10 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _ask(settings: Settings, event: Request, said: str, *, as_json: bool) -> None:
+def _ask(settings: Settings, event: "Request", said: str, *, as_json: bool) -> None:
     """Leave the request in the inbox, and wait until it is decided if a daemon runs."""
+    from runward.daemon.inbox.requests import dump_request
+
     state, key = Path(settings.state_dir), str(event.request)
     document = dump_request(event)
     if len(document) > MAXIMUM_REQUEST:

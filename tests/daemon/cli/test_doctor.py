@@ -91,7 +91,7 @@ def test_complaints_about_settings_fail_and_the_rest_is_examined_all_the_same(pl
     assert told.code == 1
     assert first.startswith(f"failed   settings: {place.directory}/runward.toml:2:9: batch:")
     assert "ok       lock:" in told.out
-    assert told.out.splitlines()[-1] == "not well: 1 failed, 1 warnings"
+    assert told.out.splitlines()[-1] == "not well: 1 failed, 1 warning"
 
 
 def test_a_wrong_variable_is_a_complaint_like_any_other(place: Place) -> None:

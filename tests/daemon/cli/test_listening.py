@@ -189,7 +189,7 @@ def test_other_addresses_want_a_restart_and_a_new_secret_does_not(listening: Pla
         assert listening.call("daemon", "reload").code != 0
         told = listening.call("status", "--json").object()["settings"]
         assert isinstance(told, dict)
-        assert told["refused"] == ["http.listen can't change while the daemon runs"]
+        assert told["refused"] == ["http.listen can't change while the daemon runs (restart it)"]
         settings.write_text(right.replace("github.secret", "other.secret"))
         assert listening.call("daemon", "reload").code == 0
         assert deliver(listening, "d-1") == 503

@@ -14,6 +14,7 @@ from runward.handlers.contracts.verify import verify
 from runward.handlers.effects import Reason
 from runward.handlers.events import AttemptEnded, AttemptStarted
 from runward.handlers.journal import lines
+from runward.handlers.journal.iso_time import iso_time
 
 EVENT_LINES: dict[str, Callable[[AttemptStarted, AttemptEnded, str], bytes]] = {
     "session_started": lambda start, end, text: lines.session_started(
@@ -50,14 +51,14 @@ def test_every_event_line_is_json_with_ts_role_event_and_path_first(name: str, t
     line = json.loads(written)
     assert list(line)[:5] == ["ts", "role", "event", "path", "hash"]
     assert (line["role"], line["event"], line["path"], line["hash"]) == ("runward", name, "", HASH)
-    assert line["ts"] == lines.iso_time(at)
+    assert line["ts"] == iso_time(at)
 
 
 def test_a_fold_says_of_which_legs_it_is_and_what_they_are_to_leave() -> None:
     entry = REVIEW._replace(id="one__review", path="one/review.md", source="role_default")
     line = json.loads(lines.contract_folded(planned(), HASH, (entry,), "late", None))
     assert list(line)[:5] == ["ts", "role", "event", "path", "hash"]
-    assert (line["ts"], line["role"], line["event"]) == (lines.iso_time(150.0), "runward", "contract_folded")
+    assert (line["ts"], line["role"], line["event"]) == (iso_time(150.0), "runward", "contract_folded")
     assert (line["path"], line["basis"]) == ("flow.json", "late")
     assert line["legs"] == [
         {"id": "one", "agent": "reviewer", "path": "one"},
@@ -77,13 +78,13 @@ def test_a_fold_says_of_which_legs_it_is_and_what_they_are_to_leave() -> None:
     ],
 )
 def test_times_are_iso_8601_with_z(at: float, text: str) -> None:
-    assert lines.iso_time(at) == text
+    assert iso_time(at) == text
 
 
 def test_the_lines_of_a_fact_bear_its_own_time_and_not_that_of_their_writing() -> None:
-    assert json.loads(lines.session_resumed(started(attempt=2), HASH))["ts"] == lines.iso_time(100.0)
+    assert json.loads(lines.session_resumed(started(attempt=2), HASH))["ts"] == iso_time(100.0)
     finished = lines.session_finished(ended(at=7.0), HASH, "failed", Reason("c", "s"), "missing")
-    assert json.loads(finished)["ts"] == lines.iso_time(7.0)
+    assert json.loads(finished)["ts"] == iso_time(7.0)
 
 
 def test_a_finish_says_all_of_the_verdict() -> None:
