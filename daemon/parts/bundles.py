@@ -27,6 +27,7 @@ from runward.daemon.faults import point
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Gone, Halted, PartMissing, PartsPlaced
 from runward.daemon.store.reading import StoreUnreadable
+from runward.daemon.store.reading_told_actions import NOTHING, LastTold
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import receipts
 from runward.daemon.store.tables.jobs import JobResult
@@ -72,11 +73,12 @@ LOST: Final = "its parts were lost, and the new ones differ: the session's files
 OTHER_KEY: Final = "its receipt was lost, and can't be signed as it was: the signing key has changed, see `runward receipt key`"
 
 
-ToldActions: TypeAlias = Callable[[str, int], Generator[Told]]
-"""The first actions of a session, up to a number, as calls. Raises `sqlite3.Error` and `StoreUnreadable`."""
+ToldActions: TypeAlias = Callable[[str, int, LastTold], Generator[Told]]
+"""The first actions of a session, up to a number, as calls, without those up to the last one that is shown already. Raises
+`sqlite3.Error` and `StoreUnreadable`."""
 
 
-def no_actions(key: str, count: int) -> Generator[Told]:
+def no_actions(key: str, count: int, last: LastTold) -> Generator[Told]:
     """What is told where there is no exchange."""
     yield from ()
 
@@ -199,7 +201,7 @@ class Bundles(Part):
     def _lines(self, replay: Replay) -> Iterator[bytes]:
         order = replay.order
         told = self.files.told(order.layout, order.path, self.go_on)
-        with closing(self.actions(order.key, order.actions)) as actions:
+        with closing(self.actions(order.key, order.actions, NOTHING)) as actions:
             steps = () if order.grown is None else order.grown.steps
             yield from replay.lines(as_shown(told, actions, steps))
 

@@ -8,15 +8,15 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final
 
 from runward.config.bundle import BundleRules
 from runward.daemon.parts.bundles import ToldActions
 from runward.daemon.ports.files import CallsReading, Files
+from runward.daemon.store.reading_told_actions import NOTHING, LastTold
 from runward.daemon.store.tables.replays import RunningReplay
 from runward.handlers.bundle.by_time import as_shown
-from runward.handlers.bundle.calls import Told
+from runward.handlers.bundle.calls import Returned, Told
 from runward.handlers.bundle.order import BundleOrder, Grown, Step, Stretch, Verdict
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.bundle.replay import Replay
@@ -51,6 +51,8 @@ class GrowingReplay:
     length: int = 0
     written: int = 0
     steps: tuple[Step, ...] = ()
+    last: LastTold = NOTHING
+    """The last of the actions that are rendered."""
 
     @property
     def order(self) -> BundleOrder:
@@ -88,13 +90,13 @@ class GrowingReplay:
         is_behind = self.recorded is not None and self.length < self.recorded.length
         if len(self.steps) >= MOST_STEPS or (is_behind and not again):
             count = 0
-        rendered = self.steps[-1].others if self.steps else 0
-        with closing(actions(self.order.key, count)) as taken:
-            others = _Counted(islice(taken, rendered, None))
+        with closing(actions(self.order.key, count, self.last)) as taken:
+            others = _Counted(taken, self.last)
             told = self.calls.told(None if again else MOST_BYTES, ends)
             yield from self.replay.more(as_shown(told, others, again))
         yield from self.replay.begin()
-        self._step(again or self.steps, rendered + others.count)
+        self._step(again or self.steps, (self.steps[-1].others if self.steps else 0) + others.count)
+        self.last = others.last
 
     def _step(self, before: tuple[Step, ...], others: int) -> None:
         """What was rendered up to now will be rendered first again. A step that added no others needs no trace."""
@@ -149,11 +151,12 @@ def _bare(step: Step) -> Step:
 
 
 class _Counted:
-    """What passes, counted."""
+    """The calls of actions that pass, counted. `last` is the last action of them, or before them."""
 
-    def __init__(self, told: Iterable[Told]) -> None:
+    def __init__(self, told: Iterable[Told], last: LastTold) -> None:
         self._told = iter(told)
         self.count = 0
+        self.last = last
 
     def __iter__(self) -> Iterator[Told]:
         return self
@@ -161,4 +164,6 @@ class _Counted:
     def __next__(self) -> Told:
         following = next(self._told)
         self.count += 1
+        if isinstance(following, Returned):
+            self.last = LastTold(following.place.line, following.at or self.last.at)
         return following

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.daemon.store.reading import STORE, open_to_read
 from runward.handlers.bundle.calls import Told
@@ -17,16 +17,31 @@ _TAKEN: Final = (
 )
 
 
+class LastTold(NamedTuple):
+    """The action of a run that was told last: its line, and when its result came (Unix seconds)."""
+
+    line: int = 0
+    at: float = 0.0
+
+
+NOTHING: Final = LastTold()
+
+
 def actions_taken(connection: sqlite3.Connection, session_key: str) -> int:
     """How many of a run's intents have their result."""
     row = connection.execute("select told from intent_files where session_key = ?", (session_key,)).fetchone()
     return 0 if row is None else int(row[0])
 
 
-def told_actions(connection: sqlite3.Connection, session_key: str, count: int) -> Iterator[Told]:
-    """The first `count` actions of a run as calls with their results, one after another: only one is held at a time."""
-    before = 0.0
-    for line in range(1, count + 1):
+def told_actions(
+    connection: sqlite3.Connection, session_key: str, count: int, last: LastTold = NOTHING
+) -> Iterator[Told]:
+    """The first `count` actions of a run as calls with their results, one after another: only one is held at a time.
+
+    Those up to the `last` one are left out.
+    """
+    before = last.at
+    for line in range(last.line + 1, count + 1):
         row = connection.execute(_TAKEN, (f"{session_key}#intent/{line}",)).fetchone()
         if row is None:
             continue
@@ -38,8 +53,10 @@ def told_actions(connection: sqlite3.Connection, session_key: str, count: int) -
         yield returned
 
 
-def told_actions_in(state: Path, session_key: str, count: int) -> Generator[Told]:
+def told_actions_in(
+    state: Path, session_key: str, count: int, last: LastTold = NOTHING
+) -> Generator[Told]:
     """The same from the store in `state`, which isn't opened for none. Raises `sqlite3.Error` and `StoreUnreadable`."""
-    if count:
+    if count > last.line:
         with closing(open_to_read(str(state / STORE))) as connection:
-            yield from told_actions(connection, session_key, count)
+            yield from told_actions(connection, session_key, count, last)

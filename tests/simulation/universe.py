@@ -27,7 +27,7 @@ from tests.simulation.virtual_time import Killed, Timeline
 
 from runward.config.settings import Root, Scan, Settings
 from runward.daemon.ports.journals import EpochPassed
-from runward.daemon.store.reading_told_actions import told_actions
+from runward.daemon.store.reading_told_actions import LastTold, told_actions
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused
 from runward.handlers.bundle.calls import Told
 
@@ -178,10 +178,10 @@ class Universe:
         except sqlite3.OperationalError:
             return []
 
-    def told_actions(self, key: str, count: int) -> Generator[Told]:
+    def told_actions(self, key: str, count: int, last: LastTold) -> Generator[Told]:
         """What the store tells of a session's actions, on a connection of its own."""
         with closing(self.disk.open()) as connection:
-            yield from told_actions(connection, key, count)
+            yield from told_actions(connection, key, count, last)
 
     @contextmanager
     def whole_record(self) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """The actions of a run in the exchange are calls in its replay, and only the daemon tells them."""
 
 import json
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from tests.daemon.parts.test_exchange import append, begin, read, settle, write
 from tests.daemon.worker.damaged_journals import finish
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
+from runward.daemon.store.reading_told_actions import LastTold
 from runward.handlers.asking import Asking
+from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.canonical import hash_of
 from runward.handlers.exchange import act
 from runward.handlers.exchange.acting_with_code import ActedWithCode, Decided, Worked
@@ -158,6 +161,17 @@ async def test_parts_that_were_lost_are_made_again_with_the_same_actions(tmp_pat
 
 async def test_actions_are_shown_while_the_run_goes_on_in_an_order_that_stays(tmp_path: Path) -> None:
     clock, seen = StillClock(), []
+    asked: list[int] = []
+
+    def spy(running: Daemon) -> None:
+        replays = running.supervisor.assembly.running_replays
+        actions = replays.actions
+
+        def told(key: str, count: int, last: LastTold) -> Generator[Told]:
+            asked.append(last.line)
+            return actions(key, count, last)
+
+        replays.actions = told
 
     async def grow(running: Daemon) -> None:
         await settle(running)
@@ -166,6 +180,7 @@ async def test_actions_are_shown_while_the_run_goes_on_in_an_order_that_stays(tm
         seen.append((run / "REPLAY.jsonl").read_bytes())
 
     async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
+        spy(running)
         run = begin(tmp_path, "run")
         append(run, write("note", "one"))
         await grow(running)
@@ -173,6 +188,8 @@ async def test_actions_are_shown_while_the_run_goes_on_in_an_order_that_stays(tm
         await grow(running)
         append(run, write("note", "two"))
         await grow(running)
+        assert asked[0] == 0
+        assert 0 not in asked[1:], "what was shown is not read again"
     async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
         append(run, read("gone"))
         await grow(running)
