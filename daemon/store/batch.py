@@ -128,6 +128,11 @@ class Batch:
         else:
             rows.append(row)
 
+    def row_once(self, write: Write, row: Row) -> None:
+        """Add a row to this statement, unless it has it; for few different rows."""
+        if row not in self._rows.get(write, ()):
+            self.row(write, row)
+
     def last(self, write: Write) -> Row | None:
         """The row of this statement that was added last."""
         rows = self._rows.get(write)

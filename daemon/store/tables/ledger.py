@@ -9,7 +9,7 @@ from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
 from runward.handlers.exchange.effects import Post
 from runward.handlers.exchange.existing import existing_with
-from runward.handlers.exchange.facts import BalanceOf, ExistingInExchange, ResourcesOf
+from runward.handlers.exchange.facts import MINT, BalanceOf, ExistingInExchange, ResourcesOf
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -18,9 +18,17 @@ POST: Final = Write(
     "insert into ledger_entries (at, action, giver, taker, resource, amount, reason) values (?, ?, ?, ?, ?, ?, ?)"
 )
 
+PROVE: Final = Write(
+    "/* the balances of a resource must add up to what was minted */"
+    " update balances set amount = amount where account = ?1 and resource = ?2"
+    " and -amount = (select sum(amount) from balances where resource = ?2 and account <> ?1)"
+)
+"""Changes nothing, and refuses the transaction if its entries left sums that are wrong."""
+
 
 def _post(batch: "Batch", job: Job, effect: Post) -> None:
     batch.row(POST, tuple(effect))
+    batch.row_once(PROVE, (MINT, effect.resource))
 
 
 async def _balances(store: Store, asked: Sequence[BalanceOf], jobs: Sequence[Job]) -> Mapping[BalanceOf, int]:
@@ -48,7 +56,7 @@ def _named(answer: tuple[str, ...], effect: Post) -> tuple[str, ...]:
 
 
 LEDGER: Final = Table(
-    writes=(POST,),
+    writes=(POST, PROVE),
     appliers={Post: _post},
     answers={BalanceOf: _balances, ResourcesOf: answers_by(_resources, lambda asked: asked.account, ())},
     folds={

@@ -2,6 +2,8 @@
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -204,6 +206,44 @@ async def transferred_by_both(base: Path) -> list[tuple[object, ...]]:
         return [*paid, *order]
 
 
+WRONG = """
+drop trigger ledger_entries_move;
+create trigger ledger_entries_move after insert on ledger_entries begin
+    update balances set amount = amount - new.amount where account = new.giver and resource = new.resource;
+    insert into balances (account, resource, amount) values (new.taker, new.resource, new.amount + 1)
+        on conflict do update set amount = amount + excluded.amount;
+end;
+"""
+"""Of each entry, one more arrives than was given."""
+
+
+async def test_a_wrong_posting_is_refused_in_its_own_transaction(tmp_path: Path) -> None:
+    balances, entries = "select account, amount from balances order by account", "select count(*) from ledger_entries"
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        owner, reader = begin(tmp_path, "owner", "writer"), begin(tmp_path, "reader", "reader")
+        for name in ("reader", "writer"):
+            request = PrincipalCreateRequested(f"create-{name}", 1.0, name, scrip=10)
+            put(running.state, request.request, dump_request(request))
+        running.supervisor.assembly.worker.inbox_waits = True
+        await settle(running)
+        append(owner, write("note", "hello", policy={"read_price": 1}))
+        await settle(running)
+        append(reader, read("note"))
+        await settle(running)
+        right = await running.rows(balances)
+        assert right == [("mint", -20), ("reader", 9), ("writer", 11)]
+        with closing(sqlite3.connect(tmp_path / "state" / "runward.db")) as database:
+            database.executescript(WRONG)
+        append(reader, read("note"))
+        append(owner, read("note"))
+        await settle(running)
+        assert (await running.rows(balances), await running.rows(entries)) == (right, [(3,)])
+        held = await running.rows("select lane, error from jobs where state = 'held'")
+        assert [lane for lane, _ in held] == ["principal:reader"]
+        assert "must add up to what was minted" in str(held[0][1])
+        assert (told(owner), told(reader)) == ([(1, True), (2, True)], [(1, True)]), "it harms no one else"
+
+
 async def test_what_one_principal_did_the_next_one_sees_within_a_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,8 +253,6 @@ async def test_what_one_principal_did_the_next_one_sees_within_a_batch(
 
 
 async def test_without_the_guard_on_versions_a_stale_write_would_be_kept(tmp_path: Path) -> None:
-    import sqlite3
-
     from runward.daemon.store.tables import principals, shared_artifacts
 
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
