@@ -14,6 +14,7 @@ from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.parts.actions_with_code import NotWorkedOut, Work
 from runward.daemon.sandbox.isolated import REFUSED
+from runward.daemon.sandbox.killed_workers import KilledCount
 from runward.daemon.store import reading, reading_exchange
 from runward.daemon.store.migrate import make_empty
 from runward.handlers.asking import Asking, Question
@@ -53,8 +54,9 @@ def acting_with_code(
     state: Path,
     trouble: "Trouble | None" = None,
 ) -> Work:
-    """Works out actions by the settings in force, over the store in `state`. Blocks. `trouble` keeps why code can't run."""
-    ready, lock = cache(_ready_workers), threading.Lock()
+    """Works out actions by the settings in force, over the store in `state`. Blocks. `trouble` keeps what `status` tells."""
+    died = (KilledCount() if trouble is None else trouble.killed).add
+    ready, lock = cache(lambda: _ready_workers(died)), threading.Lock()
 
     def act(asked: ActedWithCode) -> Worked:
         with lock:
@@ -64,10 +66,11 @@ def acting_with_code(
             code = RunningCode(accounts, connection, rules(), executor(), take, asked.used)
             try:
                 decided = code.drive(worked_out(accounts, asked.event))
-                if trouble is not None:
-                    trouble.note(code)
             except Exception as error:
                 raise NotWorkedOut(error, code.cpu.used) from error
+            finally:
+                if trouble is not None:
+                    trouble.note(code)
             used = round(code.cpu.used, 6)
             return Worked(decided, tuple(accounts.effects), accounts.read, used, code.sandbox)
 
@@ -75,25 +78,28 @@ def acting_with_code(
 
 
 class Trouble:
-    """Why code couldn't run when it was to run last, for `status`."""
+    """Why code couldn't run when it was to run last, and which workers were killed, for `status`."""
 
     def __init__(self) -> None:
         self._why: str | None = None
+        self.killed = KilledCount()
 
     def note(self, code: "RunningCode") -> None:
         """Code ran for an action, or was refused, or there was none."""
         if code.refused is not None or code.sandbox is not None:
             self._why = code.refused
+        for reason in code.killed:
+            self.killed.add(reason)
 
     def degraded(self) -> list[str]:
         """What is wrong, with the fix."""
         return [] if self._why is None else [f"{REFUSED}{self._why}"]
 
 
-def _ready_workers() -> "ReadyWorkers":
+def _ready_workers(died: Callable[[str], None]) -> "ReadyWorkers":
     from runward.daemon.sandbox.ready_workers import ReadyWorkers  # few daemons run code
 
-    return ReadyWorkers()
+    return ReadyWorkers(died=died)
 
 
 @contextmanager
@@ -144,6 +150,8 @@ class RunningCode:
         """What to do if this machine has no sandbox."""
         self.refused: str | None = None
         """Why code couldn't run, with what to do."""
+        self.killed: list[str] = []
+        """Why workers of it were killed or crashed."""
 
     def drive(self, asking: Asking[T]) -> T:
         """What it returns when all that it asks is answered."""
@@ -200,6 +208,8 @@ class RunningCode:
         why = ended.error if ended.fix is None else f"{ended.error}; {ended.fix}"
         if ended.fix is not None:
             self.refused = why
+        if ended.code == "killed":
+            self.killed.append(ended.error or ended.code)
         return Ran(ended.code, ended.result, why)
 
     def _call(self, asked: CodeRun, call: "Call") -> JsonValue:

@@ -11,6 +11,7 @@ from pydantic import JsonValue, TypeAdapter
 from pydantic_core import ValidationError
 
 from runward.daemon.host.heartbeat import stalled_s
+from runward.daemon.sandbox.killed_workers import KilledWorkers
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.web.report import HttpReport
 
@@ -59,6 +60,8 @@ class Report:
     roots: list[RootReport]
     settings: SettingsReport | None = None
     http: HttpReport | None = None
+    workers_killed: KilledWorkers | None = None
+    """The workers of the sandbox that were killed or crashed since it started; None if there were none."""
     told_at: float | None = field(default=None, compare=False)
     """When it was written, by the clock that can't be set and that stops in suspend (CLOCK_MONOTONIC)."""
 

@@ -15,6 +15,7 @@ from runward.daemon.host.heartbeat import BEAT
 from runward.daemon.host.report import Report, RootReport, SettingsReport, percentile, write_report
 from runward.daemon.parts.verdicts import Verdicts
 from runward.daemon.queue.queue import Queue
+from runward.daemon.sandbox.killed_workers import KilledWorkers
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.roots import WatchedRoot
@@ -44,6 +45,7 @@ class Reporting:
     troubles: Iterable[Callable[[], list[str]]]
     log: structlog.typing.FilteringBoundLogger
     http: Callable[[], HttpReport | None] = lambda: None
+    killed: Callable[[], KilledWorkers | None] = lambda: None
     _last: Report | None = None
     _told_at: float = 0.0
     _untold: int = 0
@@ -93,6 +95,7 @@ class Reporting:
             ],
             settings=self.settings(),
             http=self.http(),
+            workers_killed=self.killed(),
         )
 
     def _lag(self) -> tuple[int, float | None, float | None]:

@@ -168,8 +168,8 @@ def _world(
     listener: "Listener | None",
 ) -> World:
     """The real world."""
-    no_code = Trouble()
-    degraded = [declarer.degraded, no_code.degraded]
+    of_code = Trouble()
+    degraded = [declarer.degraded, of_code.degraded]
     if listener is None:
         messenger, http = SettingsMessenger(declarer.notified), _nowhere
     else:
@@ -190,13 +190,14 @@ def _world(
         declarer.bundled,
         declarer.exchange,
         ActionsWithCode(
-            acting_with_code(declarer.exchange, declarer.executor, state, no_code),
+            acting_with_code(declarer.exchange, declarer.executor, state, of_code),
             lambda: declarer.executor().workers,
         ),
         partial(told_actions_in, state),
         lambda: [why for each in degraded for why in each()],
         declarer.quarantined,
         http,
+        of_code.killed.report,
         directories=inotify.directories,
     )
 

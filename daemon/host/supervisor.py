@@ -89,6 +89,7 @@ class Supervisor:
             (*self.assembly.degraded(), world.troubles),
             log,
             world.http,
+            world.killed,
         )
 
     @property

@@ -23,6 +23,7 @@ from runward.daemon.parts.notices import NOBODY, Messenger
 from runward.daemon.ports.clock import Clock, Randomness
 from runward.daemon.ports.files import Files
 from runward.daemon.ports.processes import Processes
+from runward.daemon.sandbox.killed_workers import KilledWorkers
 from runward.daemon.watch.notifications import Notifications
 from runward.daemon.watch.watched_directories import WatchedDirectories
 from runward.daemon.web.report import HttpReport
@@ -56,5 +57,7 @@ class World:
     """The chains whose files are wrong, each with the reason. Used in threads; raises `OSError`."""
     http: Callable[[], HttpReport | None] = lambda: None
     """Where it listens, for `status`."""
+    killed: Callable[[], KilledWorkers | None] = lambda: None
+    """The workers that were killed, for `status`."""
     directories: WatchedDirectories = field(default_factory=WatchedDirectories)
     """What the notifications watch in addition to the roots."""

@@ -11,8 +11,12 @@ from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.interpreter import INSIDE, Interpreter, interpreter
 from runward.daemon.sandbox.isolated import END_S, MOST_FILES, NOBODY, NoSandbox
 from runward.daemon.sandbox.kernel import cpu_and_end, ends, kill, readable, start
+from runward.daemon.sandbox.time_namespace import in_own_time
 
 PROGRAM: Final = "bwrap"
+
+MEANS: Final = "bubblewrap+seccomp"
+MEANS_WITHOUT_TIME: Final = f"{MEANS}, no time namespace"
 
 _ALLOW: Final = (
     "allow user namespaces: sysctl kernel.unprivileged_userns_clone=1 and user.max_user_namespaces, or on Ubuntu "
@@ -33,7 +37,6 @@ _SHUT_OFF: Final = (
 class Bubblewrapped:
     """A worker in namespaces of its own, with files of its own."""
 
-    means: Final = "bubblewrap+seccomp"
     fix: Final = _ALLOW
     has_namespaces: Final = True
     threads: Final = _THREADS
@@ -51,8 +54,10 @@ class Bubblewrapped:
         except OSError as error:
             raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _START) from error
         try:
+            own_time = in_own_time((program, *_SHUT_OFF), user)
+            self.means = MEANS if own_time else MEANS_WITHOUT_TIME
             starts = command(program, python, executor.tmp, tells, arguments)
-            self.process, self.outer = start(starts, tells, "/", {}, user)
+            self.process, self.outer = start((*own_time, *starts), tells, "/", {}, user)
         except OSError as error:
             os.close(self._told)
             raise NoSandbox(f"bubblewrap can't be started: {error.strerror}", _START) from error

@@ -3,6 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
+
+ENDING_S: Final = 0.01
+"""Seconds of CPU time that are kept for the end of code: what it uses before the daemon looks again, and its teardown.
+
+They are counted as well, so code that was stopped when the limit was reached would exceed it.
+"""
 
 
 @dataclass(slots=True)
@@ -23,13 +30,13 @@ class CpuTime:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether nothing is left."""
+        """Whether nothing is left for code to run."""
         return self.left <= 0.0
 
     @property
     def left(self) -> float:
-        """The seconds that are left; infinite without a limit."""
-        return math.inf if self.most is None else max(0.0, self.most - self.used)
+        """The seconds for which code may still run; infinite without a limit."""
+        return math.inf if self.most is None else max(0.0, self.most - ENDING_S - self.used)
 
     def begin(self, so_far: Callable[[], float]) -> None:
         """A worker begins its job; `so_far` returns what it has used."""

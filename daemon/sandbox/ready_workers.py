@@ -7,6 +7,7 @@ They are kept ready only for a while after code ran, since most daemons never ru
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from runward.config.executor import Executor
@@ -20,7 +21,11 @@ IDLE_S: Final = 60.0
 class ReadyWorkers:
     """Keeps as many workers ready as may run at the same time, for each kind that was used recently."""
 
-    def __init__(self, idle_s: float = IDLE_S) -> None:
+    def __init__(
+        self, idle_s: float = IDLE_S, died: Callable[[str], None] = lambda reason: None
+    ) -> None:
+        """`died` is told of each worker that ended while it waited."""
+        self._died = died
         self._idle_s = idle_s
         self._ready: dict[Executor, deque[Worker]] = {}
         self._asked: dict[Executor, float] = {}
@@ -59,6 +64,8 @@ class ReadyWorkers:
             worker = waiting.popleft()
             if worker.is_waiting:
                 return worker
+            if worker.has_died:
+                self._died("it ended while it waited for code")
             worker.close()
         return None
 

@@ -17,7 +17,7 @@ from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox import system_calls
 from runward.daemon.sandbox.calls import MOST_LINE, Answer, Calls, EndExecution, is_call
-from runward.daemon.sandbox.cpu import CpuTime
+from runward.daemon.sandbox.cpu import ENDING_S, CpuTime
 from runward.daemon.sandbox.execution import Execution, read_answer, too_much
 from runward.daemon.sandbox.isolated import END_S, NoSandbox
 from runward.daemon.sandbox.isolation_methods import ISOLATION_METHODS
@@ -115,6 +115,8 @@ def execute(
         return Execution(
             "invalid_argument", error=f"the code and its arguments are larger than {MOST_CODE} bytes"
         )
+    if cpu is not None and cpu.is_used_up:
+        return Execution("rate_limited", error=f"less than {ENDING_S:g} s of CPU time are left")
     try:
         with Worker(executor) if take is None else take(executor) as worker:
             return worker.run(line, cpu, job.answer, deadline)
@@ -134,6 +136,7 @@ class Worker:
         self._start_s = 0.0  # the CPU time of its start, which nobody is charged for
         self._inside = 0
         self._inside_s = 0.0
+        self._seen_s = 0.0  # the CPU time of the job when it was looked at last
         self._cpu_s: float | None = None
         self._full: str | None = None
         self._used = False
@@ -233,16 +236,19 @@ class Worker:
     @property
     def is_waiting(self) -> bool:
         """Whether it is alive, waits for its job, and would still be started with the same limits."""
-        ends = (self._isolated.outer, self._inner)
-        return (
-            not self._used and not any(readable(each, 0.0) for each in ends) and self._isolated.is_current()
-        )
+        return not self._used and not self.has_died and self._isolated.is_current()
+
+    @property
+    def has_died(self) -> bool:
+        """Whether it ended, or what isolates it did. Asked before it is closed."""
+        return any(readable(each, 0.0) for each in (self._isolated.outer, self._inner))
 
     def close(self) -> None:
         """End it, and count its CPU time."""
         if self._cpu_s is not None:
             return
-        self._cpu_s = max(0.0, self._isolated.end() - self._start_s)
+        seen = self._cpu_so_far() if self._used else 0.0
+        self._cpu_s = max(seen, self._isolated.end() - self._start_s)
 
     @property
     def _inner(self) -> int:
@@ -373,6 +379,7 @@ class Worker:
 
     def _passed(self, bounds: _Bounds) -> _End | None:
         """Which of its bounds the code has passed."""
+        self._cpu_so_far()
         self._full = self._isolated.overfull()
         if self._full is not None:
             return "files"
@@ -383,11 +390,15 @@ class Worker:
         return None
 
     def _cpu_so_far(self) -> float:
-        """The CPU seconds of the job; once it has died, the end of its pipe says so."""
+        """The CPU seconds of the job; once it has died, those that were seen before.
+
+        They count even if what isolates it was killed: then the kernel doesn't add them up at the end.
+        """
         try:
-            return cpu_of(self._inside) - self._inside_s
+            self._seen_s = max(self._seen_s, cpu_of(self._inside) - self._inside_s)
         except OSError:
-            return 0.0
+            pass  # the end of its pipe says so
+        return self._seen_s
 
     def _how(self) -> str:
         """How it died, if bubblewrap's exit code says that it was a signal."""

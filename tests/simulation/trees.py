@@ -143,7 +143,7 @@ def standing_in(universe: "Universe") -> Mapping[str, object]:
             yield connection
 
     return {
-        "runward.daemon.host.acting_with_code._ready_workers": lambda: SimpleNamespace(take=None),
+        "runward.daemon.host.acting_with_code._ready_workers": lambda died: SimpleNamespace(take=None),
         "runward.daemon.host.acting_with_code.snapshot": snapshot,
         "runward.daemon.sandbox.workers.execute": code_in_process.execute,
         "runward.daemon.parts.actions_with_code.threading": SimpleNamespace(Thread=Later),

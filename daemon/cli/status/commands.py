@@ -120,14 +120,29 @@ def _page_or_why_not(settings: Settings) -> list[str]:
 def _exchange(
     settings: Settings, connection: sqlite3.Connection, report: Mapping[str, JsonValue]
 ) -> JsonValue:
-    """What runs code, or why nothing does, and how many actions have no result yet; None if nobody uses the exchange."""
+    """What runs code, or why nothing does, which workers were killed, and how many actions have no result yet.
+
+    None if nobody uses the exchange.
+    """
     if not reading_exchange.has_principals(connection):
         return None
     why = _why_no_code_runs(settings.executor.sandbox, report.get("degraded"))
     return {
         "sandbox": settings.executor.sandbox if why is None else None,
         "sandbox_problem": why,
+        "workers_killed": _workers_killed(report.get("workers_killed")),
         "actions_waiting": reading_exchange.actions_waiting(connection),
+    }
+
+
+def _workers_killed(told: JsonValue) -> JsonValue:
+    """What the daemon says of the workers that were killed since it started."""
+    if not isinstance(told, dict):
+        return None
+    return {
+        "count": told.get("count"),
+        "last_at": iso(_number(told.get("last_at"))),
+        "last_reason": told.get("last_reason"),
     }
 
 

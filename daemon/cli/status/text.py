@@ -226,6 +226,11 @@ def _daemons_own(status: Mapping[str, JsonValue], now: float) -> Iterator[tuple[
     yield "last scan", ago(moment_of(coverage["last_scan_at"]), now)
     if coverage["unread"]:
         yield "reading", f"{coverage['unread']} places are still to be looked at"
+    exchange = status["exchange"]
+    killed = exchange["workers_killed"] if isinstance(exchange, dict) else None
+    if isinstance(killed, dict):
+        last = f"the last {ago(moment_of(killed['last_at']), now)}: {safe(str(killed['last_reason']))}"
+        yield "workers", f"{killed['count']} killed or crashed since it started, {last}"
     if status["fences_refused"]:
         yield "fences", f"{status['fences_refused']} refused"
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -44,23 +45,28 @@ def test_a_daemon_answers_after_each_attempt_and_keeps_nothing_of_it(place: Plac
         descriptors = _descriptors(daemon.pid)
         memory = _resident(daemon.pid)
         with ThreadPoolExecutor(LANES) as pool:
-            surprises = [
-                each for found in pool.map(lambda lane: _try(place, lane), range(LANES)) for each in found
-            ]
-        assert surprises == []
+            found = list(pool.map(lambda lane: _try(place, lane), range(LANES)))
+        assert [each for surprises, _ in found for each in surprises] == []
         wait_for(lambda: _children(daemon.pid) == WORKERS, "no processes but new workers that wait")
         wait_for(lambda: _descriptors(daemon.pid) <= descriptors, "no more descriptors than before")
         assert _resident(daemon.pid) - memory < MOST_GROWTH
-        assert place.call("status", "--json").object()["exchange"] == {
-            "sandbox": "bubblewrap",
-            "sandbox_problem": None,
-            "actions_waiting": 0,
-        }
+        killed = sum(codes["killed"] for _, codes in found)
+        assert killed > 0
+        wait_for(lambda: _workers_killed(place) >= killed, "`status` reports them")
+        assert "killed or crashed since it started, the last " in place.call("status").out
         assert place.call("exchange", "ledger", "--check").code == 0
 
 
-def _try(place: Place, lane: int) -> list[str]:
-    """Every fourth of the worst, each followed by honest code; what did not come to what it must."""
+def _workers_killed(place: Place) -> int:
+    told = place.call("status", "--json").object()["exchange"]
+    assert isinstance(told, dict)
+    killed = told.pop("workers_killed")
+    assert told == {"sandbox": "bubblewrap", "sandbox_problem": None, "actions_waiting": 0}
+    return int(str(killed["count"])) if isinstance(killed, dict) else 0
+
+
+def _try(place: Place, lane: int) -> tuple[list[str], Counter[str | None]]:
+    """Every fourth of the worst, each followed by honest code; what did not come to what it must, and all error codes."""
     attempts = WORST[lane::LANES]
     intents: list[dict[str, object]] = []
     for number, attempt in enumerate(attempts):
@@ -73,11 +79,12 @@ def _try(place: Place, lane: int) -> list[str]:
         ]
     told = [json.loads(line) for line in _submit(place, f"lane-{lane}", intents)]
     assert len(told) == len(intents), told
-    return [
+    surprises = [
         f"{attempt.name}: {tried}, then {honest}"
         for number, (attempt, tried, honest) in enumerate(zip(attempts, told[1::3], told[2::3], strict=True))
         if not _is_contained(attempt, tried) or (honest["data"] or {}).get("result") != number + 1
     ]
+    return surprises, Counter(each.get("error_code") for each in told)
 
 
 def _is_contained(attempt: Attempt, tried: dict[str, object]) -> bool:

@@ -21,7 +21,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from runward.config.exchange import ExchangeRules
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
-from runward.daemon.host.acting_with_code import acting_with_code
+from runward.daemon.host.acting_with_code import Trouble, acting_with_code
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.sandbox.isolated import NoSandbox
@@ -127,6 +127,7 @@ async def holds(running: Daemon, run: Path, count: int) -> Counter[object]:
 
 async def play(base: Path, workers: Workers, refusals: int = 0) -> Counter[object]:
     connections: list[Uncertain] = []
+    trouble = Trouble()
     count = len(workers.turns)
 
     def wrap(connection: object) -> Uncertain:
@@ -135,10 +136,10 @@ async def play(base: Path, workers: Workers, refusals: int = 0) -> Counter[objec
 
     with ExitStack() as stack:
         replaced = "runward.daemon.host.acting_with_code._ready_workers"
-        stack.enter_context(patch(replaced, lambda: SimpleNamespace(take=workers.take)))
+        stack.enter_context(patch(replaced, lambda died: SimpleNamespace(take=workers.take)))
         at_once = SimpleNamespace(Thread=AtOnce)
         stack.enter_context(patch("runward.daemon.parts.actions_with_code.threading", at_once))
-        work = acting_with_code(lambda: RULES, lambda: Executor(timeout=20.0), base / "state")
+        work = acting_with_code(lambda: RULES, lambda: Executor(timeout=20.0), base / "state", trouble)
         async with daemon(
             base, StillClock(), ToldProcesses(), wrap=wrap, exchange=RULES, act_with_code=work
         ) as running:
@@ -156,7 +157,10 @@ async def play(base: Path, workers: Workers, refusals: int = 0) -> Counter[objec
                 "done, but told to have failed",
             ] * refusals
             await until_all_is_done(running, run, count)
-            return await holds(running, run, count)
+            codes = await holds(running, run, count)
+            killed = trouble.killed.report()
+            assert (0 if killed is None else killed.count) == codes["killed"], "`status` counts each of them"
+            return codes
 
 
 @pytest.mark.prove

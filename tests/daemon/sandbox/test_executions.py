@@ -13,12 +13,15 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.sandbox.machine import children
+from tests.waiting import wait_for
 
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
+from runward.daemon.sandbox import time_namespace
 from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import execution_to_json
 from runward.daemon.sandbox.isolated import NoSandbox
+from runward.daemon.sandbox.kernel import cpu_of
 from runward.daemon.sandbox.workers import MOST_CODE, Job, Worker, execute
 
 USUAL = Executor()
@@ -187,6 +190,28 @@ def test_nothing_passes_from_one_execution_to_the_next(sandbox: None) -> None:
     assert execute(Job(looks, []), USUAL).result == [False, [], "[]"]
 
 
+LOOKS_AT_CLOCKS = """
+import time, ctypes
+def run():
+    uptime = (ctypes.c_long * 14)()
+    ctypes.CDLL(None).sysinfo(uptime)
+    return [time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME), uptime[0]]
+"""
+
+
+def test_the_clocks_since_boot_begin_with_the_worker_and_else_results_say_so(
+    sandbox: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = time.monotonic()
+    ended = execute(Job(LOOKS_AT_CLOCKS, []), USUAL)
+    passed = time.monotonic() - before
+    assert isinstance(ended.result, list)
+    is_own = max(float(str(each)) for each in ended.result) <= passed + 2.0
+    assert is_own == (ended.sandbox == "bubblewrap+seccomp"), ended
+    monkeypatch.setattr(time_namespace, "PROGRAM", "no such program")
+    assert execute(Job("def run(): return 1", []), USUAL).sandbox == "bubblewrap+seccomp, no time namespace"
+
+
 def test_code_yields_when_the_daemon_needs_the_processor(sandbox: None) -> None:
     with Worker(USUAL) as worker:
         assert os.getpriority(os.PRIO_PROCESS, worker.pid) == os.getpriority(os.PRIO_PROCESS, 0) + 5
@@ -207,13 +232,17 @@ def test_several_at_once_each_get_their_own_answer(sandbox: None) -> None:
         assert list(found) == [n * n for n in range(24)]
 
 
-def test_a_worker_that_is_killed_from_outside_is_an_answer(sandbox: None) -> None:
+def test_a_worker_that_is_killed_from_outside_is_an_answer_and_charged(sandbox: None) -> None:
     others = children()
     with ThreadPoolExecutor(1) as pool, Worker(USUAL) as worker:
         (bubblewrap,) = children() - others
-        running = pool.submit(worker.run, b'{"code": "import time\\ndef run(): time.sleep(60)", "args": []}')
+        begun = cpu_of(worker.pid)
+        running = pool.submit(worker.run, b'{"code": "def run():\\n    while True: pass", "args": []}')
+        wait_for(lambda: cpu_of(worker.pid) > begun + 0.3, "the code runs", 20.0)
         os.kill(bubblewrap, signal.SIGKILL)
-        assert running.result(10).code == "killed"
+        ended = running.result(10)
+        assert ended.code == "killed"
+        assert ended.cpu_s > 0.1, "bubblewrap is gone, and with it the kernel's count of all that it started"
 
 
 def test_without_bubblewrap_code_is_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,9 @@ def test_their_start_is_charged_to_nobody(ready: ReadyWorkers) -> None:
     assert execute(LEAVES, USUAL, take=ready.take).cpu_s < 0.02
 
 
-def test_one_that_died_while_it_waited_is_not_used(ready: ReadyWorkers) -> None:
+def test_one_that_died_while_it_waited_is_not_used_and_told(ready: ReadyWorkers) -> None:
+    died: list[str] = []
+    ready._died = died.append
     before = children()
     ready.take(USUAL).close()
     wait_for_two(ready)
@@ -55,6 +57,7 @@ def test_one_that_died_while_it_waited_is_not_used(ready: ReadyWorkers) -> None:
         os.kill(each, signal.SIGKILL)
     wait_for(lambda: all(_is_zombie(each) for each in children() - before), "they are dead", 10.0)
     assert execute(LEAVES, USUAL, take=ready.take).result is False
+    assert died == ["it ended while it waited for code"] * 2
 
 
 def _is_zombie(pid: int) -> bool:
