@@ -21,9 +21,7 @@ IDLE_S: Final = 60.0
 class ReadyWorkers:
     """Keeps as many workers ready as may run at the same time, for each kind that was used recently."""
 
-    def __init__(
-        self, idle_s: float = IDLE_S, died: Callable[[str], None] = lambda reason: None
-    ) -> None:
+    def __init__(self, idle_s: float = IDLE_S, died: Callable[[str], None] = lambda reason: None) -> None:
         """`died` is told of each worker that ended while it waited."""
         self._died = died
         self._idle_s = idle_s

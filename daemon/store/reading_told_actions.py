@@ -53,9 +53,7 @@ def told_actions(
         yield returned
 
 
-def told_actions_in(
-    state: Path, session_key: str, count: int, last: LastTold = NOTHING
-) -> Generator[Told]:
+def told_actions_in(state: Path, session_key: str, count: int, last: LastTold = NOTHING) -> Generator[Told]:
     """The same from the store in `state`, which isn't opened for none. Raises `sqlite3.Error` and `StoreUnreadable`."""
     if count > last.line:
         with closing(open_to_read(str(state / STORE))) as connection:

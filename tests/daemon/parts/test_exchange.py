@@ -218,7 +218,10 @@ end;
 
 
 async def test_a_wrong_posting_is_refused_in_its_own_transaction(tmp_path: Path) -> None:
-    balances, entries = "select account, amount from balances order by account", "select count(*) from ledger_entries"
+    balances, entries = (
+        "select account, amount from balances order by account",
+        "select count(*) from ledger_entries",
+    )
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         owner, reader = begin(tmp_path, "owner", "writer"), begin(tmp_path, "reader", "reader")
         for name in ("reader", "writer"):
@@ -239,7 +242,7 @@ async def test_a_wrong_posting_is_refused_in_its_own_transaction(tmp_path: Path)
         await settle(running)
         assert (await running.rows(balances), await running.rows(entries)) == (right, [(3,)])
         held = await running.rows("select lane, error from jobs where state = 'held'")
-        assert [lane for lane, _ in held] == ["principal:reader"]
+        assert [lane for lane, _ in held] == ["exchange:reader"]
         assert "must add up to what was minted" in str(held[0][1])
         assert (told(owner), told(reader)) == ([(1, True), (2, True)], [(1, True)]), "it harms no one else"
 
