@@ -195,7 +195,7 @@ def test_a_process_that_does_not_say_itself_that_it_is_of_the_run_is_not_told(
     trap.mkdir()
     answer = tell_to_end(RunProcesses(None, recorded(sleeper.pid)), placed(trap))
     assert isinstance(answer, NotTold)
-    assert "by the run's files alone" in answer.why
+    assert "only by the run's files" in answer.why
     assert sleeper.poll() is None
     by_the_launcher = RunProcesses(None, recorded(sleeper.pid), is_recorded=True)
     assert isinstance(tell_to_end(by_the_launcher, placed(trap)), Told)
