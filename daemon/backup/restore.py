@@ -21,6 +21,7 @@ from runward.daemon.launch.ticket import has_ticket
 from runward.daemon.store import own_journals
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.reading import STORE, uri_of
+from runward.daemon.store.reading_chains import ApprovalRow, open_approvals
 from runward.daemon.store.tables.receipts import LOOKED_FOR
 from runward.handlers.schedules.effects import LOST
 
@@ -32,11 +33,14 @@ MAYBE_BEGUN: Final = (
 _STARTS_SINCE: Final = 3
 """The version of the schema that brought the table of starts."""
 
+_APPROVALS_SINCE: Final = 17
+"""The version of the schema that brought approvals."""
+
 _TEMPORARY: Final = f".{STORE}.restoring"
 _SIDES: Final = ("-wal", "-shm")
 _LAST_ABSENT: Final = "select max(last) from absent_events"
 _UNDECIDED: Final = (
-    "select j.id, e.key, j.handler from jobs j join events e on e.seq = j.event"
+    "select j.id, e.key, j.handler, j.lane from jobs j join events e on e.seq = j.event"
     " where (j.handler = 'requests/play' or j.handler like 'chains/%' or j.handler like 'approvals/%' or (j.handler like 'timers/%' and j.lane not like 'timer:schedule:%')) and j.state in ('waiting', 'running', 'held')"
 )
 """One that was held may have been retried since, and would be again."""
@@ -60,11 +64,20 @@ class Current(NamedTuple):
     newer: int | None
 
 
+class HeldAtRestore(NamedTuple):
+    """A job that the backup had not done, and whose work may have been done since: a person decides about it."""
+
+    id: int
+    handler: str
+    lane: str
+
+
 class Plan(NamedTuple):
     """What a restore of `backup` would do, worked out without doing it.
 
     `epoch` is the new one. `kept` is where the current store will be (None: there is none). `starts` are the
-    run names, and `jobs` the numbers, of what the backup still had to start and may have begun since.
+    run names, and `jobs` the jobs, of what the backup still had to start and may have begun since. `approvals` are
+    those that wait for a person in the backup.
     """
 
     backup: Path
@@ -72,8 +85,9 @@ class Plan(NamedTuple):
     current: Current | None
     kept: Path | None
     epoch: int
-    starts: tuple[str, ...]
-    jobs: tuple[int, ...]
+    starts: tuple[str, ...] = ()
+    jobs: tuple[HeldAtRestore, ...] = ()
+    approvals: tuple[ApprovalRow, ...] = ()
 
 
 def plan_restore(state: Path, backup: Path, now: float) -> Plan:
@@ -86,14 +100,15 @@ def plan_restore(state: Path, backup: Path, now: float) -> Plan:
     current = _current(store, found) if os.path.lexists(store) else None
     kept = None if current is None else _name_for(state, now)
     with unchanging(backup) as connection:
-        return plan_of(connection, state, Plan(backup, found, current, kept, 0, (), ()))
+        return plan_of(connection, state, Plan(backup, found, current, kept, 0))
 
 
 def plan_of(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
     """`plan` with what follows from the backup's content, which `connection` reads, and from the content of `state`."""
     epochs = [plan.found.epoch, _epoch_beside(state), (plan.current and plan.current.epoch) or 0]
     starts, jobs = _maybe_begun(connection, state, plan.found)
-    return plan._replace(epoch=max(epochs) + 1, starts=starts, jobs=jobs)
+    approvals = open_approvals(connection) if plan.found.version >= _APPROVALS_SINCE else ()
+    return plan._replace(epoch=max(epochs) + 1, starts=starts, jobs=jobs, approvals=tuple(approvals))
 
 
 def restore(state: Path, plan: Plan, now: float) -> None:
@@ -146,7 +161,7 @@ def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: flo
     )
     connection.executemany(
         "update jobs set state = 'held', token = null, error = ?, updated_at = ? where id = ?",
-        [(MAYBE_BEGUN, now, job) for job in plan.jobs],
+        [(MAYBE_BEGUN, now, job.id) for job in plan.jobs],
     )
     # Times that passed since the backup may have been acted on: schedules now wait for the next one.
     connection.execute("update schedules set timer = ? where words is not null", (LOST,))
@@ -171,7 +186,7 @@ def have_parts_looked_for(connection: sqlite3.Connection) -> None:
 
 def _maybe_begun(
     connection: sqlite3.Connection, state: Path, found: Examined
-) -> tuple[tuple[str, ...], tuple[int, ...]]:
+) -> tuple[tuple[str, ...], tuple[HeldAtRestore, ...]]:
     """What the backup still had to start, and may have begun since without leaving a trace that a launcher finds.
 
     While the daemon of the backup was running, each launcher left its ticket. A later daemon deletes tickets.
@@ -180,8 +195,8 @@ def _maybe_begun(
     jobs = connection.execute(_UNDECIDED).fetchall()
     # The next daemon deletes the tickets of these, because no lines are due to them yet.
     held = tuple(
-        job
-        for job, key, handler in jobs
+        HeldAtRestore(job, handler, lane)
+        for job, key, handler, lane in jobs
         if not ran_on or handler != "requests/play" or has_ticket(state, key)
     )
     if ran_on or found.version < _STARTS_SINCE:

@@ -105,7 +105,7 @@ class Backups:
         ((epoch,),) = universe.disk.world.execute("select epoch from daemon").fetchall()
         current = Current(STATE / "runward.db", epoch if self._dice.random() < 0.7 else None, None, None)
         with closing(opened(backup.content)) as made:
-            plan = plan_of(made, STATE, Plan(BACKUP, backup.found, current, None, 0, (), ()))
+            plan = plan_of(made, STATE, Plan(BACKUP, backup.found, current, None, 0))
             is_killed = self._dice.random() < 0.1
             if not is_killed and self._dice.random() < 0.6:
                 self._lose_journals()

@@ -32,7 +32,7 @@ def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool) -> None:
             (
                 safe(each.id),
                 safe(each.chain),
-                safe(_step_id(each)),
+                safe(step_id(each)),
                 safe(shlex.join(json.loads(each.shown)["argv"])),
                 ago(each.asked_at, time.time()),
             )
@@ -41,7 +41,8 @@ def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool) -> None:
         print_table(("APPROVAL", "CHAIN", "STEP", "COMMAND", "ASKED"), table)
 
 
-def _step_id(row: ApprovalRow) -> str:
+def step_id(row: ApprovalRow) -> str:
+    """The id of the step that waits."""
     step = json.loads(row.definition)["steps"][row.step]
     return str(step.get("id", f"step{row.step}"))
 
@@ -51,7 +52,7 @@ def _as_json(row: ApprovalRow) -> JsonValue:
         "approval_id": row.id,
         "chain_run_id": row.run,
         "chain": row.chain,
-        "step": {"index": row.step, "id": _step_id(row)},
+        "step": {"index": row.step, "id": step_id(row)},
         "shown_hash": row.shown_hash,
         "shown": json.loads(row.shown),
         "asked_at": iso(row.asked_at),

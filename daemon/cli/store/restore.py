@@ -10,6 +10,7 @@ import click
 
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.chain.approvals import step_id
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTINGS
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.shell.paths import NamedPath
@@ -79,7 +80,16 @@ def _value(plan: "Plan", dry_run: bool) -> JsonValue:
         "kept": None if plan.kept is None else str(plan.kept),
         "epoch": plan.epoch,
         "starts_given_up": list(plan.starts),
-        "jobs_held": list(plan.jobs),
+        "jobs_held": [job.id for job in plan.jobs],
+        "approvals": [
+            {
+                "approval_id": each.id,
+                "chain_run_id": each.run,
+                "chain": each.chain,
+                "step": {"index": each.step, "id": step_id(each)},
+            }
+            for each in plan.approvals
+        ],
     }
 
 
@@ -98,7 +108,15 @@ def _tell(plan: "Plan", dry_run: bool) -> None:
             f"{will}given up: the start of {safe(name)}, which may have begun; request it again if you need it"
         )
     for job in plan.jobs:
-        click.echo(f"{will}held: job {job}, a run that may have begun; `runward queue show {job}` shows more")
+        click.echo(
+            f"{will}held: job {job.id} ({safe(job.handler)} of {safe(job.lane)}), which may have been done since;"
+            f" `runward queue show {job.id}` shows more"
+        )
+    for each in plan.approvals:
+        click.echo(
+            f"waits for a person: step {safe(step_id(each))} of {safe(each.run)} ({safe(each.chain)});"
+            " `runward chain approvals` shows it"
+        )
     if not dry_run:
         click.echo("next: start the daemon; it looks at every run again, and writes no line twice")
 

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.cli.test_chain import over
+from tests.daemon.cli.test_chain_approvals import fire, furnished, out, waiting, waits
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, good_turn
+from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 
@@ -166,3 +169,42 @@ def test_with_the_state_directory_lost_the_bundles_of_other_tools_sessions_are_m
     assert contents(directory) == before
     assert place.call("receipt", "verify", SESSION).code == 0
     assert "the session's files have changed since" in str(bundle(place, gone)["problem"])
+
+
+@pytest.mark.parametrize("is_approved_since", [False, True])
+def test_what_waits_for_a_person_is_named_and_a_step_that_ran_since_the_backup_is_not_run_again(
+    place: Place, is_approved_since: bool
+) -> None:
+    furnished(place, "{expires: 1h}")
+    with place.daemon():
+        fired = fire(place)
+        asked = str(waits(place)["approval_id"])
+        assert place.call("backup", "copy.db").code == 0
+        if is_approved_since:
+            assert place.call("chain", "approve", fired).code == 0
+            wait_for(lambda: over(place, 1), "the end of the chain run")
+    timers = "select id from jobs where handler = 'timers/ring' and state = 'waiting'"
+    timer = place.rows(timers)[0][0] if not is_approved_since else None
+
+    said = place.call("restore", "copy.db", "--dry-run")
+    assert f"waits for a person: step step1 of {fired} (merge); `runward chain approvals`" in said.out
+    assert "(timers/ring of timer:" in said.out, "the approval expires by a timer, which may have rung since"
+    told = place.call("restore", "copy.db", "--json").object()
+    step = {"index": 1, "id": "step1"}
+    waits_for_a_person = {"approval_id": asked, "chain_run_id": fired, "chain": "merge", "step": step}
+    assert told["approvals"] == [waits_for_a_person]
+    held = told["jobs_held"]
+    assert isinstance(held, list)
+    assert held
+    assert timer is None or timer in held
+    assert "1 step of chains waits for a person" in place.call("status").out
+    assert f"{len(held)} held: the store was restored" in " ".join(place.call("status").out.split())
+    assert [each["approval_id"] for each in waiting(place)] == [asked]
+    assert f"approval {asked}" in place.call("why", fired).out
+
+    with place.daemon():
+        approved = place.call("chain", "approve", asked)
+        assert approved.code == 0, approved.err
+        wait_for(lambda: over(place, 1), "the end of the chain run")
+    assert out(place).read_text().count("7-fast-") == 1, "the step ran once"
+    assert waiting(place) == []
