@@ -15,7 +15,13 @@ def contract_facts(
     """
     if all(entry.rules is None for entry in contract.expected):
         return artifact_facts(root, within, [entry.path for entry in contract.expected])
-    from runward.handlers.contracts.asked import outcome_paths, paths_asked, reads_outcomes, with_outcomes
+    from runward.handlers.contracts.asked import (
+        outcome_kinds,
+        outcome_paths,
+        paths_asked,
+        reads_outcomes,
+        with_outcomes,
+    )
 
     facts = artifact_facts(root, within, paths_asked(contract, started_at))
     if isinstance(facts, Unreadable) or not reads_outcomes(contract):
@@ -26,7 +32,7 @@ def contract_facts(
     files = outcomes_in(run, root, outcome_paths(contract))
     if isinstance(files, Unreadable):
         return files
-    read, _ = read_outcomes(files)
+    read, _ = read_outcomes(files, wanted=outcome_kinds(contract))
     if layout is not None:
         from runward.daemon.rundir.final_messages import final_message
         from runward.handlers.outcomes.final_message import outcome_in

@@ -29,6 +29,13 @@ def outcome_paths(contract: Contract) -> tuple[str, ...]:
     )
 
 
+def outcome_kinds(contract: Contract | None) -> frozenset[str]:
+    """The kinds of outcomes that a contract asks for."""
+    entries = () if contract is None else contract.expected
+    kinds = (None if each.rules is None else each.rules.outcome_kind for each in entries)
+    return frozenset(kind for kind in kinds if kind is not None)
+
+
 def reads_outcomes(contract: Contract) -> bool:
     """Whether an entry can only be judged by outcomes."""
     return any(entry.rules is not None and entry.rules.reads_outcomes for entry in contract.expected)

@@ -1,6 +1,8 @@
 """A running session wrote outcomes: they are stored at once, until its verdict reads them again."""
 
 from runward.handlers.asking import Given, TryLater, ask
+from runward.handlers.contracts.asked import outcome_kinds
+from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.effects import Deciding
 from runward.handlers.facts import SessionOf
 from runward.handlers.outcomes.added_event import told
@@ -14,7 +16,8 @@ def decide(event: OutcomesChanged, given: Given) -> Deciding:
     if session is None or session.status != "running" or session.attempt != event.attempt:
         return ()
     try:
-        _, kept, _ = yield from recorded(session, given.at)
+        contract = None if session.contract_json is None else stored_contract(session.contract_json)
+        _, kept, _ = yield from recorded(session, given.at, wanted=outcome_kinds(contract))
     except TryLater:
         return ()  # the verdict reads them again, and must not wait behind this
     provisional = tuple(each._replace(is_provisional=True) for each in kept)

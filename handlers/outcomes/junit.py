@@ -1,4 +1,4 @@
-"""JUnit's XML reports of tests, as a `test_result` (or, where asked for, a `ci_result`)."""
+"""JUnit's XML reports of tests, as a `test_result` or, if that is asked for, a `ci_result`."""
 
 import math
 from typing import Final
@@ -9,12 +9,14 @@ from defusedxml.ElementTree import fromstring  # type: ignore[import-untyped]
 
 from runward.config.json_value import JsonValue
 
+USUAL: Final = "test_result"
+OTHER: Final = "ci_result"
 MOST_FAILURES: Final = 50
 _LONGEST: Final = 500
 
 
-def outcome_of_junit(content: bytes) -> dict[str, JsonValue] | str:
-    """The outcome in the report, or why it is not a report. Entities and document types are refused."""
+def outcome_of_junit(content: bytes, kind: str = USUAL) -> dict[str, JsonValue] | str:
+    """The outcome of this kind in the report, or why it is not a report. Entities and document types are refused."""
     try:
         root = fromstring(content, forbid_dtd=True)
     except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
@@ -24,17 +26,24 @@ def outcome_of_junit(content: bytes) -> dict[str, JsonValue] | str:
     cases = list(root.iter("testcase"))
     failed = [each for each in cases if each.find("failure") is not None or each.find("error") is not None]
     skipped = sum(each.find("skipped") is not None for each in cases)
-    told = f"{len(cases)} tests, {len(failed)} failed, {skipped} skipped"
+    passed = not failed if cases else None
     outcome: dict[str, JsonValue] = {
-        "outcome_kind": "test_result",
-        "summary": told,
-        "passed": not failed if cases else None,
+        "outcome_kind": kind,
+        "summary": f"{len(cases)} tests, {len(failed)} failed, {skipped} skipped",
+        "passed": passed,
         "test_count": len(cases),
-        "failed_count": len(failed),
-        "skipped_count": skipped,
-        "duration_s": sum(_seconds(each) for each in cases),
-        "failures": [_failure(each) for each in failed[:MOST_FAILURES]],
     }
+    if kind == OTHER:
+        good = len(cases) - len(failed) - skipped
+        check: JsonValue = {"name": "tests", "passed": passed, "count": good, "total": len(cases)}
+        outcome |= {"tests_passed": passed, "checks": [check]}
+    else:
+        outcome |= {
+            "failed_count": len(failed),
+            "skipped_count": skipped,
+            "duration_s": sum(_seconds(each) for each in cases),
+            "failures": [_failure(each) for each in failed[:MOST_FAILURES]],
+        }
     if failed:
         outcome["failure_summary"] = f"{_name(failed[0])} and {len(failed) - 1} more"
     return outcome

@@ -1,6 +1,6 @@
 """Files of a run, read as outcomes: JSON, JUnit's XML and SARIF."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
@@ -47,13 +47,17 @@ class InvalidOutcome(NamedTuple):
 
 
 def read_outcome(
-    file: OutcomeFile, kind: str | None = None, as_outcome: AsOutcome | None = None
+    file: OutcomeFile,
+    kind: str | None = None,
+    as_outcome: AsOutcome | None = None,
+    wanted: Collection[str] = (),
 ) -> ReadOutcome | InvalidOutcome:
     """What the file says. With a `kind` it must hold that kind, and need not name it.
 
-    `as_outcome` makes an outcome of an object in other words.
+    `as_outcome` makes an outcome of an object in other words. A report that may become one of two kinds becomes the one
+    that is `wanted`.
     """
-    found = _value(file)
+    found = _value(file, wanted if kind is None else (kind,))
     if isinstance(found, str):
         return InvalidOutcome(file.path, (OutcomeProblem("", found),))
     if as_outcome is not None and isinstance(found, dict):
@@ -72,29 +76,41 @@ def checked(value: JsonValue, file: str, name: str, kind: str | None = None) -> 
     return InvalidOutcome(file, tuple(OutcomeProblem(*each) for each in found))
 
 
-def _value(file: OutcomeFile) -> JsonValue:
+def _converted(file: OutcomeFile, usual: str, other: str, wanted: Collection[str]) -> str:
+    """The kind that a report becomes: the `other` one if the file is called so, or if that is wanted and not the usual."""
+    is_called_so = file.path.rpartition("/")[2].rpartition(".")[0] == other
+    return other if is_called_so or (other in wanted and usual not in wanted) else usual
+
+
+def _value(file: OutcomeFile, wanted: Collection[str]) -> JsonValue:
     """The outcome in its written form. A text says why there is none."""
     if file.content is None:
         return "is larger than an outcome may be (256 KiB)"
     if file.path.endswith(".xml"):
-        from runward.handlers.outcomes.junit import outcome_of_junit
+        from runward.handlers.outcomes import junit
 
-        return outcome_of_junit(file.content)
+        kind = _converted(file, junit.USUAL, junit.OTHER, wanted)
+        return junit.outcome_of_junit(file.content, kind)
     value = read_json(file.content)
     if isinstance(value, NotJson):
         return f"is not JSON: {value.message.removeprefix('not JSON: ')}"
     if file.path.endswith(".sarif"):
-        from runward.handlers.outcomes.sarif import outcome_of_sarif
+        from runward.handlers.outcomes import sarif
 
-        return outcome_of_sarif(value)
+        return sarif.outcome_of_sarif(value, _converted(file, sarif.USUAL, sarif.OTHER, wanted))
     return value if isinstance(value, dict) else "is not a JSON object"
 
 
 def read_outcomes(
-    files: tuple[OutcomeFile, ...], in_other_words: Mapping[str, AsOutcome] = NO_FILES
+    files: tuple[OutcomeFile, ...],
+    in_other_words: Mapping[str, AsOutcome] = NO_FILES,
+    wanted: Collection[str] = (),
 ) -> tuple[list[ReadOutcome], list[InvalidOutcome]]:
-    """What the files say, in their order. Those `in_other_words` are converted by their own functions."""
-    read = [read_outcome(each, as_outcome=in_other_words.get(each.path)) for each in files]
+    """What the files say, in their order. Those `in_other_words` are converted by their own functions.
+
+    `wanted` are the kinds that the session's contract asks for.
+    """
+    read = [read_outcome(each, None, in_other_words.get(each.path), wanted) for each in files]
     return (
         [each for each in read if isinstance(each, ReadOutcome)],
         [each for each in read if isinstance(each, InvalidOutcome)],

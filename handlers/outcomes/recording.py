@@ -1,6 +1,6 @@
 """What is kept of a session's outcomes, when it is judged and before that."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
@@ -32,10 +32,11 @@ def recorded(
     agents: Sequence[Session] = (),
     *,
     reads_files: bool = True,
+    wanted: Collection[str] = (),
 ) -> Asking[Recorded]:
     """The outcomes of a session, to be kept: those in its files, and then what the `agents` in it said last.
 
-    Files among its artifacts that are `named` are read, too. Of two with the same kind and name the later one counts.
+    Files among its artifacts that are `named` are read, too. `wanted` are the kinds that its contract asks for. Of two with the same kind and name the later one counts.
     What other agents said is kept, but is not among what was read: it fulfils no contract of this session.
     """
     read: list[ReadOutcome] = []
@@ -47,7 +48,7 @@ def recorded(
         if isinstance(found, Unreadable):
             raise TryLater(f"the outcomes of {session.key} can't be read: {found.why}")
         if found:
-            read, invalid = read_outcomes(found, in_other_words)
+            read, invalid = read_outcomes(found, in_other_words, wanted)
     theirs: list[ReadOutcome] = []
     for agent in agents:
         is_own = agent.key == session.key

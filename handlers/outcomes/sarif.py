@@ -1,17 +1,22 @@
-"""SARIF, the findings of static analysis, as a `lint_result`."""
+"""SARIF, the findings of static analysis, as a `lint_result` or, if that is asked for, a `review_verdict`."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from runward.config.json_value import JsonValue
 
+USUAL: Final = "lint_result"
+OTHER: Final = "review_verdict"
 MOST_FINDINGS: Final = 200
 _SEVERITIES: Final = {"error": "high", "warning": "medium", "note": "low", "none": "info"}
 _LONGEST: Final = 500
 
 
-def outcome_of_sarif(value: JsonValue) -> dict[str, JsonValue] | str:
-    """The outcome in the log, or why it is not one."""
+def outcome_of_sarif(value: JsonValue, kind: str = USUAL) -> dict[str, JsonValue] | str:
+    """The outcome of this kind in the log, or why it is not one.
+
+    A review requests changes if there are errors. If there are only warnings, it approves with suggestions.
+    """
     runs = value.get("runs") if isinstance(value, dict) else None
     if not isinstance(runs, list):
         return "is not a SARIF log: it has no list of runs"
@@ -20,13 +25,15 @@ def outcome_of_sarif(value: JsonValue) -> dict[str, JsonValue] | str:
     errors, warnings = levels.count("error"), levels.count("warning")
     tools = [tool for run in runs if isinstance(run, dict) and (tool := _tool(run))]
     outcome: dict[str, JsonValue] = {
-        "outcome_kind": "lint_result",
+        "outcome_kind": kind,
         "summary": f"{errors} errors, {warnings} warnings",
         "passed": errors == 0,
-        "errors": errors,
-        "warnings": warnings,
         "findings": [_finding(each) for _, each in results[:MOST_FINDINGS] if isinstance(each, dict)],
     }
+    if kind == OTHER:
+        approved = "APPROVE_WITH_SUGGESTIONS" if warnings else "APPROVE"
+        return outcome | {"verdict": "REQUEST_CHANGES" if errors else approved}
+    outcome |= {"errors": errors, "warnings": warnings}
     if tools:
         outcome["tool"] = ", ".join(dict.fromkeys(tools))[:_LONGEST]
     return outcome

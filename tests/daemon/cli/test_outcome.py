@@ -33,6 +33,7 @@ def test_a_right_outcome_is_valid(place: Place) -> None:
     (place.directory / "o.json").write_text(json.dumps(REVIEW))
     (place.directory / "t.xml").write_text(JUNIT)
     assert place.call("outcome", "check", "o.json").out == "valid: review_verdict: two bugs\n"
+    assert place.call("outcome", "check", "t.xml", "--kind", "ci_result").out.startswith("valid: ci_result")
     shown = place.call("outcome", "check", "t.xml", "--json").object()
     assert (shown["valid"], shown["outcome_kind"], shown["problems"]) == (True, "test_result", [])
     (place.directory / "o.json").write_text('{"summary": "s"}')

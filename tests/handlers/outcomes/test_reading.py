@@ -39,8 +39,11 @@ SARIF = {
 }  # fmt: skip
 
 
-def outcome(path: str, content: str | bytes) -> ReadOutcome:
-    found = read_outcome(OutcomeFile(path, content.encode() if isinstance(content, str) else content))
+def outcome(
+    path: str, content: str | bytes, kind: str | None = None, wanted: tuple[str, ...] = ()
+) -> ReadOutcome:
+    file = OutcomeFile(path, content.encode() if isinstance(content, str) else content)
+    found = read_outcome(file, kind, wanted=wanted)
     assert isinstance(found, ReadOutcome), found
     return found
 
@@ -67,6 +70,46 @@ def test_a_sarif_log_is_a_lint_result() -> None:
         {"severity": "high", "category": "E1", "description": "unused", "file": "a/b.py", "line": 3},
         {"severity": "medium", "category": "W1", "description": "long"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "wanted"),
+    [
+        ("ci_result.xml", None, ()),
+        ("a.xml", "ci_result", ()),
+        ("a.xml", None, ("ci_result", "review_verdict")),
+    ],
+)
+def test_a_junit_report_is_a_ci_result_if_that_is_asked_for(
+    name: str, kind: str | None, wanted: tuple[str, ...]
+) -> None:
+    found = outcome(f"outcomes/{name}", JUNIT, kind, wanted).outcome
+    assert (found.kind, found.passed, found.value["tests_passed"]) == ("ci_result", False, False)
+    assert (found.value["test_count"], found.value["failure_summary"]) == (4, "a.T.two and 1 more")
+    assert found.value["checks"] == [{"name": "tests", "passed": False, "count": 1, "total": 4}]
+
+
+@pytest.mark.parametrize(
+    ("levels", "verdict", "passed"),
+    [
+        (("error", "warning"), "REQUEST_CHANGES", False),
+        (("warning",), "APPROVE_WITH_SUGGESTIONS", True),
+        (("note",), "APPROVE", True),
+    ],
+)
+def test_a_sarif_log_is_a_review_verdict_if_that_is_asked_for(
+    levels: tuple[str, ...], verdict: str, passed: bool
+) -> None:
+    log = json.dumps({"runs": [{"results": [{"level": level} for level in levels]}]})
+    named = outcome("outcomes/review_verdict.sarif", log).outcome
+    assert named == outcome("outcomes/a.sarif", log, wanted=("review_verdict",)).outcome
+    assert (named.kind, named.value["verdict"], named.passed) == ("review_verdict", verdict, passed)
+    assert len(named.value["findings"]) == len(levels)  # type: ignore[arg-type] # a list
+
+
+def test_a_report_stays_what_it_usually_is_if_both_kinds_are_asked_for() -> None:
+    both = outcome("outcomes/a.xml", JUNIT, wanted=("ci_result", "test_result"))
+    assert both.outcome.kind == "test_result"
 
 
 def test_an_outcome_goes_by_its_own_name_or_its_files() -> None:
