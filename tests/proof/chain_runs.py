@@ -91,6 +91,7 @@ def check(place: Place) -> None:
     assert (place.directory / "did").read_text() == "tracked\npublished\n"
     assert place.rows("select count(*), sum(removed_at is null) from worktrees") == [(1, 0)]
     assert list((place.state / "worktrees").iterdir()) == []
+    assert not hooked(place.directory).exists()
     told = set((place.directory / "told").read_text().splitlines())
     kinds = sorted(line.split()[0] for line in told)
     assert kinds == ["approval.asked", "approval.asked", "chain.aborted", "chain.completed"], (
@@ -134,3 +135,12 @@ def _make_repository(directory: Path) -> None:
     (directory / "tracked").write_text("tracked\n")
     subprocess.run([*git, "add", "."], check=True)
     subprocess.run([*git, "commit", "--quiet", "-m", "one"], check=True)
+    hook = directory / ".git/hooks/post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {hooked(directory.parent)}\n")
+    hook.chmod(0o755)
+
+
+def hooked(directory: Path) -> Path:
+    """What the repository's hook leaves behind, if git runs it when a worktree is made."""
+    return directory / "hooked"

@@ -97,4 +97,5 @@ FENCES: Final[Mapping[str, Callable[[], None]]] = {
     "token of the job": _token_of_the_job,
     "epoch of the journal": _epoch_of_the_journal,
     **{f"{name} of the start": _of_the_launcher(name) for name in ("epoch", "lock", "mark", "run.json")},
+    "no hooks in a worktree": _of_the_launcher("hooks"),
 }

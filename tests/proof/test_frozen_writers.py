@@ -328,6 +328,33 @@ def test_without_all_fences_of_a_start_it_is_started_twice(in_memory: Path, fork
     )
 
 
+def test_without_all_fences_of_a_start_its_worktree_is_made_a_second_time(
+    in_memory: Path, forks: Forks
+) -> None:
+    place = Place(in_memory / "no-fence-of-a-worktree", forks)
+    chain_runs.report(place)
+    assert place.once() == 0, place.started[-1].said()
+    zombie = _frozen(place, "start.before", OF_A_START, chain_runs.approve)
+    assert place.once() == 0, place.started[-1].said()
+    zombie.go_on()
+    zombie.wait()
+    said = r"its worktree can't be made"  # git refuses, because the first one is in its place
+    wait_for(lambda: any(said in each.read_text() for each in place.runs.glob("cr_*/exit.json")), said)
+    chain_runs.let_go(place)
+
+
+def test_without_the_fence_of_worktrees_the_hooks_of_their_repository_run(
+    in_memory: Path, forks: Forks
+) -> None:
+    place = Place(in_memory / "hooks-of-a-worktree", forks)
+    chain_runs.report(place)
+    assert place.once() == 0, place.started[-1].said()
+    chain_runs.approve(place)
+    assert place.once(fences_out=["no hooks in a worktree"]) == 0, place.started[-1].said()
+    wait_for(chain_runs.hooked(place.directory).exists, "what the hook leaves behind")
+    chain_runs.let_go(place)
+
+
 def _times_run(place: Place) -> int:
     """How often the command of the run that was asked for ran."""
     (ran,) = place.runs.glob("played-*/artifacts/ran")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Final
 
-from runward.daemon.launch import detached, ticket
+from runward.daemon.launch import detached, ticket, worktree
 from runward.daemon.launch.record import LOGS, RunDirectory
 
 
@@ -40,11 +40,17 @@ def _run_json() -> None:
     vars(ticket).update(adopt_run_directory=adopt)
 
 
+def _hooks() -> None:
+    """git runs the repository's hooks when it makes a worktree."""
+    vars(worktree).update(_GIT=("git",))
+
+
 FENCES: Final[Mapping[str, Callable[[], None]]] = {
     "epoch": _epoch,
     "lock": _lock,
     "mark": _mark,
     "run.json": _run_json,
+    "hooks": _hooks,
 }
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, Literal
 
 from tests.simulation.broken import Broken
+from tests.simulation.worktrees import WORDS
 
 from runward.config.chain import Chain, read_chain
 from runward.config.json_value import JsonValue
@@ -47,7 +48,7 @@ name: gated
 trigger: {event: asked, filter: {wanted: true}}
 timeout: 90s
 steps:
-  - {skill: report, with: {n: 1}, retry: {attempts: 3, backoff: 2s, on: ["run.*"]}}
+  - {skill: report, with: {n: 1}, retry: {attempts: 3, backoff: 2s, on: ["run.*"]}WORKTREE}
   - {skill: nothing, with: {n: 2}, requires_approval: true, approval: {expires: 40s}}
 """
 _TIMED: Final = """\
@@ -142,7 +143,8 @@ class Chains:
     def __init__(self, universe: "Universe") -> None:
         self._universe = universe
         self._dice = random.Random(f"{universe.seed}/chains")
-        self._there = {chain.name: chain for chain in map(_read, (_TEXT, _OTHER, _GATED))}
+        gated = _GATED.replace("WORKTREE", f", {WORDS}" if universe.worktrees.are_there else "")
+        self._there = {chain.name: chain for chain in map(_read, (_TEXT, _OTHER, gated))}
         self._is_timed = False
         self._composite: str | None = None
         drawn = random.Random(f"{universe.seed}/composites").choice(_COMPOSITES)

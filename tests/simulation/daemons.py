@@ -85,6 +85,7 @@ class Daemon:
             playable,
             self._covering,
             universe.chains,
+            universe.recipients,
             bundled=lambda session: BundleRules(),
             exchange=lambda: universe.exchange,
             with_code=ActionsWithCode(acting_with_code(lambda: universe.exchange, Executor, Path(STATE))),

@@ -21,7 +21,7 @@ from runward.daemon.launch.detached import BEGUN, FAILED, HELD, SUPERSEDED, TAKE
 from runward.daemon.launch.record import EXIT, PROCESS, RUN, START, BegunAlready, NameTaken, RunDirectory
 from runward.daemon.launch.ticket import EpochOver, TicketHeld
 from runward.daemon.ports.processes import Begun as HasBegun
-from runward.daemon.ports.processes import NotBegun, NotTold, RunPlace, Told, WriterOf
+from runward.daemon.ports.processes import NotBegun, NotRemoved, NotTold, RunPlace, Told, WriterOf
 from runward.daemon.world.starting import PATIENCE, understood
 from runward.handlers.chains.events import chain_run_of
 from runward.handlers.effects import StartRun
@@ -98,6 +98,10 @@ class Launchers:
         if strange:
             raise Broken(f"runs were started that nobody ordered: {sorted(strange)}")
 
+    def runs(self, name: str) -> bool:
+        """Whether the command of the run of this name runs, in a directory that nobody took away."""
+        return any(each.runs(name) for each in self._all)
+
     def note_release(self, key: str) -> None:
         """The command of a start is let go."""
         self.released[key] += 1
@@ -129,6 +133,12 @@ class Launcher:
 
     def starts(self, key: str) -> bool:
         return self._order.key == key
+
+    def runs(self, name: str) -> bool:
+        """Whether its command runs, and is of the run of this name, whose directory nobody took away."""
+        if self._order.name != name or self._step != _RUNS or self._command is None or self.is_shaken:
+            return False
+        return self._universe.table.state(self._command) == "alive"
 
     @property
     def is_shaken(self) -> bool:
@@ -214,6 +224,9 @@ class Launcher:
             self._write_process(claim.directory)
             yield self._pause()
             self._room()
+            if order.worktree is not None:
+                self._universe.worktrees.make(order.name)
+                yield self._pause()
             claim.ticket.mark()
         except OSError:
             self._write_exit(claim.directory, _NOT_STARTED)
@@ -405,8 +418,8 @@ class SimulatedProcesses:
             return understood(launcher.answer)
         return understood("") if launcher.over else NotBegun(f"has not begun after {PATIENCE} s")
 
-    def remove_worktree(self, name: str, repo: str) -> str | None:
-        raise AssertionError("no run here has a worktree")
+    def remove_worktree(self, name: str, repo: str) -> NotRemoved | None:
+        return self._launchers.universe.worktrees.remove(name)
 
     def expect_start(self, epoch: int) -> None:
         pass

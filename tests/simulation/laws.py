@@ -219,6 +219,8 @@ class Laws:
         check_agents(self._universe)
         check_exchange(self._universe, self._places)
         self._universe.chains.at_rest()
+        self._universe.recipients.at_rest()
+        self._universe.worktrees.at_rest()
         self._universe.launchers.check(dict(self._universe.peek(STARTS, (MAYBE_BEGUN, WITHDRAWN))))
         self._epochs()
 

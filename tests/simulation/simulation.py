@@ -167,6 +167,8 @@ class Ending:
         doubted = any(root.doubted or root.due for root in supervisor.assembly.roots.values())
         open_jobs = universe.peek(f"select count(*) from ({OPEN_JOBS})")
         open_jobs += universe.peek("select count(*) from starts where state = 'owed'")
+        open_jobs += universe.peek("select count(*) from notices where state = 'pending'")
+        open_jobs += universe.peek("select count(*) from worktrees where removed_at is null")
         open_jobs += universe.peek("select count(*) from prunings where ended_at is null")
         open_jobs += universe.peek(
             f"select count(*) from ({universe.chains.not_over} union all {STILL_RUNNING})"

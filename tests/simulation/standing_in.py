@@ -14,6 +14,7 @@ from unittest.mock import patch
 import anyio
 import anyio.lowlevel
 from tests.simulation import trees
+from tests.simulation.recipients import GIVEN_UP_AFTER
 from tests.simulation.universe import Universe
 from tests.simulation.virtual_time import VirtualLoop
 
@@ -75,6 +76,7 @@ def simulated(universe: Universe) -> Iterator[None]:
     standing_in: dict[str, object] = {
         **{f"runward.daemon.{module}": kernel for module in _SYSTEM_CALLS},
         "runward.daemon.rundir.hashes.CHUNK": 4,
+        "runward.daemon.parts.notices.GIVEN_UP_AFTER": GIVEN_UP_AFTER,
         "runward.daemon.host.reporting.write_report": lambda state, report: None,
         "anyio.to_thread.run_sync": _thread(universe),
         "anyio.from_thread.check_cancelled": lambda: None,

@@ -1,13 +1,15 @@
 """The simulation would notice: with any one guard taken out of the daemon, a history breaks a law."""
 
+import math
 import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.simulation import backups, chaos, foreign_agents
+from tests.simulation import backups, chaos, foreign_agents, standing_in
 from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.virtual_time import GoingInCircles
@@ -17,6 +19,7 @@ from runward.daemon.faults import point
 from runward.daemon.launch import record, ticket
 from runward.daemon.looking import following, places
 from runward.daemon.looking.remembered import load_remembered
+from runward.daemon.parts import lasting_troubles, notices
 from runward.daemon.parts.orders import CancelOrders
 from runward.daemon.ports.files import Files
 from runward.daemon.ports.processes import Told
@@ -34,6 +37,7 @@ from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.contracts.file_hashes import FileHash
 from runward.handlers.effects import Deciding, RecordedFile
 from runward.handlers.events import AttemptStarted
+from runward.handlers.notices import addressing
 from runward.handlers.sessions import opened, over
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, _Look
 from runward.handlers.sessions.linked import launcher_key
@@ -277,6 +281,37 @@ def without_the_attempts_own_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Replay, "_belongs", lambda self, at: True)
 
 
+def without_ids_of_notices_that_stay(patch: pytest.MonkeyPatch) -> None:
+    """Each time that a trouble is found, its notices have other ids."""
+    numbers = count()
+
+    def another(kind: str, subject: str, recipient: str) -> str:
+        return f"nt_{next(numbers):012x}"
+
+    patch.setattr(addressing, "notice_id", another)
+    patch.setattr(lasting_troubles, "notice_id", another)
+
+
+def without_marking_what_was_delivered(patch: pytest.MonkeyPatch) -> None:
+    """What a recipient accepted is still to be delivered."""
+    patch.setattr(notices, "SETTLE", "update notices set tries = ?3 where id = ?5 and state = 'pending'")
+
+
+def without_a_pause_between_tries(patch: pytest.MonkeyPatch) -> None:
+    """A recipient that can't be reached is told again at once."""
+    patch.setattr(notices, "FIRST_PAUSE", 0.0)
+
+
+def without_trying_to_deliver_again(patch: pytest.MonkeyPatch) -> None:
+    """A notice is given up if its first try fails."""
+    patch.setattr(standing_in, "GIVEN_UP_AFTER", 0.0)
+
+
+def without_giving_notices_up(patch: pytest.MonkeyPatch) -> None:
+    """A recipient that is never there is told again for ever, and nobody learns of it."""
+    patch.setattr(standing_in, "GIVEN_UP_AFTER", math.inf)
+
+
 LATE: Final = pytest.mark.prove
 """On guards whose absence shows in no early history."""
 
@@ -310,6 +345,11 @@ LATE: Final = pytest.mark.prove
         without_leaving_the_contract_to_the_launcher,
         without_the_attempts_own_time,
         pytest.param(without_looking_where_a_launched_run_lies, marks=LATE),
+        without_ids_of_notices_that_stay,
+        without_marking_what_was_delivered,
+        without_a_pause_between_tries,
+        without_trying_to_deliver_again,
+        without_giving_notices_up,
     ],
 )
 def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,12 @@ from tests.simulation.hooks import Hooks
 from tests.simulation.kernel import Kernel, Node
 from tests.simulation.launchers import Launchers
 from tests.simulation.ports import EXCHANGE, INBOX, STATE, ProcessTable, SimulatedClock, Written
+from tests.simulation.recipients import Recipients
 from tests.simulation.restored_stores import Lives
 from tests.simulation.storage import Disk
 from tests.simulation.tally import Tally
 from tests.simulation.virtual_time import Killed, Timeline
+from tests.simulation.worktrees import Worktrees
 
 from runward.config.settings import Root, Scan, Settings
 from runward.daemon.ports.journals import EpochPassed
@@ -66,7 +68,9 @@ class Universe:
         self.disk = Disk()
         self.table = ProcessTable()
         self.launchers = Launchers(self)
+        self.worktrees = Worktrees(self)
         self.chains = Chains(self)
+        self.recipients = Recipients(self)
         self.hooks = Hooks(self)
         self.foreign_agents = ForeignAgents(self)
         self.intents: dict[str, Mapping[str, Any] | None] = {}
