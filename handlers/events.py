@@ -20,6 +20,7 @@ from runward.handlers.exchange.events import ExchangeEvent
 from runward.handlers.notices.events import NoticeEvent
 from runward.handlers.outcomes.events import OutcomeEvent
 from runward.handlers.schedules.events import ScheduleEvent
+from runward.handlers.shows.events import ShowEvent
 from runward.handlers.starts.events import StartEvent
 from runward.handlers.timers.events import TimerEvent
 
@@ -429,6 +430,7 @@ Event: TypeAlias = (
     | ScheduleEvent
     | NoticeEvent
     | OutcomeEvent
+    | ShowEvent
     | ExchangeEvent
     | BundleEvent
 )

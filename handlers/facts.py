@@ -60,6 +60,13 @@ class Session(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkingDirectoryOf(Question["str | None"]):
+    """Question: in which directory does a session work? Answer: the absolute path, or None if its files don't say."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeclaredContract(Question["Declarations"]):
     """Question: what the named playbook and agent declare. Answer: `Declarations`."""
 
@@ -343,6 +350,7 @@ class Launch(NamedTuple):
 QUESTIONS: Final[tuple[type[Question[object]], ...]] = (
     AgeOf,
     SessionOf,
+    WorkingDirectoryOf,
     DeclaredContract,
     RuledPlaybook,
     ArtifactsUnder,

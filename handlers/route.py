@@ -82,6 +82,8 @@ from runward.handlers.schedules import define, due
 from runward.handlers.schedules.events import LANE as SCHEDULE
 from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.sessions import deadline, ended, hooked, opened
+from runward.handlers.shows import changed as play_changed
+from runward.handlers.shows.events import PlayChanged
 from runward.handlers.starts import earlier, failed
 from runward.handlers.starts.events import StartedEarlier, StartFailed
 from runward.handlers.timers import ring
@@ -216,6 +218,7 @@ ROUTES: Final = (
     _route(NoticeRetryRequested, "notices/retry", retry.decide),
     _route(ArtifactAddRequested, "outcomes/added", added.decide),
     _route(OutcomesChanged, "outcomes/changed", changed.decide),
+    _route(PlayChanged, "shows/changed", play_changed.decide),
     _route(ArtifactFilesNamed, "outcomes/files", artifact_files.decide, _artifact_files),
     _route(IntentMade, "exchange/act", act.decide),
     _route(ActionRequested, "exchange/act", act.decide),

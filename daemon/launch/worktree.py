@@ -47,7 +47,7 @@ def make(repo: str, ref: str, path: str) -> None:
 
 
 def remove(repo: str, path: str) -> str | None:
-    """Remove a worktree that may be gone already. Returns what git said if its repository still lists it.
+    """Remove a worktree that may be gone already. Returns what is left to do if its repository may still list it.
 
     Raises GitFailed where the directory can't be removed.
     """
@@ -60,12 +60,25 @@ def remove(repo: str, path: str) -> str | None:
     try:
         _run((*_GIT, "-C", repo, "worktree", "remove", "--force", "--force", path), PATIENCE)
     except GitFailed as failure:
-        return str(failure)
+        return _left_to_do(repo, path, failure)
     return None
 
 
-def _run(command: Sequence[str], patience: float) -> None:
-    """Raises GitFailed with the program's message if it failed or took too long."""
+def _left_to_do(repo: str, path: str, failure: GitFailed) -> str | None:
+    """What a person can do if git did not forget a worktree. None if it had already forgotten it: before a crash, say."""
+    places = {path, os.path.realpath(path)}
+    prune = f"run `git -C {repo} worktree prune`"
+    try:
+        listed = _run((*_GIT, "-C", repo, "worktree", "list", "--porcelain"), PATIENCE)
+    except GitFailed as unlisted:
+        return f"its repository {repo} can't be asked to forget it; if that still exists, {prune} (git: {unlisted})"
+    if any(line.removeprefix("worktree ") in places for line in listed.splitlines()):
+        return f"its directory is removed, and its repository {repo} still lists it: {prune} (git: {failure})"
+    return None
+
+
+def _run(command: Sequence[str], patience: float) -> str:
+    """What the program printed. Raises GitFailed with its message if it failed or took too long."""
     import subprocess  # only for steps with a worktree
 
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
@@ -74,7 +87,7 @@ def _run(command: Sequence[str], patience: float) -> None:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
             cwd="/",
@@ -83,7 +96,7 @@ def _run(command: Sequence[str], patience: float) -> None:
     except OSError as error:
         raise GitFailed(f"{command[0]}: {error.strerror}") from None
     try:
-        _, said = process.communicate(timeout=patience)
+        printed, said = process.communicate(timeout=patience)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -91,3 +104,4 @@ def _run(command: Sequence[str], patience: float) -> None:
     if process.returncode:
         text = said.decode(errors="replace").strip()
         raise GitFailed(text[-_LONGEST_SAID:] or f"{command[0]} ended with {process.returncode}")
+    return os.fsdecode(printed)

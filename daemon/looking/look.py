@@ -35,6 +35,7 @@ from runward.handlers.sessions.observe import (
     weigh,
     without_plan,
 )
+from runward.handlers.shows.events import PlayChanged
 from runward.handlers.unreadable import Unreadable
 
 WEIGHED: Final = Why.PROCESS | Why.START | Why.AGAIN
@@ -59,7 +60,7 @@ class Looked(NamedTuple):
     phase: Phase
     processes: tuple[RecordedProcess, ...]
     doubted: bool
-    events: tuple[Seen, ...]
+    events: tuple[Seen | PlayChanged, ...]
     rows: tuple[Rows, ...]
     mark: int | None
     unsettled: bool = False

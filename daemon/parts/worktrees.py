@@ -77,5 +77,8 @@ class Worktrees(Part):
             raise
         except Fenced:
             pass  # marked already, by a commit that seemed to have failed
-        self.log.info("worktree.removed", session=owed.session_key, git=removed)
+        if removed is None:
+            self.log.info("worktree.removed", session=owed.session_key)
+        else:
+            self.log.warning("worktree.still_listed", session=owed.session_key, why=removed)
         return None

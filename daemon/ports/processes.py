@@ -108,5 +108,5 @@ class Processes(Protocol):
     def forget_starts(self, owed: Collection[str]) -> None: ...
 
     def remove_worktree(self, name: str, repo: str) -> str | NotRemoved | None:
-        """Remove the worktree of the run of this name, if it is there; what git said if `repo` still lists it."""
+        """Remove the worktree of the run of this name, if it is there; what is left to do if `repo` may still list it."""
         ...

@@ -51,6 +51,7 @@ class State:
     decided_at: float | None = None
     in_meta: Complaint | None = None
     in_verdict: Complaint | None = None
+    meta: str | None = None
 
 
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
@@ -76,7 +77,12 @@ class ShowScanner(KeepsState[State]):
             at = sane_time(document.modified_at)
             state = replace(state, is_begun=True, moved_at=max(at, state.moved_at or 0.0))
             content = document_object(document)
-            state = _with_meta(state, content) if document.name == META else _with_verdict(state, content, at)
+            if document.name == META:
+                state = replace(
+                    _with_meta(state, content), meta=".".join(str(each) for each in document.signature)
+                )
+            else:
+                state = _with_verdict(state, content, at)
         return state
 
     def tell(self, state: State) -> Told:
@@ -96,6 +102,7 @@ class ShowScanner(KeepsState[State]):
             model=state.model,
             complaints=tuple(each for each in (state.in_meta, state.in_verdict) if each is not None),
             turns=int(state.is_begun),
+            data=state.meta,
         )
 
 

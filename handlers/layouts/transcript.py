@@ -64,7 +64,8 @@ class Told(NamedTuple):
     grows while they do, and in layouts without turns it counts the stretches. A `declared` end was written whole and
     counts at once; any other end may still be followed by more lines. `headless` is None if it is not known whether a
     person uses it interactively. `waiting` means waiting for a person. `unreadable` counts the lines that could not
-    be read, `complaints` name the first of them."""
+    be read, `complaints` name the first of them. `data` tells one state of the data that is kept besides the session from
+    the next, in layouts that have any."""
 
     session_id: str | None = None
     parent_session_id: str | None = None
@@ -87,6 +88,7 @@ class Told(NamedTuple):
     unreadable: int = 0
     complaints: tuple[Complaint, ...] = ()
     turns: int = 0
+    data: str | None = None
 
 
 class Resumed(NamedTuple):

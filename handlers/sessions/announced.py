@@ -24,7 +24,7 @@ def outcome_among(outcomes: Effects) -> JsonValue:
     return known[-1].content if known else None
 
 
-def finished(session: Session, judged: Effects, outcomes: Effects) -> Effects:
+def finished(session: Session, judged: Effects, outcomes: Effects, cwd: str | None) -> Effects:
     """`session.finished`, with the last outcome of a registered kind, for the verdict found among `judged`."""
     verdict = verdict_among(judged)
     if verdict is None:
@@ -38,6 +38,7 @@ def finished(session: Session, judged: Effects, outcomes: Effects) -> Effects:
         "delivery": verdict.delivery,
         "playbook": session.playbook,
         "agent": session.agent,
+        "cwd": cwd,
         "outcome": outcome_among(outcomes),
     }
     key = f"{verdict.key}/event"

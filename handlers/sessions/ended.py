@@ -14,6 +14,7 @@ from runward.handlers.asking import Asking, Given, TryLater, ask
 from runward.handlers.chains.facts import ListenersTo
 from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.contracts.asked import (
+    outcome_kinds,
     outcome_paths,
     paths_asked,
     reads_outcomes,
@@ -49,6 +50,7 @@ from runward.handlers.facts import (
     LinkedSessionsOf,
     Session,
     SessionOf,
+    WorkingDirectoryOf,
 )
 from runward.handlers.invocations.completed import with_session
 from runward.handlers.journal import lines
@@ -115,12 +117,13 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         agents = yield from _agents_in(event, session)
         reads_files = _reads_outcomes(session, contract)
         read, outcomes, invalid = yield from recorded(
-            session, given.at, paths, agents, reads_files=reads_files
+            session, given.at, paths, agents, reads_files=reads_files, wanted=outcome_kinds(contract)
         )
     judged = yield from _held_to_contract(event, given, session, contract, read, invalid)
     told: Effects = ()
     if event.origin == "live" and (yield from ask(ListenersTo(announced.FINISHED))):
-        told = announced.finished(session, judged, outcomes)
+        cwd = yield from ask(WorkingDirectoryOf(session.key))
+        told = announced.finished(session, judged, outcomes, cwd)
     if event.origin == "live":
         told += yield from _notices(session, judged, given.at)
         told += yield from with_session(session, judged, outcomes)

@@ -20,6 +20,7 @@ from runward.handlers.layouts.transcript import Close, Resumed, Told, Turn
 from runward.handlers.sessions.history import End, end_before, end_by, ended
 from runward.handlers.sessions.observe import Phase
 from runward.handlers.sessions.over import GRACE, SETTLE, Liveness, Standing, Writer, judge
+from runward.handlers.shows.events import PlayChanged
 
 
 class Followed(NamedTuple):
@@ -30,7 +31,8 @@ class Followed(NamedTuple):
     last look at the open attempt, or at its end; `ended_at` is that end. `process` writes the session, `former` is one
     that did, and is no longer asked for. `gone_since` and `lost_since` (Unix seconds) are when the process, or the
     session's place, was first missed. `is_known`: what was there at first sight has been reported. `is_successor`:
-    `process` was first seen after the last attempt's end, so it writes the next one.
+    `process` was first seen after the last attempt's end, so it writes the next one. `data` is the state of the data
+    kept besides the session at the last look, and `data_told` counts the reported changes of it.
     """
 
     phase: Phase = "none"
@@ -51,6 +53,8 @@ class Followed(NamedTuple):
     is_known: bool = False
     is_successor: bool = False
     version: Literal[1] = 1
+    data: str | None = None
+    data_told: int = 0
 
 
 NEVER_FOLLOWED: Final = Followed()
@@ -90,7 +94,10 @@ class Sign(NamedTuple):
     complete: bool
 
 
-Seen: TypeAlias = AttemptStarted | AttemptEnded
+MOST_TOLD: Final = 1000
+"""Changes of a session's data that are reported: each costs the store an event. The verdict reads whatever is there."""
+
+Seen: TypeAlias = AttemptStarted | AttemptEnded | PlayChanged
 
 
 class Follow(NamedTuple):
@@ -206,7 +213,18 @@ class _Look:
         if standing.evidence is not None and standing.again_in is None:
             self._end(end_by(standing, self._at), "live")
             return standing, None
+        self._tell_of_data()
         return standing, standing.again_in
+
+    def _tell_of_data(self) -> None:
+        """Report that the data of a running attempt changed. What reports its start and its end reads the data, too."""
+        known, data = self.followed, self._told.data
+        if data is None or data == known.data:
+            return
+        self.after = self.after._replace(data=data)
+        if known.phase == "open" and self.after.attempt == known.attempt and known.data_told < MOST_TOLD:
+            self.events.append(PlayChanged(self._key, known.attempt, self._moment, data))
+            self.after = self.after._replace(data_told=known.data_told + 1)
 
     def _has_begun(self) -> bool:
         """Whether there is an attempt to judge. One that began since the last look is due to be reported."""

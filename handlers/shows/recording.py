@@ -1,4 +1,5 @@
-"""A play begins as an invocation of `show`, which keeps the plan; its data is kept then, and again with its verdict."""
+"""A play begins as an invocation of `show`, which keeps the plan. Its data is kept then, when it changes, and with its
+verdict."""
 
 from typing import Final, NamedTuple
 
@@ -38,6 +39,18 @@ def begun(session_key: str, path: str, at: float) -> Asking[Effects]:
     if isinstance(found, Unreadable):
         return invocation, _not_read(session_key, found)
     return invocation, _recorded(session_key, place, found.meta, at)
+
+
+def changed(session_key: str, path: str, at: float) -> Asking[Effects]:
+    """The play's data changed. What can't be read, or is torn, changes nothing: it is read again with the verdict."""
+    found = yield from ask(PlayFilesIn(path))
+    if (
+        isinstance(found, Unreadable)
+        or found.meta is None
+        or isinstance(document_object(found.meta), Complaint)
+    ):
+        return ()
+    return (_recorded(session_key, _place(path), found.meta, at),)
 
 
 def ended(session_key: str, path: str, at: float) -> Asking[Effects]:

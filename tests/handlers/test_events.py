@@ -54,6 +54,7 @@ from runward.handlers.exchange.events import (
 from runward.handlers.notices.events import NoticeRetryRequested
 from runward.handlers.outcomes.events import ArtifactAddRequested, ArtifactFilesNamed, OutcomesChanged
 from runward.handlers.schedules.events import ScheduleChanged
+from runward.handlers.shows.events import PlayChanged
 from runward.handlers.starts.events import StartedEarlier, StartFailed
 from runward.handlers.timers.events import TimerRang, TimerSet
 
@@ -109,6 +110,7 @@ EXAMPLES: list[Event] = [
     ApprovalDecided("ap_0", "cr_0", 1, 1.0, "approved", "looks right", "ada"),
     ArtifactAddRequested("r", 1.0, "native:runs/a", "note", "one", {"x": [None, "ä"]}, "notes.md", "ada"),
     OutcomesChanged("native:runs/a", 1, 2.0, "5e"),
+    PlayChanged("show:shows/retry/play-1", 1, 2.0, "7.12.3"),
     ArtifactFilesNamed("native:runs/a", 2.0, "native:runs/a#1/ended", (("ar_0", "logs/ä"), ("ar_1", "b"))),
     IntentMade("native:runs/a", 1, 3, 2.0, "ä", "{}", "too long", "ann"),
     ActionRequested("r", 1.0, "writer", '{"action_type":"noop"}', "ada"),

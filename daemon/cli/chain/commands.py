@@ -13,10 +13,12 @@ from runward.config.chain import CHAIN_SUFFIX, Chain
 from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
+from runward.daemon.cli.chain.schedule import next_due
 from runward.daemon.cli.chain.trigger import held_as_json, in_short, in_words, tree
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.finding import LAST
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.options import limit_option
@@ -42,6 +44,7 @@ from runward.daemon.store.reading_chains import (
     held_events,
     last_runs,
 )
+from runward.daemon.store.reading_schedules import ScheduleRow, schedules
 from runward.handlers.chains.effects import ChainStatus
 
 RUN_STATUSES: Final = (
@@ -132,6 +135,7 @@ class Known(NamedTuple):
 
     statuses: Mapping[str, ChainStatusRow]
     last_runs: Mapping[str, ChainRunRow]
+    schedules: Mapping[str, ScheduleRow]
 
     def status(self, name: str) -> str:
         """Whether the chain fires."""
@@ -143,7 +147,7 @@ def _known(settings: Settings) -> Known:
     from runward.daemon.store import reading
 
     with reading.reading(settings.state_dir) as connection:
-        return Known(chain_statuses(connection), last_runs(connection))
+        return Known(chain_statuses(connection), last_runs(connection), schedules(connection))
 
 
 def _row(name: str, parsed: Parsed[Chain], known: Known) -> tuple[str, ...]:
@@ -226,9 +230,11 @@ def _summary(name: str, parsed: Parsed[Chain], known: Known) -> dict[str, JsonVa
     found = parsed.value
     called = found.name if found is not None else name
     last = known.last_runs.get(called)
+    due = None if found is None else next_due(found, known.schedules, time.time())
     return {
         "name": called,
         "status": known.status(called),
+        "next_due": None if due is None else iso(due),
         "last_run": None
         if last is None
         else {"chain_run_id": last.id, "status": last.status, "created_at": iso(last.created_at)},
@@ -545,11 +551,22 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
     Example:
       runward chain run show @last
     """
+    from runward.daemon.cli.chain.asked import asked_as_json, asked_lines, asked_run, newest_asked_run
     from runward.daemon.cli.chain.runs import details_as_json, echo, find_run, lines_of
+    from runward.daemon.store.ownership import holder
     from runward.daemon.store.reading_chains import approvals_of_run, chain_steps, name_of_cause
     from runward.daemon.store.reading_invocations import invocations_of
 
-    with store_to_read(settings_in_force(context)) as connection:
+    settings = settings_in_force(context)
+    state = Path(settings.state_dir)
+    asked = newest_asked_run(state) if identifier == LAST else asked_run(state, identifier)
+    if asked is not None:
+        if as_json:
+            print_json(asked_as_json(asked))
+        else:
+            echo(asked_lines(asked, is_up=holder(state) is not None))
+        return
+    with store_to_read(settings) as connection:
         row = find_run(connection, identifier)
         steps = chain_steps(connection, row.id)
         cause = name_of_cause(connection, row.id)
@@ -569,34 +586,28 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
 def cancel_run(context: click.Context, identifier: str, reason: str, as_json: bool) -> None:
     """Cancel a chain run, and end the process tree of its step.
 
-    It is durable when this returns, whether or not a daemon runs.
+    It is durable when this returns, whether or not a daemon runs. If one runs, this waits until the request is accepted,
+    or refused because the run is over (exit code 1).
 
     \b
     Example:
       runward chain run cancel @last --reason "the wrong branch"
     """
-    from runward.daemon.cli.chain.runs import find_run
+    from runward.daemon.cli.chain.runs import find_run, request_cancel
     from runward.daemon.cli.shell.request_waiting import note_without_daemon
-    from runward.daemon.inbox.requests import dump_request
-    from runward.daemon.inbox.spool import put
-    from runward.handlers.chains.events import ChainRunCancelRequested
 
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = find_run(connection, identifier)
     if row.status not in ("running", "waiting_approval"):
         fail(f"{row.id} is {row.status} already", 1)
-    request = str(uuid.uuid4())
-    put(
-        Path(settings.state_dir),
-        request,
-        dump_request(ChainRunCancelRequested(request, time.time(), row.id, reason)),
-    )
+    is_cancelled = request_cancel(settings, row.id, reason)
     if as_json:
-        print_json({"chain_run_id": row.id, "status": "asked"})
+        print_json({"chain_run_id": row.id, "status": "cancelled" if is_cancelled else "asked"})
     else:
-        click.echo(f"{row.id} is to be cancelled")
-    note_without_daemon(Path(settings.state_dir))
+        click.echo(f"{row.id} is {'' if is_cancelled else 'to be '}cancelled")
+    if not is_cancelled:
+        note_without_daemon(Path(settings.state_dir))
 
 
 def _found(settings: Settings, name: str) -> Parsed[Chain]:

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import click
 
+from runward.config.settings import Settings
 from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.play.run import own_chain_run, values_of
-from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.request_waiting import note_without_daemon
-from runward.daemon.cli.terminal.output import fail, print_json, safe
+from runward.daemon.cli.terminal.output import fail, note, print_json, safe
 
 
 @click.group(cls=Group)
@@ -36,6 +37,8 @@ def emit(
 ) -> None:
     """Report that the event NAME happened. It is durable when this returns, whether or not a daemon runs.
 
+    If one runs, this waits until it has recorded the event.
+
     KEY=VALUE gives a text, KEY:=JSON any other value; chains see them as {{ trigger.KEY }}.
 
     \b
@@ -60,8 +63,24 @@ def emit(
             "the fields are too long for an event (1 MiB): write them into a file, and give its name",
             WRONG_USAGE,
         )
+    _wait_until_recorded(settings, request)
     if as_json:
         print_json({"request": request, "name": name, "id": known})
     else:
         click.echo(f"{safe(name)} {safe(known)}")
     note_without_daemon(state, "chains see it when one starts")
+
+
+def _wait_until_recorded(settings: Settings, request: str) -> None:
+    """Until a running daemon has recorded the event; it is durable in any case."""
+    from runward.daemon.cli.shell.request_waiting import once_taken_up
+    from runward.daemon.store.ownership import holder
+    from runward.daemon.store.reading_causes import event_recorded
+
+    def recorded() -> bool | None:
+        with store_to_read(settings) as connection:
+            return True if event_recorded(connection, request) is not None else None
+
+    state = Path(settings.state_dir)
+    if once_taken_up(state, recorded) is None and holder(state) is not None:
+        note("the daemon has not processed it yet: `runward status` says why")

@@ -3,16 +3,22 @@
 import json
 import sqlite3
 import time
+import uuid
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.exits import NOT_FOUND
+from runward.config.settings import Settings
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO
+from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.finding import LAST, one_of
-from runward.daemon.cli.terminal.output import ago, align, coloured, fail, iso, local, safe
+from runward.daemon.cli.shell.request_waiting import once_taken_up
+from runward.daemon.cli.terminal.output import ago, align, coloured, fail, iso, local, note, safe
 from runward.daemon.store import reading_chains
+from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow
 
 
@@ -156,6 +162,29 @@ def find_run(connection: sqlite3.Connection, text: str) -> ChainRunRow:
             fail("no chain was ever fired", NOT_FOUND)
         return newest[0]
     return one_of("chain run", text, reading_chains.chain_runs_called(connection, text, 9))
+
+
+def request_cancel(settings: Settings, run: str, reason: str) -> bool:
+    """Leave the request in the inbox, durably. Whether a daemon has accepted it by now. Exits 1 if it refused it."""
+    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.handlers.chains.events import ChainRunCancelRequested
+
+    request, state = str(uuid.uuid4()), Path(settings.state_dir)
+    put(state, request, dump_request(ChainRunCancelRequested(request, time.time(), run, reason)))
+
+    def accepted() -> bool | None:
+        with store_to_read(settings) as connection:
+            refused = reading_chains.why_refused(connection, request)
+            found = reading_chains.chain_runs_called(connection, run, 1)
+        if refused is not None:
+            fail(refused, NOT_SO)
+        return True if found and found[0].status == "cancelled" else None
+
+    is_accepted = once_taken_up(state, accepted) is True
+    if not is_accepted and holder(state) is not None:
+        note("the daemon has not processed it yet: `runward status` says why")
+    return is_accepted
 
 
 def echo(lines: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -94,10 +95,14 @@ def _in_zone(moment: float, times: "Times") -> datetime:
 
 def _line(moment: float, times: "Times") -> str:
     at = _in_zone(moment, times)
+    return f"{at.strftime('%a')} {at.isoformat(sep=' ')} {times.zone}{_marked(at)}"
+
+
+def _marked(at: datetime) -> str:
+    """What to know of the day of this time: whether the clock is set on it."""
     midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
     step = (midnight + timedelta(days=1)).timestamp() - midnight.timestamp() - 86400
-    marked = f"   the clock is set {'back' if step > 0 else 'forward'} that day" if step else ""
-    return f"{at.strftime('%a')} {at.isoformat(sep=' ')} {times.zone}{marked}"
+    return f"   the clock is set {'back' if step > 0 else 'forward'} that day" if step else ""
 
 
 @schedule.command("list")
@@ -105,6 +110,8 @@ def _line(moment: float, times: "Times") -> str:
 @click.pass_context
 def list_schedules(context: click.Context, as_json: bool) -> None:
     """List the chains with schedules, and when each is due next. Also works without a daemon.
+
+    A day on which the clock changes is marked.
 
     \b
     Example:
@@ -147,6 +154,16 @@ def _due(each: "Schedule", row: "ScheduleRow | None", now: float) -> float | Non
     return each.times.next_after(now, now) if row is None else row.due
 
 
+def next_due(chain: "Chain", known: Mapping[str, "ScheduleRow"], now: float) -> float | None:
+    """When the first of a chain's schedules is due next (Unix seconds); None if it has none, or they are over."""
+    due = [
+        _due(leaf.schedule, known.get(_called(chain, number)), now)
+        for number, leaf in enumerate(chain.trigger.leaves)
+        if leaf.schedule is not None
+    ]
+    return min((each for each in due if each is not None), default=None)
+
+
 def _as_json(
     name: str, each: "Schedule", row: "ScheduleRow | None", last: "FiringRow | None", *, now: float
 ) -> dict[str, JsonValue]:
@@ -173,6 +190,6 @@ def _row(
         safe(name),
         safe(each.times.text),
         each.times.zone,
-        "never" if due is None else local(due),
+        "never" if due is None else f"{local(due)}{_marked(_in_zone(due, each.times))}",
         "-" if last is None else f"{last.result} {ago(last.at, now)}",
     )

@@ -11,6 +11,7 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
+from runward.daemon.cli.chain.asked import asked_run
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.session.as_json import produced_of, verification_of
 from runward.daemon.cli.session.unjudged import NOT_JUDGED, as_its_files_tell, unjudged, unjudged_called
@@ -35,6 +36,7 @@ from runward.handlers.requests.subjects import START, of_start
 
 _JOB = "job:"
 _CHAIN_RUN = "cr_"
+_APPROVAL = "ap_"
 _CHAIN = "chain "
 _EXCHANGE: Final = re.compile("artifact:|principal:|.*#intent/|[0-9a-f]{8}-[0-9a-f]{4}-")
 """An artifact, a principal, a line of a run, or the action of a person."""
@@ -72,8 +74,8 @@ def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -
     """Explain why something happened: every event, decision and evidence in order, the first cause first.
 
     ID names a session, a run that was asked for, a run directory that is not a session yet, a job (its number, or
-    job:NUMBER), a chain run, a chain ("chain NAME"), and of the exchange artifact:ID, principal:ID or an action.
-    @last is the newest thing that ended, was skipped or was refused. What did not happen, and why, is at the end.
+    job:NUMBER), a chain run, an approval, a chain ("chain NAME"), and of the exchange artifact:ID, principal:ID or an
+    action. @last is the newest thing that ended, was skipped or was refused. What did not happen, and why, is at the end.
 
     \b
     Example:
@@ -102,6 +104,10 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
     files = list_inbox(Path(state))
     if not files:
         return None
+    asked = asked_run(Path(state), text)
+    if asked is not None:
+        headline = f"{asked.said_by} asked for the chain {asked.chain} to be fired"
+        return Story("chain run", asked.id, "asked", headline, [], [obstacles.not_taken_up(is_up)])
     from runward.daemon.inbox.requests import load_request
     from runward.handlers.events import PlayRunRequested
     from runward.handlers.requests.play import run_name
@@ -127,6 +133,8 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
     if text.startswith(START):
         return _of_start(connection, text.removeprefix(START), is_up)
     if text.startswith(_CHAIN_RUN) and (told := _of_chain_run(connection, text, is_up)) is not None:
+        return told
+    if text.startswith(_APPROVAL) and (told := _of_approval(connection, text)) is not None:
         return told
     if text.startswith(_CHAIN):
         return _of_chain(connection, text)
@@ -252,6 +260,24 @@ def _of_chain_run(connection: sqlite3.Connection, text: str, is_up: bool) -> Sto
         f"{row.reason_code}, {row.reason_summary}",
         causes.causes_of_chain_run(connection, row.id),
         list(obstacles.of_chain_run(connection, row, is_up)),
+    )
+
+
+def _of_approval(connection: sqlite3.Connection, text: str) -> Story | None:
+    """A step that waits for a person, or that somebody decided about: what led to it, and what followed in its run."""
+    found = reading_chains.approvals_called(connection, text)
+    if len(found) != 1:
+        return None
+    (row,) = found
+    by = f" by {row.decided_by}" if row.decided_by else ""
+    note = f": {row.note}" if row.note else ""
+    return Story(
+        "approval",
+        row.id,
+        row.status,
+        f"step {row.step} of {row.run} ({row.chain}): {row.status}{by}{note}",
+        causes.causes_of_chain_run(connection, row.run),
+        [],
     )
 
 

@@ -126,6 +126,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "PrincipalCreateRequested": "{said_by} asked for the principal {principal}",
     "MintRequested": "{said_by} asked to mint {amount} {resource} for {principal}",
     "OutcomesChanged": "attempt {attempt} wrote outcomes",
+    "PlayChanged": "the data of the play changed",
     "ArtifactFilesNamed": "artifacts have their content in files",
     "StartFailed": "the run can never begin: {why}",
     "StartedEarlier": "the run had begun before its request was recorded",

@@ -20,7 +20,7 @@ from runward.handlers.effects import (
     OpenSession,
     RefuseFold,
 )
-from runward.handlers.facts import Session, SessionOf
+from runward.handlers.facts import Session, SessionOf, WorkingDirectoryOf
 from runward.handlers.invocations.effects import LinkSession
 from runward.handlers.sessions.fold import fold
 
@@ -93,6 +93,17 @@ async def known(store: Store, keys: Iterable[str]) -> dict[str, Session]:
         (listed(keys),),
     )
     return {str(row[0]): Session(*row) for row in rows}  # type: ignore[arg-type] # the schema's own types
+
+
+async def working_directories(store: Store, keys: Iterable[str]) -> dict[str, str]:
+    """Where these sessions work, if their files say it."""
+    rows = await store.read(
+        "select s.key, coalesce(iif(s.layout <> ?, json_extract(c.state, '$[10][0]'), null),"
+        " (select e.payload ->> '$.declaration.cwd' from events e where e.key = s.key || '#1/started'))"
+        " from sessions s left join cursors c on c.key = s.key where s.key in (select value from json_each(?))",
+        (DEFAULT_LAYOUT, listed(keys)),
+    )
+    return {str(key): str(cwd) for key, cwd in rows if cwd is not None}
 
 
 def _open(batch: "Batch", job: Job, effect: OpenSession) -> None:
@@ -214,7 +225,10 @@ SESSIONS: Final = Table(
         RefuseFold: _refuse_fold,
         LinkSession: _link,
     },
-    answers={SessionOf: answers_by(known, lambda asked: asked.key)},
+    answers={
+        SessionOf: answers_by(known, lambda asked: asked.key),
+        WorkingDirectoryOf: answers_by(working_directories, lambda asked: asked.key),
+    },
     goes_with_session=(
         "delete from status_history where session_key = ?",
         "delete from attempts where session_key = ?",

@@ -80,7 +80,9 @@ def test_an_event_runs_two_steps_the_second_on_the_outcome_of_the_first(firing: 
     with firing.daemon():
         wait_for(lambda: over(firing, 1), "the chain run")
         assert steps_of(firing) == [("review", "completed"), ("merge", "completed")]
-        assert firing.call("event", "emit", "asked", "wanted:=true", "verdict=REJECT").code == 0
+        said = firing.call("event", "emit", "asked", "wanted:=true", "verdict=REJECT", "--json").object()
+        recorded = f"select type from events where key = '{said['request']}'"
+        assert firing.rows(recorded) == [("EventOccurred",)], "it is recorded when the command returns"
         wait_for(lambda: over(firing, 2), "the second chain run")
         assert steps_of(firing) == [("review", "completed"), ("merge", "skipped")]
         assert (
@@ -140,8 +142,26 @@ def test_the_verdict_of_a_session_fires_the_chains_that_listen_to_it(firing: Pla
     chains = sorted(str(each["chain"]) for each in runs_of(firing))
     assert chains == ["echo", "two", "two"]
     echoed = next(each for each in runs_of(firing) if each["chain"] == "echo")
-    shown = firing.call("chain", "run", "show", str(echoed["chain_run_id"]), "--json").object()
-    assert shown["trigger_event"]["outcome"]["verdict"] == "REJECT"  # type: ignore[call-overload,index] # an object
+    event = firing.call("chain", "run", "show", str(echoed["chain_run_id"]), "--json").object()[
+        "trigger_event"
+    ]
+    assert isinstance(event, dict)
+    assert set(event) == {
+        *(
+            "session_id",
+            "key",
+            "layout",
+            "status",
+            "reason_code",
+            "delivery",
+            "playbook",
+            "agent",
+            "cwd",
+            "outcome",
+        )
+    }
+    assert event["outcome"]["verdict"] == "REJECT"  # type: ignore[call-overload,index] # an object
+    assert event["cwd"] == f"{firing.runs}/{event['session_id']}/artifacts"
     assert echoed["status"] == "completed"
 
 
@@ -332,17 +352,25 @@ def rests(place: Place) -> bool:
 
 def test_a_chain_run_is_cancelled_with_the_process_tree_of_its_step(sleepy: Place) -> None:
     fired = sleepy.call("chain", "fire", "sleepy", "for=1000").out.strip()
+    for name in (fired, "@last"):
+        asked = sleepy.call("chain", "run", "show", name)
+        assert f"chain run {fired} of sleepy: asked\n" in asked.out, "it is known before any daemon runs"
+    assert "no daemon is running" in asked.out
+    assert "no daemon is running" in sleepy.call("why", fired).out
+    told = sleepy.call("chain", "run", "show", fired, "--json").object()
+    assert (told["status"], told["trigger_event"]) == ("asked", {"for": "1000"})
     with sleepy.daemon():
         wait_for(lambda: rests(sleepy), "the step")
         wait_for(lambda: len(runs_of(sleepy)) == 1, "the chain run")
         cancelled = sleepy.call("chain", "run", "cancel", fired, "--reason", "enough")
-        assert (cancelled.code, cancelled.out) == (0, f"{fired} is to be cancelled\n")
+        assert (cancelled.code, cancelled.out) == (0, f"{fired} is cancelled\n")
         wait_for(lambda: over(sleepy, 1), "the end of the chain run")
         wait_for(lambda: not members(str(sleepy.runs)), "the end of its processes")
         wait_for(lambda: steps_of(sleepy)[0] == ("rest", "cancelled"), "the end of its step")
         again = sleepy.call("chain", "run", "cancel", fired)
         assert (again.code, again.err) == (1, f"runward: {fired} is cancelled already\n")
     assert [status for _, status in steps_of(sleepy)] == ["cancelled", "pending", "pending"]
+    assert set(told) == set(sleepy.call("chain", "run", "show", fired, "--json").object())
     assert "enough" in sleepy.call("why", fired).out
 
 
@@ -505,3 +533,16 @@ def test_a_step_that_waits_too_long_for_a_slot_is_timed_out(place: Place) -> Non
             "summary": "step one could not begin within 0.3 s (start_within)",
         },
     )
+
+
+def test_one_event_fires_hundreds_of_chains_once_each(place: Place) -> None:
+    (place.directory / "chains").mkdir()
+    for number in range(200):
+        (place.directory / f"chains/c{number}.yaml").write_text(
+            f"name: c{number}\ntrigger: {{event: asked}}\nsteps: [{{skill: review, condition: '{{{{ false }}}}'}}]\n"
+        )
+    for _ in range(2):
+        assert place.call("event", "emit", "asked", "--id", "one").code == 0
+    place.daemon_once()
+    counted = "select count(*), count(distinct chain) from chain_runs where status = 'completed'"
+    assert place.rows(counted) == [(200, 200)]

@@ -98,6 +98,9 @@ def test_an_approved_step_runs_once_as_it_was_shown(merging: Place) -> None:
         assert "is approved already" in again.err
     assert steps_of(merging) == [("step0", "completed"), ("step1", "completed"), ("note", "pending")]
     assert out(merging).read_text() == f"7-fast-{merging.directory}\n"
+    of_approval = merging.call("why", str(asked["approval_id"])).out
+    assert f"step 1 of {fired} (merge): approved by" in of_approval
+    assert "looks right" in of_approval.splitlines()[0]
     assert "is approved by root: looks right" in merging.call("why", fired).out.replace(
         json.loads(json.dumps(said_by(merging, fired))), "root"
     )

@@ -8,6 +8,8 @@ import pytest
 from tests.daemon.cli.calling import Place
 from tests.waiting import wait_for
 
+from runward.daemon.launch import worktree
+
 WORK = """\
 command: [sh, -c, 'git log --format=%s -1 > "$RUNWARD_ARTIFACTS_DIR/head"; pwd > "$RUNWARD_ARTIFACTS_DIR/cwd"; mkdir -p deep; chmod 0 deep; exit "$0"', "{{ with.code }}"]
 """
@@ -139,6 +141,24 @@ def test_what_a_daemon_that_was_killed_owed_is_removed_by_the_next(working: Plac
     assert os.path.isdir(working.state / "worktrees" / name)
     working.daemon_once()
     assert is_removed(working, repo, name)
+
+
+def test_what_git_forgot_before_a_kill_needs_nothing_and_what_it_keeps_listed_says_what_to_do(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = str(tmp_path / "trees/one")
+    worktree.make(str(repo), "main", made)
+    assert worktree.remove(str(repo), made) is None
+    assert worktree.remove(str(repo), made) is None, "as the next daemon does after a kill"
+    assert str(worktree.remove(str(tmp_path / "gone"), made)).startswith(
+        f"its repository {tmp_path}/gone can't be asked to forget it; if that still exists, run `git -C {tmp_path}/gone worktree prune`"
+    )
+    fails = f'case "$*" in *list*) echo "worktree {made}";; *) echo "fatal: locked" >&2; exit 1;; esac'
+    monkeypatch.setattr(worktree, "_GIT", ("sh", "-c", fails, "git"))
+    assert worktree.remove(str(repo), made) == (
+        f"its directory is removed, and its repository {repo} still lists it:"
+        f" run `git -C {repo} worktree prune` (git: fatal: locked)"
+    )
 
 
 def test_a_dry_run_shows_the_worktree_and_makes_none(working: Place, repo: Path) -> None:

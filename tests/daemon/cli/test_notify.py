@@ -62,6 +62,31 @@ def test_what_could_not_be_delivered_is_tried_again_by_the_next_daemon(place: Pl
     assert len(lines(told)) == 1
 
 
+def test_what_was_given_up_is_shown_and_a_person_has_it_tried_again(place: Place) -> None:
+    furnished(place, "{}")
+    told = telling(place)
+    broken = Path(f"{told}.broken")
+    broken.touch()
+    with place.daemon():
+        fire(place)
+        waits(place)
+        wait_for(lambda: [each["tries"] for each in listed(place)] == [1], "the first try")
+    place.change_store("update notices set since = since - 86400, next_at = 0")
+    with place.daemon():
+        wait_for(lambda: listed(place)[0]["state"] == "dead", "the last try")
+        (dead,) = listed(place)
+        assert dead["problem"] == "sh exited with 1"
+        wait_for(
+            lambda: place.call("status", "--json").object()["notices"] == {"pending": 0, "dead": 1}, "status"
+        )
+        assert "1 notice could not be delivered" in place.call("status").out
+        assert str(dead["id"]) in place.call("notify", "list", "--state", "dead").out
+        broken.unlink()
+        assert place.call("notify", "retry", str(dead["id"])).code == 0
+        wait_for(lambda: listed(place)[0]["state"] == "delivered", "the delivery")
+    assert len(lines(told)) == 1
+
+
 def test_a_test_tells_everybody_now_and_says_who_could_not_be_told(place: Place) -> None:
     assert place.call("notify", "test").code == 3
     told = telling(place)

@@ -39,6 +39,18 @@ class Show:
         (self.directory / name / "_verdict.tmp").write_text(json.dumps(verdict))
         (self.directory / name / "_verdict.tmp").rename(self.directory / name / "_verdict.json")
 
+    def play_on(self, name: str, **changed: JsonValue) -> None:
+        """The player writes what has changed."""
+        (self.directory / name / "_meta.tmp").write_text(json.dumps({**META, **changed}))
+        (self.directory / name / "_meta.tmp").rename(self.directory / name / "_meta.json")
+
+    def meta(self, name: str) -> dict[str, JsonValue]:
+        """What `show show` says of the play's data."""
+        plays = self.place.call("show", "show", "retry-queue", "--json").items("plays")
+        (found,) = [each["meta"] for each in plays if each["name"] == name]
+        assert isinstance(found, dict)
+        return found
+
     def statuses(self) -> dict[object, object]:
         listed = self.place.call("session", "list", "--json").objects()
         return {each["key"]: each["status"] for each in listed}
@@ -58,10 +70,15 @@ def test_each_play_of_a_show_runs_until_its_gate_decides_and_the_verdict_is_its_
         show.play("play-1")
         show.play("play-2")
         wait_for(lambda: show.statuses() == {FIRST: "running", SECOND: "running"}, "two plays")
+        for status in ("reviewing", "polishing"):
+            show.play_on("play-1", status=status)
+            wait_for(lambda status=status: show.meta("play-1")["status"] == status, "the play's new status")  # type: ignore[misc] # a default binds it
+        show.play_on("play-2", status="over")
         show.decide("play-1", gate_passed=True, feedback="all good")
         show.decide("play-2", gate_passed=False, feedback="no tests\nat all", next_action="replay")
         wait_for(lambda: show.statuses() == {FIRST: "completed", SECOND: "completed"}, "two verdicts")
         wait_for(lambda: "Bundle:" in call("session", "show", "play-2").out, "the bundle")
+    assert (show.meta("play-1")["status"], show.meta("play-2")["status"]) == ("polishing", "over")
     found = call("artifact", "list", "--kind", "gate_verdict", "--json").objects()
     assert {(each["session_key"], each["name"], each["summary"], each["passed"]) for each in found} == {
         (FIRST, "gate", "all good", True),

@@ -1,6 +1,7 @@
 """`runward schedule` and `chain check`: what an expression means, and chains that real daemons fire in time."""
 
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 from tests.daemon.cli.calling import Place
@@ -35,6 +36,16 @@ def test_an_expression_is_shown_in_its_zone_with_the_nights_on_which_the_clock_i
     assert place.call(*words, "--count", "1", "--json").json() == ["2026-03-28T03:30:00+02:00"]
 
 
+def test_the_list_marks_a_day_on_which_the_clock_is_set(
+    ticking: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sundays = TICK.replace("every 1s", '"30 3 * * sun"')
+    (ticking.directory / "chains/tick.yaml").write_text(sundays)
+    march_27th_2026 = SimpleNamespace(time=lambda: 1_774_612_800.0)
+    monkeypatch.setattr("runward.daemon.cli.chain.schedule.time", march_27th_2026)
+    assert "the clock is set forward that day" in ticking.call("schedule", "list").out
+
+
 @pytest.mark.parametrize(
     ("expression", "said"),
     [
@@ -54,6 +65,7 @@ def test_an_expression_that_is_wrong_or_never_due_ends_with_2(
 
 def test_a_chain_is_fired_at_its_times_also_by_the_next_daemon_and_then_no_more(ticking: Place) -> None:
     assert [each["next"] for each in ticking.call("schedule", "list", "--json").objects()] != [[]]
+    assert ticking.call("chain", "list", "--json").objects()[0]["next_due"] is not None
     with ticking.daemon():
         wait_for(lambda: "completed" in runs(ticking), "the first run")
     with ticking.daemon():
@@ -61,6 +73,7 @@ def test_a_chain_is_fired_at_its_times_also_by_the_next_daemon_and_then_no_more(
         wait_for(lambda: ticking.call("schedule", "list", "--json").objects()[0]["next"] == [], "the end")
     (row,) = ticking.call("schedule", "list", "--json").objects()
     assert row["runs"] == 2
+    assert ticking.call("chain", "list", "--json").objects()[0]["next_due"] is None
     assert "never" in ticking.call("schedule", "list").out
     assert runs(ticking) == ["completed"] * 2
 

@@ -18,6 +18,7 @@ from runward.handlers.sessions.follow import (
     lose,
 )
 from runward.handlers.sessions.over import Liveness, Writer
+from runward.handlers.shows.events import PlayChanged
 
 KEY = "claude-code:claude/s"
 _ADAPTER = TypeAdapter(Followed)
@@ -34,6 +35,8 @@ DAY = 86_400.0
 
 def in_words(event: Seen) -> str:
     """`1 started`, `1 run.completed.ok`, with what it rests on and whether it is history where that is not the usual."""
+    if isinstance(event, PlayChanged):
+        return f"{event.attempt} changed"
     if isinstance(event, AttemptStarted):
         words = f"{event.attempt} started"
     else:

@@ -130,6 +130,23 @@ TABLE = [
         ["1 started", f"1 {KILLED}"],
     ),
     (
+        "the data that is kept besides it changes while it runs",
+        headless()
+        .prompt()
+        .line(data="a")
+        .look("alive")
+        .look("alive")
+        .line(data="b")
+        .look("alive")
+        .look("alive")
+        .line(data="c")
+        .closes()
+        .settled("alive")
+        .line(data="d")
+        .settled("alive"),
+        ["1 started", "1 changed", "1 changed", f"1 {GOOD}"],
+    ),
+    (
         "its file was moved within a moment",
         headless().prompt().look("alive").lost().wait(GRACE - 1).look("alive").wait(60).look("alive"),
         ["1 started"],

@@ -191,6 +191,7 @@ def held_to_the_laws(session: Session) -> None:
             assert event.attempt == attempt, "consecutive"
             assert (event.declaration is not None) == (attempt == 1)
         else:
+            assert isinstance(event, AttemptEnded), "nothing is kept besides it"
             assert is_open, "an attempt ends once, and after it began"
             assert event.attempt == attempt
             assert event.status != "running"

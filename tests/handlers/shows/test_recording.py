@@ -14,7 +14,7 @@ from runward.handlers.layouts.show import META, PLAN
 from runward.handlers.shows.effects import RecordPlay
 from runward.handlers.shows.facts import PlayFiles, PlayFilesIn
 from runward.handlers.shows.meta import MOST_FURTHER, MOST_PLAYS, Meta, read_meta
-from runward.handlers.shows.recording import LONGEST_PLAN, begun, ended
+from runward.handlers.shows.recording import LONGEST_PLAN, begun, changed, ended
 from runward.handlers.unreadable import Unreadable
 
 PATH = "/shows/retry-queue/play-1"
@@ -79,6 +79,17 @@ def test_data_that_is_torn_leaves_the_columns_empty(content: bytes) -> None:
     (kept,) = decided(ended(KEY, PATH, 8.0), PlayFiles(document(META, content), None))
     assert isinstance(kept, RecordPlay)
     assert (kept.meta, kept.at) == (Meta(), 8.0)
+
+
+def test_data_that_changes_is_kept_and_what_is_torn_or_gone_meanwhile_changes_nothing() -> None:
+    (kept,) = decided(changed(KEY, PATH, 8.0), PlayFiles(document(META, {"status": "paused"}), None))
+    assert kept == RecordPlay(KEY, 8.0, "/shows/retry-queue", "retry-queue", "play-1", Meta("paused"))
+    for found in (
+        PlayFiles(document(META, b"{"), None),
+        PlayFiles(None, None),
+        Unreadable("permission denied"),
+    ):
+        assert decided(changed(KEY, PATH, 8.0), found) == ()
 
 
 @pytest.mark.parametrize(

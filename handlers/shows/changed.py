@@ -1,0 +1,15 @@
+"""The data of a running play changed: its columns follow, until its verdict reads them a last time."""
+
+from runward.handlers.asking import Given, ask
+from runward.handlers.effects import Deciding
+from runward.handlers.facts import SessionOf
+from runward.handlers.shows.events import PlayChanged
+from runward.handlers.shows.recording import changed
+
+
+def decide(event: PlayChanged, given: Given) -> Deciding:
+    """Keep what the file says now."""
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None or session.status != "running" or session.attempt != event.attempt:
+        return ()
+    return (yield from changed(session.key, session.path, given.at))
