@@ -15,6 +15,8 @@ _MOST_FAILURES: Final = 3
 _LONG_S: Final = 300.0
 """Seconds from which on a job waits for long."""
 
+_TIMER: Final = "timers/ring of timer:"
+
 _LOG: Final = "`runward log --level warning` and `runward doctor` say more"
 
 
@@ -193,7 +195,10 @@ def _facts(status: Mapping[str, JsonValue], state: str, now: float) -> Iterator[
     yield "queue", f"{queue['waiting']} waiting, {queue['running']} running, {held}{age}"
     due = status["next_due"]
     at = moment_of(due["at"]) if isinstance(due, dict) else None
-    yield "next due", f"{safe(str(due['what']))} {ago(at, now)}" if isinstance(due, dict) else "nothing"
+    yield (
+        "next due",
+        f"{safe(due_words(str(due['what'])))} {ago(at, now)}" if isinstance(due, dict) else "nothing",
+    )
     kept = status["retention_s"]
     yield (
         "kept",
@@ -202,6 +207,12 @@ def _facts(status: Mapping[str, JsonValue], state: str, now: float) -> Iterator[
     if status["running"]:
         yield from _daemons_own(status, now)
     yield "state", f"{safe(state)} (epoch {status['epoch']})"
+
+
+def due_words(what: str) -> str:
+    """A timer by whose it is, as `schedule:nightly`; any other job as it is."""
+    timer = what.removeprefix(_TIMER)
+    return what if timer == what else timer.rpartition("/")[0]
 
 
 def _counted(status: Mapping[str, JsonValue]) -> str:

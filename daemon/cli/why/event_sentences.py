@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.terminal.output import local
 
 Fact: TypeAlias = Mapping[str, JsonValue]
 
@@ -81,7 +83,18 @@ def _answered(fact: Fact) -> str:
 
 def _schedule_changed(fact: Fact) -> str:
     words = fact.get("words")
-    return f"{fact['chain']} has no schedule now" if words is None else f"{fact['chain']} is due {words}"
+    if words is None:
+        return f"{fact['chain']} has no schedule now"
+    found = read_json(str(words), "").value
+    trigger = found.root.get("trigger") if found is not None and isinstance(found.root, dict) else None
+    times = trigger.get("schedule") if isinstance(trigger, dict) else None
+    return f"the schedule of {fact['chain']} changed" + (f": {times}" if isinstance(times, str) else "")
+
+
+def _timer_set(fact: Fact) -> str:
+    due = fact["due"]
+    assert isinstance(due, int | float)
+    return f"{fact['subject']} is due at {local(due)}"
 
 
 def _after(text: JsonValue) -> str:
@@ -130,7 +143,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "ArtifactFilesNamed": "artifacts have their content in files",
     "StartFailed": "the run can never begin: {why}",
     "StartedEarlier": "the run had begun before its request was recorded",
-    "TimerSet": "something is due later: {what}",
-    "TimerRang": "the time came: {what}",
+    "TimerSet": _timer_set,
+    "TimerRang": "the time of {subject} came",
 }
 """Templates over an event's fields, or functions of them; none is missing (`tests/daemon/cli/test_event_sentences.py`)."""

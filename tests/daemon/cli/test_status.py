@@ -4,10 +4,12 @@ import json
 import os
 import signal
 
+import pytest
 from tests.daemon.cli.calling import Place
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.status.text import due_words
 
 _KEYS = [
     "running",
@@ -201,3 +203,14 @@ def test_each_root_that_is_ill_needs_somebody(place: Place) -> None:
         shown = wait_for(ill, "the daemon's word on the root")
     assert shown.count("root away") == 1
     assert "    -> check that it exists and is readable; the daemon notices by itself" in shown
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("timers/ring of timer:schedule:nightly/1795666917.19 313fe05187102348", "schedule:nightly"),
+        ("sessions/deadline of native:runs/a", "sessions/deadline of native:runs/a"),
+    ],
+)
+def test_what_is_due_next_is_said_without_what_only_programs_read(what: str, words: str) -> None:
+    assert due_words(what) == words
