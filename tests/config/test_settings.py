@@ -423,7 +423,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
             "invoke_depth": 5,
             "delegate": False,
             "dependency_depth": 10,
-            "disk_quota": 100_000_000,
+            "disk_quota": 100 << 20,
             "cpu_seconds": 5.0,
             "cpu_window": 60.0,
             "waiting_intents": 1000,

@@ -15,7 +15,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.request_waiting import PATIENCE_S, wait_for
-from runward.daemon.cli.terminal.output import fail, iso, print_json, safe
+from runward.daemon.cli.terminal.output import fail, iso, note, print_json, safe
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_exchange import ActionRow, action, agent_of, as_json, held_job
@@ -112,9 +112,18 @@ def _text(intent: JsonValue) -> str:
 
 
 def act(
-    context: click.Context, principal: str, intent: dict[str, JsonValue], *, wait: bool, as_json: bool
+    context: click.Context,
+    principal: str,
+    intent: dict[str, JsonValue],
+    *,
+    wait: bool,
+    as_json: bool,
+    if_not_found: str | None = None,
 ) -> None:
-    """Have one action carried out and print its result. Exits 1 if it failed, 2 if it is not an action."""
+    """Have one action carried out and print its result. Exits 1 if it failed, 2 if it is not an action.
+
+    `if_not_found` is a note for people whose action failed with `not_found`.
+    """
     try:
         read_intent(intent)
     except NotAnIntent as error:
@@ -130,6 +139,8 @@ def act(
         print_json(result)
     else:
         _tell(result)
+        if if_not_found is not None and result.get("error_code") == "not_found":
+            note(if_not_found)
     sys.exit(GOOD if result["success"] else NOT_SO)
 
 

@@ -61,10 +61,11 @@ def invoke(
       runward exchange invoke genesis_ledger balance reader --as reader
       runward exchange invoke counter --as reader "three short words"
     """
-    named = method
+    named, guessed = method, None
     if named is None:
-        named = words[0] if words and words[0].isidentifier() else DEFAULT_METHOD
-        words = words[1:] if words and words[0].isidentifier() else words
+        guessed = words[0] if words and words[0].isidentifier() else None
+        named = DEFAULT_METHOD if guessed is None else guessed
+        words = words if guessed is None else words[1:]
     intent: dict[str, JsonValue] = {
         "action_type": "invoke_artifact",
         "artifact_id": identifier,
@@ -76,7 +77,10 @@ def invoke(
         intent["budget"] = budget
     if delegate:
         intent["delegate"] = True
-    act(context, principal, intent, wait=not no_wait, as_json=as_json)
+    hint = (
+        None if guessed is None else f"{guessed} was taken as the method: if it is an ARG, add --method run"
+    )
+    act(context, principal, intent, wait=not no_wait, as_json=as_json, if_not_found=hint)
 
 
 @click.command()

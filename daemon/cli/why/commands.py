@@ -4,6 +4,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -40,6 +41,7 @@ _APPROVAL = "ap_"
 _CHAIN = "chain "
 _EXCHANGE: Final = re.compile("artifact:|principal:|.*#intent/|[0-9a-f]{8}-[0-9a-f]{4}-")
 """An artifact, a principal, a line of a run, or the action of a person."""
+_TIMERS: Final = ("TimerSet", "TimerRang")
 _NAMED: Final = 5
 """Delivered files that are named in one line."""
 
@@ -67,7 +69,9 @@ class Story(NamedTuple):
 
 @click.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.sessions)
-@click.option("-v", "--verbose", is_flag=True, help="Also show where in the journals each line is.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also show timers, and where in the journals each line is."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -> None:
@@ -334,8 +338,8 @@ def _lines(story: Story, *, is_verbose: bool) -> list[str]:
     lines = [f"{story.noun} {safe(story.identifier)}: {status}{safe(story.headline)}"]
     lines += [safe(story.delivered), ""] if story.delivered is not None else [""]
     indent = " " * (len(local(0.0)) + 2)
-    for entry in story.entries:
-        if entry.kind == "journal" and entry.detail["state"] == "done" and not is_verbose:
+    for entry, following in zip_longest(story.entries, story.entries[1:]):
+        if not is_verbose and _is_detail(entry, following):
             continue
         leads = entry.kind in ("event", "action")
         when = f"{local(entry.at)}  " if leads else indent
@@ -347,6 +351,14 @@ def _lines(story: Story, *, is_verbose: bool) -> list[str]:
             fix = f" ({each.fix})" if each.fix else ""
             lines.append(f"  {safe(each.what)}: {safe(each.why)}{safe(fix)}")
     return lines
+
+
+def _is_detail(entry: Entry, following: Entry | None) -> bool:
+    """A line that is in its journal; a timer of which nothing else is told than another event."""
+    if entry.kind == "journal":
+        return entry.detail["state"] == "done"
+    is_timer = entry.kind == "event" and entry.detail["type"] in _TIMERS
+    return is_timer and (following is None or following.kind == "event")
 
 
 def _kind(entry: Entry) -> str:

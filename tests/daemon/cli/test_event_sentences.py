@@ -5,6 +5,7 @@ import json
 import pytest
 from tests.handlers.test_events import EXAMPLES
 
+from runward.config.json_value import JsonValue
 from runward.daemon.cli.terminal.output import local
 from runward.daemon.cli.why.event_sentences import SENTENCES, sentence
 from runward.handlers.events import Event, dump_payload, event_types
@@ -23,7 +24,12 @@ def test_a_sentence_is_not_json_and_has_no_gaps(event: Event) -> None:
 
 
 def test_a_timer_and_a_schedule_are_told_without_what_only_programs_read() -> None:
-    timer = {"subject": "schedule:nightly", "what": "60.0 3f2a", "at": 1.0, "due": 60.0}
+    timer: dict[str, JsonValue] = {
+        "subject": "schedule:nightly",
+        "what": "60.0 3f2a",
+        "at": 1.0,
+        "due": 60.0,
+    }
     assert sentence("TimerSet", timer) == f"schedule:nightly is due at {local(60.0)}"
     words = '{"trigger": {"schedule": "30 2 * * *"}, "zone": "Etc/UTC"}'
     assert sentence("ScheduleChanged", {"chain": "nightly", "words": words}) == (

@@ -231,6 +231,8 @@ def test_code_is_run_in_the_sandbox_and_paid_for(place: Place) -> None:
         data = counted.object()["data"]
         assert data == {"result": 3, "price_paid": 2, "owner": "writer"}, counted
         assert exchange(place, "invoke", "counter", "who", "--as", "reader").out == "reader\n"
+        word = place.call("exchange", "invoke", "counter", "hello", "--as", "reader")
+        assert (word.code, "hello was taken as the method" in word.err) == (1, True)
         seen = json.loads(exchange(place, "invoke", "counter", "look", "--as", "writer").out)
         assert seen == [0, 4, ["counter", "writer"], False, 1, None]
         assert exchange(place, "invoke", "counter", "steal", "--as", "reader").out == "false\n"
