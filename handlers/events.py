@@ -72,7 +72,9 @@ class AttemptStarted(OfSession):
     """A session's files say that an attempt began; the first attempt opens the session.
 
     `at` is when it began (Unix seconds). `seen_over` says that the same look also found its end. A
-    further attempt declares nothing: it continues under what the first one declared.
+    further attempt declares nothing: it continues under what the first one declared. `log_before` is how much of the
+    session's log belongs to the attempts before it: lines, for a native run the bytes of its trace. None if nobody
+    can say.
     """
 
     type: ClassVar[str] = "AttemptStarted"
@@ -84,6 +86,7 @@ class AttemptStarted(OfSession):
     declaration: SessionDeclaration | None
     origin: Origin = "live"
     seen_over: bool = False
+    log_before: int | None = None
 
     @property
     def key(self) -> str:

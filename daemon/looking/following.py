@@ -15,12 +15,13 @@ from runward.daemon.looking.remembered import Remembered, read_remembered
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Gone
 from runward.daemon.ports.processes import Processes, WriterOf
-from runward.daemon.ports.session_reads import NOTHING_READ, SessionSight
+from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, SessionSight
 from runward.daemon.rundir.marks import UNTRUSTED, mark
 from runward.daemon.watch.hints import Hint, Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.events import SessionDeclaration
-from runward.handlers.layouts.registry import DirectoryLayout, LogLayout, Scan
+from runward.handlers.layouts.feeding import fed
+from runward.handlers.layouts.registry import CALLS, DirectoryLayout, LogLayout, Scan
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Resumed, Told
 from runward.handlers.sessions.follow import FollowRule, Sign, follow, lose
@@ -178,7 +179,8 @@ class _Batch:
         launcher = self._launcher(hinted, writer, before)
         # What can't be read now may say how it ended.
         is_complete = not sight.more and not any(log.may_pass for log in sight.read.logs)
-        sign = Sign(told, resumed, writer, sight.changed_at, self._now, complete=is_complete)
+        lines = _lines_read(hinted, sight.read)
+        sign = Sign(told, resumed, writer, sight.changed_at, self._now, is_complete, lines, sight.anew)
         declared = _declaration(hinted, told, launcher)
         found = follow(before.followed, key, declared, self._rule(root, layout), sign)
         after = before._replace(
@@ -317,9 +319,17 @@ def _scanned(hinted: Hinted, kept: Scan | None, sight: SessionSight) -> tuple[Sc
         scan = scan.see(sight.documents)
     resumed: tuple[Resumed, ...] = ()
     for portion in sight.portions:
-        scan, boundaries = scan.feed(portion.name, portion.lines)
+        scan, boundaries = fed(scan, portion.name, portion.lines)
         resumed += boundaries
     return scan, resumed
+
+
+def _lines_read(hinted: Hinted, read: FilesRead) -> int | None:
+    """The lines that were read of the log with the session's calls; None if they are in no log, or in several."""
+    layout = hinted.layout
+    names = (hinted.place.rpartition("/")[2],) if isinstance(layout, LogLayout) else CALLS[layout.name].logs
+    found = [log.cursor.lines for log in read.logs if log.name in names]
+    return found[0] if len(names) == 1 and found else None
 
 
 def _declaration(hinted: Hinted, told: Told, launcher: str | None) -> SessionDeclaration:

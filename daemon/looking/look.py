@@ -17,7 +17,7 @@ from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.facts import Launch
-from runward.handlers.layouts import native
+from runward.handlers.layouts import native, native_calls
 from runward.handlers.layouts.process_host import is_here
 from runward.handlers.layouts.scanner import Ended, Item, RecordedProcess, Started
 from runward.handlers.sessions.observe import (
@@ -26,7 +26,9 @@ from runward.handlers.sessions.observe import (
     ProcessState,
     RootRule,
     Seen,
+    TraceRead,
     Watched,
+    divided,
     dump_watched,
     read_watched,
     see,
@@ -170,6 +172,8 @@ class Looker:
         if after.phase == "open" and why & WEIGHED:
             after, ended = weigh(after, key, self._state(after), now)
             events += ended
+        if events:
+            after, events = self._divided(root, directory, watched, after, events)
         changes = _changes(root, directory, key, watched, after, now)
         if after.phase == "over" and watched.phase != "over":
             changes += self._at_end(root, directory, after.attempt)
@@ -191,6 +195,22 @@ class Looker:
         items = list(native.scan(root.name, path, sight.documents))
         watched = _in_todays_digests(watched, sight, items)
         return see(watched, key, rule, sight.signatures, items, launch)
+
+    def _divided(
+        self,
+        root: WatchedRoot,
+        directory: str,
+        watched: Watched,
+        after: Watched,
+        events: tuple[Seen, ...],
+    ) -> tuple[Watched, tuple[Seen, ...]]:
+        """A further attempt changes the documents before it writes a trace."""
+        if after.phase == "open" and after.attempt == 1:
+            return after, events
+        found = self._files.signature(root.path, directory, native_calls.TRACE) or (0, 0, 0)
+        known = {directory: dict(after.signatures)}
+        is_settled = directory in self._files.unchanged(root.path, native.DOCUMENTS, known)
+        return divided(watched, after, events, TraceRead(*found[:2]), is_settled=is_settled)
 
     def _state(self, watched: Watched) -> ProcessState:
         if not is_here(watched.host, self._processes.host()):

@@ -18,6 +18,7 @@ from pydantic_core import to_json
 from runward.config.bundle import Scheme
 from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.receipt_keys import KeyRefused
+from runward.daemon.faults import point
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Gone
 from runward.daemon.store.store import Store
@@ -156,5 +157,7 @@ class Signings(Part):
             return part.why
         if isinstance(part, Unreadable):
             return part
+        point("sign.rename.before")
         refused = self.files.replace_parts(owed.directory, [part])
+        point("sign.rename.after")
         return Signed(str(signed["signature"]), part) if refused is None else refused

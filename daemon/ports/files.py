@@ -166,6 +166,10 @@ class Files(Protocol):
         self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]
     ) -> Sight | Unreadable | Gone: ...
 
+    def signature(self, root: str, directory: str, name: str) -> Signature | None:
+        """The signature of a file in a run directory; None if there is none."""
+        ...
+
     def unchanged(
         self, root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
     ) -> frozenset[str]: ...

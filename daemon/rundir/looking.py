@@ -113,27 +113,27 @@ def unchanged(
     return frozenset(
         directory
         for directory, signatures in known.items()
-        if all(_at(f"{root}/{directory}/{name}") == signatures.get(name) for name in names)
+        if all(signature_at(f"{root}/{directory}/{name}") == signatures.get(name) for name in names)
     )
 
 
 def mark_of(directory: str, names: Sequence[str]) -> Mark | None:
     """What tells this state of a directory and of the files with these names from the next; None if it can't be reached."""
-    own = _at(directory)
+    own = signature_at(directory)
     if own is None or own == _UNREACHABLE:
         return None
-    found = ((name, _at(f"{directory}/{name}")) for name in names)
+    found = ((name, signature_at(f"{directory}/{name}")) for name in names)
     return Mark(own, tuple((name, there) for name, there in found if there is not None))
 
 
 def is_as_marked(directory: str, mark: Mark) -> bool:
     """Whether no entry of the directory came or went since, and none of the marked files changed."""
-    return _at(directory) == mark.directory and all(
-        _at(f"{directory}/{name}") == there for name, there in mark.files
+    return signature_at(directory) == mark.directory and all(
+        signature_at(f"{directory}/{name}") == there for name, there in mark.files
     )
 
 
-def _at(path: str) -> Signature | None:
+def signature_at(path: str) -> Signature | None:
     """The signature of what is at `path`, None if there is nothing. What can't be reached is like no known one."""
     try:
         status = os.stat(path, follow_symlinks=False)

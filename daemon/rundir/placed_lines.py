@@ -125,8 +125,10 @@ class PlacedLines:
         yield PlacedLine(number, read.offset, whole)
 
     def _move(self, length: int, lines: int, *, unended: bool = False) -> None:
-        read = self.read
-        self.read = read._replace(offset=read.offset + length, lines=lines, unended=unended)
+        device, inode, offset, _, before, _ = self.read
+        self.read = LinesRead(
+            device, inode, offset + length, lines, before, unended
+        )  # sooner than `_replace`
 
     def place(self) -> LinesRead:
         """How far the lines were given, to be kept."""

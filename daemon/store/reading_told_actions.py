@@ -12,7 +12,7 @@ from runward.handlers.bundle.calls import Told
 from runward.handlers.exchange.calls import TakenAction, told_by_action
 
 _TAKEN: Final = (
-    "select e.payload ->> 'text', e.payload ->> 'at', a.at, a.action_type, a.result, a.sandbox"
+    "select e.payload ->> 'text', e.payload ->> 'at', a.at, a.action_type, a.result, a.sandbox, e.payload ->> 'attempt'"
     " from actions a join events e on e.seq = a.seq where a.key = ?"
 )
 
@@ -45,8 +45,8 @@ def told_actions(
         row = connection.execute(_TAKEN, (f"{session_key}#intent/{line}",)).fetchone()
         if row is None:
             continue
-        text, read_at, at, action_type, result, sandbox = row
-        taken = TakenAction(line, text, read_at, at, action_type, json.loads(result), sandbox)
+        text, read_at, at, action_type, result, sandbox, attempt = row
+        taken = TakenAction(line, text, read_at, at, action_type, json.loads(result), sandbox, attempt)
         called, returned = told_by_action(taken, before)
         before = returned.at or before
         yield called

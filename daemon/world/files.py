@@ -123,6 +123,9 @@ class RealFiles:
     ) -> Sight | Unreadable | Gone:
         return looking.look(root, directory, names, known)
 
+    def signature(self, root: str, directory: str, name: str) -> Signature | None:
+        return looking.signature_at(f"{root}/{directory}/{name}")
+
     def unchanged(
         self, root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
     ) -> frozenset[str]:

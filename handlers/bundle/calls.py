@@ -21,7 +21,8 @@ class Place(NamedTuple):
 class Called(NamedTuple):
     """A tool was called. `tokens` are those of the reply that made the call, at the reply's first call, else None.
 
-    `problem` says why the params can't be hashed, when the file holds only nearly what they are.
+    `problem` says why the params can't be hashed, when the file holds only nearly what they are. `attempt` is the
+    attempt that made it, if the store says so.
     """
 
     place: Place
@@ -32,6 +33,7 @@ class Called(NamedTuple):
     step_id: str | None = None
     tokens: int | None = None
     problem: str | None = None
+    attempt: int | None = None
 
 
 class Returned(NamedTuple):
@@ -82,6 +84,14 @@ class Stated(NamedTuple):
     confidence: float | None = None
 
 
+class Paid(NamedTuple):
+    """What a reply cost, by the session's own account."""
+
+    place: Place
+    at: float | None
+    usd: float
+
+
 class Unusable(NamedTuple):
     """A line that describes a call and cannot be used, and why. It becomes a problem with its line."""
 
@@ -89,4 +99,4 @@ class Unusable(NamedTuple):
     problem: str
 
 
-Told: TypeAlias = Called | Returned | PlanTold | StepDone | Stated | Unusable
+Told: TypeAlias = Called | Returned | PlanTold | StepDone | Stated | Paid | Unusable

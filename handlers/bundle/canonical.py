@@ -37,7 +37,8 @@ LONGEST_SEARCHED: Final = 4 << 20
 _SHORT_NUMBER: Final = 24
 _NUMBERS_KEPT: Final = 4096
 _Number = TypeVar("_Number")
-_SIMPLE: Final = frozenset({str, bool, type(None), msgspec.Raw})
+SIMPLE: Final = frozenset({str, bool, type(None), msgspec.Raw})
+"""Types whose values have one text."""
 
 
 class NotCanonical(ValueError):
@@ -205,19 +206,21 @@ def has_plain_numbers(value: JsonValue) -> bool:
     while waiting:
         container = waiting.pop()
         items = container.values() if isinstance(container, dict) else container
-        if _SIMPLE.issuperset(map(type, items)):
+        if SIMPLE.issuperset(map(type, items)):
             continue
         for item in items:
-            if type(item) in _SIMPLE:
+            if type(item) in SIMPLE:
                 continue
             if isinstance(item, dict | list):
                 waiting.append(item)
-            elif isinstance(item, float):
-                if item - item != 0.0:
-                    return False
-            elif isinstance(item, int) and not LEAST <= item <= MOST:
+            elif isinstance(item, int | float) and not is_plain_number(item):
                 return False
     return True
+
+
+def is_plain_number(number: float) -> bool:
+    """Whether it is finite, and if it is whole, within 64 bits."""
+    return LEAST <= number <= MOST if isinstance(number, int) else number - number == 0.0
 
 
 def _with_serde_numbers(value: JsonValue, loc: Location) -> JsonValue:

@@ -13,7 +13,9 @@ class Stretch(NamedTuple):
     """An attempt: when it began and ended, and the period in which the calls in its session's files are its own.
 
     Without `begins` it has all calls up to `ends`, without `ends` all from `begins` on (Unix seconds). `hash` is that
-    of the event that began it.
+    of the event that began it. Of the session's log it has what comes after the first `log_before` lines and up to
+    `log_up_to`; for a native run both are bytes of its trace. Where they are known, no time divides the log. `attempts`
+    are the first and the last attempt that have its calls: a correction has those of the attempt that it corrects.
     """
 
     started_at: float
@@ -21,6 +23,9 @@ class Stretch(NamedTuple):
     begins: float | None = None
     ends: float | None = None
     hash: str | None = None
+    log_before: int | None = None
+    log_up_to: int | None = None
+    attempts: tuple[int, int] | None = None
 
 
 class Verdict(NamedTuple):

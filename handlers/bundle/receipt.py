@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -60,6 +60,9 @@ FILE_FIELDS: Final = ("sha256", "size")
 _ORDER: Final = (*SEED_FIELDS[:-1], *ADDED_FIELDS, "signature")
 _OUTSIDE_THE_HASH: Final = frozenset({"receipt_hash", "signature"})
 _HASH: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_PIECE: Final = 200
+"""Calls of a receipt that are written at once."""
+_dumps: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def receipt_text(fields: Mapping[str, JsonValue]) -> bytes:
@@ -79,8 +82,16 @@ def receipt_text(fields: Mapping[str, JsonValue]) -> bytes:
             name: _ordered(entry, FILE_FIELDS) if isinstance(entry, dict) else entry
             for name, entry in _ordered(files, (REPLAY, SUMMARY)).items()
         }
-    text = json.dumps(ordered, ensure_ascii=False, allow_nan=False)
-    return msgspec.json.format(text.encode(), indent=2) + b"\n"
+    text = ",".join(f"{_dumps(key)}:{_in_pieces(value)}" for key, value in ordered.items())
+    return msgspec.json.format(f"{{{text}}}".encode(), indent=2) + b"\n"
+
+
+def _in_pieces(value: JsonValue) -> str:
+    """The JSON of a value. A long list is written in pieces: other threads wait as long as one is being written."""
+    if not isinstance(value, list) or len(value) <= _PIECE:
+        return _dumps(value)
+    pieces = (value[first : first + _PIECE] for first in range(0, len(value), _PIECE))
+    return f"[{','.join(_dumps(piece)[1:-1] for piece in pieces)}]"
 
 
 def receipt_hash(fields: Mapping[str, JsonValue], form: Form) -> str:
@@ -117,6 +128,8 @@ def is_hash(value: JsonValue) -> bool:
     return isinstance(value, str) and _HASH.fullmatch(value) is not None
 
 
-def _ordered(fields: Mapping[str, JsonValue], order: Iterable[str]) -> dict[str, JsonValue]:
+def _ordered(fields: Mapping[str, JsonValue], order: tuple[str, ...]) -> dict[str, JsonValue]:
+    if isinstance(fields, dict) and tuple(fields) == order:
+        return fields
     known = {key: fields[key] for key in order if key in fields}
     return known | {key: fields[key] for key in sorted(fields.keys() - known.keys())}

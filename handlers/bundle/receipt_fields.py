@@ -1,7 +1,9 @@
 """Whether the fields of a receipt are valid, in the seed's form and in Runward's."""
 
 from collections.abc import Callable, Iterator
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import quoted
@@ -20,6 +22,7 @@ from runward.handlers.bundle.receipt import (
 
 ReceiptForm: TypeAlias = Literal["runward", "seed"]
 Fields: TypeAlias = dict[str, JsonValue]
+_Hash: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 
 
 class FieldProblem(NamedTuple):
@@ -51,6 +54,7 @@ _TIME: Final = _Rule(lambda value: moment_of(value) is not None, "a time in ISO 
 _NUMBER: Final = _Rule(lambda value: is_number(value), "a number")
 _WHOLE: Final = _Rule(lambda value: is_whole(value), "a whole number")
 _COUNT: Final = _Rule(lambda value: is_whole(value) and value >= 0, "a whole number that is not negative")
+_TOKENS: Final = _or_null(_COUNT)
 _LATENCY: Final = _Rule(lambda value: is_number(value) and value >= 0, "a number that is not negative")
 _UTILITY: Final = _Rule(lambda value: is_number(value) and -1 <= value <= 1, "a number from -1 to 1")
 _CONFIDENCE: Final = _Rule(lambda value: is_number(value) and 0 <= value <= 1, "a number from 0 to 1")
@@ -113,7 +117,7 @@ def field_problems(fields: Fields) -> Iterator[FieldProblem]:
     """All problems of the fields, each checked on its own."""
     yield from _held(fields, _SEED, "")
     calls = fields.get("tool_calls")
-    if isinstance(calls, list):
+    if isinstance(calls, list) and not _are_valid(calls):
         for index, call in enumerate(calls):
             yield from _call_problems(call, f"tool_calls[{index}]")
     verification = fields.get("verification")
@@ -124,6 +128,27 @@ def field_problems(fields: Fields) -> Iterator[FieldProblem]:
         files = fields.get("files")
         if isinstance(files, dict):
             yield from _file_problems(files)
+
+
+class _ValidCall(msgspec.Struct):
+    """What `_call_problems` finds nothing wrong with."""
+
+    id: str
+    tool: str
+    params_hash: _Hash | None
+    output_hash: _Hash | None
+    step_utility: Annotated[float, msgspec.Meta(ge=-1, le=1)] | None
+    latency_ms: Annotated[float, msgspec.Meta(ge=0)] | None
+    cost_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+def _are_valid(calls: list[JsonValue]) -> bool:
+    """Whether nothing is wrong with any call. Of many, this is told much sooner than what is."""
+    try:
+        msgspec.convert(calls, list[_ValidCall])
+    except (msgspec.ValidationError, OverflowError):
+        return False
+    return True
 
 
 def _held(fields: Fields, rules: dict[str, _Rule], within: str) -> Iterator[FieldProblem]:
@@ -139,8 +164,8 @@ def _call_problems(call: JsonValue, name: str) -> Iterator[FieldProblem]:
         yield FieldProblem(name, "must be an object")
         return
     yield from _held(call, _CALL, f"{name}.")
-    if not _or_null(_COUNT).holds(call.get("cost_tokens")):
-        yield FieldProblem(f"{name}.cost_tokens", f"must be {_or_null(_COUNT).said}")
+    if not _TOKENS.holds(call.get("cost_tokens")):
+        yield FieldProblem(f"{name}.cost_tokens", f"must be {_TOKENS.said}")
 
 
 def _verification_problems(verification: Fields) -> Iterator[FieldProblem]:

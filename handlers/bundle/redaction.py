@@ -36,7 +36,7 @@ class Redaction:
 
     def key(self, key: str, value: JsonValue) -> bool:
         """Whether a key names a secret, and its value is one."""
-        return value not in ("", [], {}) and names_secret(key, value)
+        return names_secret(key, value) and value not in ("", [], {})
 
 
 def pointer(parent: str, key: str | int) -> str:

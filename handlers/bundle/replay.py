@@ -1,7 +1,7 @@
 """The replay of an attempt: its lines, one by one, and what its receipt and its summary need from them.
 
-A replay is a function of the session's files and of the order. A call belongs to the attempt in whose period it was
-made, and its result belongs to the call. What can't be used becomes a problem and hides nothing else.
+A replay is a function of the session's files and of the order. A call belongs to the attempt in whose stretch of the log
+it is, and its result belongs to the call. What can't be used becomes a problem and hides nothing else.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,8 +12,10 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from runward.config.json_value import JsonValue
+from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.handlers.bundle.calls import (
     Called,
+    Paid,
     Place,
     PlanTold,
     Returned,
@@ -30,6 +32,7 @@ from runward.handlers.bundle.redaction import Redaction
 from runward.handlers.bundle.shown import DEEPEST, Showing, is_deeper
 from runward.handlers.bundle.verification_runs import VerificationRuns
 from runward.handlers.events import Status
+from runward.handlers.exchange.tell import RESULTS
 from runward.handlers.journal.iso_time import iso_time
 from runward.handlers.layouts.foreign_json import parse_time
 
@@ -92,6 +95,7 @@ class Replay:
     issue_number: int | None = None
     policy_bundle_id: str | None = None
     confidence: float | None = None
+    cost_usd: float | None = None
     verification: VerificationRuns = field(default_factory=lambda: VerificationRuns(()))
     edits: Edits = field(default_factory=Edits)
     problems: list[str] = field(default_factory=list)
@@ -110,7 +114,7 @@ class Replay:
         self._showing = Showing(Redaction(self.order.rules.redact), self.order.rules.longest_text)
         self.verification = VerificationRuns(self.order.rules.verification)
         self.policy_bundle_id = self.order.rules.policy_bundle_id
-        self._is_own = self.order.stretch.begins is None
+        self._is_own = self.order.stretch.begins is None or self.order.stretch.log_before is not None
 
     @property
     def problem(self) -> str | None:
@@ -131,7 +135,7 @@ class Replay:
     def more(self, told: Iterable[Told]) -> Iterator[bytes]:
         """The lines for what the files say beyond what they said before. A run may say first what it begins with."""
         for each in told:
-            if not isinstance(each, Stated):
+            if not isinstance(each, Stated | Paid):
                 yield from self.begin()
             yield from self._lines_of(each)
 
@@ -175,16 +179,18 @@ class Replay:
         self.problems.insert(0, message)
 
     def _lines_of(self, told: Told) -> Iterator[bytes]:
+        if self._is_after(told.place):
+            return
         match told:
             case Called():
                 yield from self._call(told)
             case Returned():
                 yield from self._result(told)
-            case PlanTold() if self._belongs(told.at):
+            case PlanTold() if self._belongs(told.place, told.at):
                 yield from self._plan(told)
-            case StepDone() if self._belongs(told.at) and self._adopted_steps:
+            case StepDone() if self._belongs(told.place, told.at) and self._adopted_steps:
                 self._adopted_steps -= 1
-            case StepDone() if self._belongs(told.at):
+            case StepDone() if self._belongs(told.place, told.at):
                 step: dict[str, JsonValue] = {
                     "step_id": told.step_id,
                     "status": told.status,
@@ -193,24 +199,53 @@ class Replay:
                 yield self._line("StepComplete", told.at, self._showing.fields(step))
             case Stated():
                 self._state(told)
-            case Unusable():
+            case Paid() if self._belongs(told.place, told.at):
+                self.cost_usd = round((self.cost_usd or 0.0) + told.usd, 6)
+            case Unusable() if not self._is_before(told.place):
                 self._wrong(told.place, told.problem)
 
-    def _belongs(self, at: float | None) -> bool:
-        """Whether a record of this time is of this attempt. Without a time it belongs where the one before it does."""
+    def _belongs(self, place: Place, at: float | None, attempt: int | None = None) -> bool:
+        """Whether a record is of this attempt: as the store says, by its place in the log, or else by its time. Without
+        a time it belongs where the one before it does.
+        """
+        stretch = self.order.stretch
+        if attempt is not None and stretch.attempts is not None:
+            return stretch.attempts[0] <= attempt <= stretch.attempts[1]
+        is_divided = self._is_in_log(place)
+        begins = None if is_divided and stretch.log_before is not None else stretch.begins
+        ends = None if is_divided and stretch.log_up_to is not None else stretch.ends
+        if self._is_before(place):
+            return False
+        if begins is None and ends is None:
+            return True
         if at is not None:
-            stretch = self.order.stretch
-            self._is_own = (stretch.begins is None or at >= stretch.begins) and (
-                stretch.ends is None or at < stretch.ends
-            )
+            self._is_own = (begins is None or at >= begins) and (ends is None or at < ends)
         return self._is_own
+
+    def _is_in_log(self, place: Place) -> bool:
+        """Whether a line of the session's log says this, and not the store, a document, or a log as a whole."""
+        return place.line > 0 and place.source != RESULTS
+
+    def _is_before(self, place: Place) -> bool:
+        """Whether this is in the part of the log that belongs to earlier attempts."""
+        before = self.order.stretch.log_before
+        return before is not None and self._is_in_log(place) and self._position(place) <= before
+
+    def _is_after(self, place: Place) -> bool:
+        """Whether this is in the part of the log that came after this attempt."""
+        up_to = self.order.stretch.log_up_to
+        return up_to is not None and self._is_in_log(place) and self._position(place) > up_to
+
+    def _position(self, place: Place) -> int:
+        """The line, or a native run's byte, counted from 1."""
+        return place.start + 1 if self.order.layout == DEFAULT_LAYOUT else place.line
 
     def _state(self, told: Stated) -> None:
         if told.issue_number is not None:
             self.issue_number = told.issue_number
         if told.policy_bundle_id is not None:
             self.policy_bundle_id = told.policy_bundle_id
-        if told.confidence is not None:
+        if told.confidence is not None and not self._is_before(told.place):
             self.confidence = told.confidence
 
     def _start(self) -> bytes:
@@ -241,7 +276,7 @@ class Replay:
         yield self._line("PlanStart", told.at, {"plan_hash": self.plan_hash, "step_count": told.step_count})
 
     def _call(self, told: Called) -> Iterator[bytes]:
-        if not self._belongs(told.at):
+        if not self._belongs(told.place, told.at, told.attempt):
             return
         if told.id in self._adopted:
             return  # it was shown before

@@ -73,11 +73,23 @@ class Showing:
                 missing.redacted.pop()  # it is in the part that was cut out
         return short
 
+    def _is_shown_whole(self, key: str, text: str) -> bool:
+        """Whether nothing is missing of a text under this key: so it is with most, and then its place needs no name."""
+        redaction = self._redaction
+        return (
+            len(text) <= self._longest
+            and not redaction.is_secret(key)
+            and not redaction.key(key, text)
+            and redaction.text(text) is text
+        )
+
     def _object(self, value: dict[str, JsonValue], at: str, missing: Missing) -> dict[str, JsonValue]:
         kept: dict[str, JsonValue] = {}
         for written, each in value.items():
             key = _whole(written)
-            if self._redaction.is_secret(key):
+            if isinstance(each, str) and each.isascii() and self._is_shown_whole(key, each):
+                kept[key] = each
+            elif self._redaction.is_secret(key):
                 name = free_key(kept)
                 kept[name] = REDACTED
                 missing.redacted.append(pointer(at, name))

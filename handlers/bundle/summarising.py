@@ -1,7 +1,7 @@
 """Turns a replay and its order into the facts of the summary."""
 
 from runward.handlers.bundle.edits import FileEdit
-from runward.handlers.bundle.order import BundleOrder
+from runward.handlers.bundle.order import BundleOrder, Cost
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.bundle.summary import Failure, Summary, rates, verified
 from runward.handlers.bundle.work_tree import with_git
@@ -25,7 +25,7 @@ def summary_of(replay: Replay) -> Summary:
         apm=apm,
         sapm=sapm,
         tokens=order.usage,
-        cost=order.cost,
+        cost=order.cost if replay.cost_usd is None else Cost(replay.cost_usd, "usd"),
         failure=_failure(order),
     )
 

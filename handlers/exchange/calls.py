@@ -19,7 +19,10 @@ NO_INTENT: Final = f"{NAMES}invalid"
 
 
 class TakenAction(NamedTuple):
-    """An action of a run: the line as it was read, when it was read and carried out (Unix seconds), and its result."""
+    """An action of a run: the line as it was read, when it was read and carried out (Unix seconds), and its result.
+
+    `attempt` is that of the run which wrote the line.
+    """
 
     line: int
     text: str
@@ -28,6 +31,7 @@ class TakenAction(NamedTuple):
     action_type: str | None
     result: dict[str, JsonValue]
     sandbox: str | None
+    attempt: int | None = None
 
 
 def told_by_action(action: TakenAction, before: float) -> tuple[Called, Returned]:
@@ -40,7 +44,7 @@ def told_by_action(action: TakenAction, before: float) -> tuple[Called, Returned
     told: JsonValue = {**action.result, "sandbox": action.sandbox}
     content, error = (told, None) if success else (None, told)
     return (
-        Called(place, began, call, tool, _params(action.text)),
+        Called(place, began, call, tool, _params(action.text), attempt=action.attempt),
         Returned(place, max(began, action.at), call, content, error, success),
     )
 

@@ -1,4 +1,5 @@
-"""The calls of a lionagi run: the requests and responses of actions in the file of its own branch.
+"""The calls of a lionagi run: the requests and responses of actions in the file of its own branch, and what its replies
+cost.
 
 That file is written whole before and after each turn. What streams in between is removed afterwards, so it isn't read.
 The branches that `run.json` does not name are sub-agents.
@@ -10,14 +11,18 @@ from typing import Final, Literal
 import msgspec
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Place, Returned, Told, Unusable
+from runward.handlers.bundle.calls import Called, Paid, Place, Returned, Told, Unusable
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, kept
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import list_in, object_in, seconds_in, text_in, whole_text_in
 from runward.handlers.layouts.lionagi import RUN
 from runward.handlers.layouts.scanner import Document
+from runward.handlers.layouts.told_values import number_in
 
 _BRANCHES: Final = "branches/*.json"
+
+MOST_USD: Final = 1_000_000
+"""A reply that cost more is not believed."""
 
 
 class State(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,6 +67,10 @@ class LionagiCalls:
         metadata, content = object_in(message.get("metadata")), object_in(message.get("content"))
         kind = (text_in(metadata.get("lion_class")) or "").rpartition(".")[2]
         name = whole_text_in(message.get("id"))
+        cost = number_in(object_in(metadata.get("model_response")).get("total_cost_usd"), 0, MOST_USD)
+        if cost is not None and name is not None and name not in self._told:
+            self._told[name] = None
+            yield Paid(place, seconds_in(message.get("created_at")), cost)
         if kind not in ("ActionRequest", "ActionResponse") or name in self._told:
             return
         if name is None:

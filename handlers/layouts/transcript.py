@@ -94,7 +94,8 @@ class Told(NamedTuple):
 class Resumed(NamedTuple):
     """Lines after an end began the next stretch: `before` is how the previous one had ended.
 
-    `turns` counts those that had begun until then, `began_at` is when the previous stretch had begun.
+    `turns` counts those that had begun until then, `began_at` is when the previous stretch had begun. `line` is the
+    line that began it (see `feeding.py`).
     """
 
     attempt: int
@@ -102,6 +103,7 @@ class Resumed(NamedTuple):
     started_at: float | None
     turns: int = 0
     began_at: float | None = None
+    line: int | None = None
 
 
 State = TypeVar("State")

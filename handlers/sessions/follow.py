@@ -32,7 +32,9 @@ class Followed(NamedTuple):
     that did, and is no longer asked for. `gone_since` and `lost_since` (Unix seconds) are when the process, or the
     session's place, was first missed. `is_known`: what was there at first sight has been reported. `is_successor`:
     `process` was first seen after the last attempt's end, so it writes the next one. `data` is the state of the data
-    kept besides the session at the last look, and `data_told` counts the reported changes of it.
+    kept besides the session at the last look, and `data_told` counts the reported changes of it. `lines` are those of
+    its log that belong to the attempts that are over; None if that is not known. Commands find it by its position in
+    the JSON.
     """
 
     phase: Phase = "none"
@@ -55,6 +57,7 @@ class Followed(NamedTuple):
     version: Literal[1] = 1
     data: str | None = None
     data_told: int = 0
+    lines: int | None = None
 
 
 NEVER_FOLLOWED: Final = Followed()
@@ -83,7 +86,8 @@ class Sign(NamedTuple):
 
     `resumed` are the boundaries in what was read since the last look. `writer` is what is known of its process,
     including the remembered one; `changed_at` is when its files last changed. Unless everything that is there was read
-    (`complete`), the last attempt may continue after it.
+    (`complete`), the last attempt may continue after it. `lines` are those of its log that were read, if it has one log;
+    after `anew` they are another file's than before.
     """
 
     told: Told
@@ -92,6 +96,8 @@ class Sign(NamedTuple):
     changed_at: float | None
     now: float
     complete: bool
+    lines: int | None = None
+    anew: bool = False
 
 
 MOST_TOLD: Final = 1000
@@ -126,7 +132,11 @@ def follow(
         look.meanwhile()
         return Follow(look.after, tuple(look.events), None, None)
     standing, again_in = look.conclude()
-    return Follow(look.after, tuple(look.events), standing, again_in)
+    after = look.after
+    if after.phase == "over" and after.due_at is None:
+        # What comes after these lines belongs to the next attempt.
+        after = after._replace(lines=sign.lines)
+    return Follow(after, tuple(look.events), standing, again_in)
 
 
 class _Look:
@@ -136,8 +146,9 @@ class _Look:
         self, followed: Followed, key: str, declaration: SessionDeclaration, rule: FollowRule, sign: Sign
     ) -> None:
         self.followed = followed
-        self.after = followed._replace(lost_since=None)
-        self._told, _, self._writer, self._changed_at, self._moment, _ = sign
+        self.after = followed._replace(lost_since=None, lines=None if sign.anew else followed.lines)
+        self._told, self._writer = sign.told, sign.writer
+        self._changed_at, self._moment = sign.changed_at, sign.now
         self._at = self._moment if self._changed_at is None else self._changed_at
         process = self._writer.process
         if process is not None and process != followed.former:  # by the next look its traces may be gone
@@ -174,6 +185,7 @@ class _Look:
             turn="closed",
             close=close,
             ended_at=at,
+            lines=None if resumed.line is None else resumed.line - 1,
         )
         self._left_behind()
 
@@ -365,7 +377,8 @@ class _Look:
     def _start(self, at: float, *, seen_over: bool, origin: Origin = "live") -> None:
         attempt = self.after.attempt + 1
         declaration = self._declaration if attempt == 1 else None
-        self.events.append(AttemptStarted(self._key, attempt, at, declaration, origin, seen_over))
+        before = self.after.lines if attempt > 1 else None
+        self.events.append(AttemptStarted(self._key, attempt, at, declaration, origin, seen_over, before))
         self.after = self.after._replace(
             phase="open",
             attempt=attempt,
@@ -423,6 +436,12 @@ def lose(followed: Followed, key: str, now: float) -> Follow:
         key, followed.attempt, since, "process_gone", "aborted", "run.aborted.vanished", summary
     )
     after = followed._replace(
-        phase="over", ended_by="process_gone", ended_at=since, vanished=True, gone_since=None, lost_since=None
+        phase="over",
+        ended_by="process_gone",
+        ended_at=since,
+        vanished=True,
+        gone_since=None,
+        lost_since=None,
+        lines=None,
     )
     return Follow(after, (ended,), None, None)

@@ -10,6 +10,7 @@ attempt, as a correction. A directory that was made again, or came back, opens t
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
@@ -71,12 +72,22 @@ class Unplanned(NamedTuple):
     filled: tuple[str, ...] = ()
 
 
+class TraceRead(NamedTuple):
+    """How much of a run's trace belongs to the attempts that are over: the file's inode, and bytes. Both are 0 if there
+    is no trace.
+    """
+
+    inode: int = 0
+    size: int = 0
+
+
 class Watched(NamedTuple):
     """What is remembered of a run directory between looks.
 
     `signatures` are those of the documents as last read, `gone_since` is the time (Unix seconds) at which its
     process was first seen gone, `complaints` what is wrong with its files now, `plans` the digests of its plans.
-    `sealed` says that the launcher itself declared the end.
+    `sealed` says that the launcher itself declared the end. `traced` is how much of the trace belongs to the attempts
+    that are over; None if that is not known. Commands find it by its position in the JSON.
     """
 
     signatures: tuple[tuple[str, Signature], ...] = ()
@@ -96,6 +107,7 @@ class Watched(NamedTuple):
     unplanned: Unplanned | None = None
     sealed: bool = False
     version: int = STATE_VERSION
+    traced: TraceRead | None = None
 
 
 NEVER_SEEN: Final = Watched()
@@ -388,6 +400,27 @@ def weigh(watched: Watched, key: str, state: ProcessState, now: float) -> Observ
         "its process ended without reporting why",
     )
     return watched._replace(phase="over", ended_by="process_gone", gone_since=None), (ended,)
+
+
+def divided(
+    watched: Watched, after: Watched, events: Sequence[Seen], trace: TraceRead, *, is_settled: bool
+) -> Observed:
+    """The result of a look, with how much of the trace, which is so long now, belongs to which attempt.
+
+    Unless it `is_settled`, the next attempt may have begun to write since the look found the end.
+    """
+    found = tuple(_beginning(each, watched.traced, trace) for each in events)
+    if any(isinstance(each, AttemptEnded) for each in events):
+        is_gone = after.vanished
+        after = after._replace(traced=trace if is_settled and not is_gone else None)
+    return after, found
+
+
+def _beginning(event: Seen, traced: TraceRead | None, trace: TraceRead) -> Seen:
+    if not isinstance(event, AttemptStarted) or event.attempt == 1 or traced is None:
+        return event
+    is_same = trace.inode == traced.inode and trace.size >= traced.size
+    return replace(event, log_before=traced.size if is_same else 0)
 
 
 def together(states: Sequence[ProcessState]) -> ProcessState:

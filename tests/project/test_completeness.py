@@ -24,6 +24,7 @@ from runward.daemon.store.transaction import Statement
 from runward.daemon.worker.deciding import Answers, NoAnswer
 from runward.handlers import facts
 from runward.handlers.asking import Question
+from runward.handlers.bundle.events import ReceiptSignRequested
 from runward.handlers.effects import Effect
 from runward.handlers.event_kinds import Request
 from runward.handlers.events import Event, PlayRunRequested, SessionCancelRequested, Status, event_types
@@ -162,6 +163,8 @@ async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: 
         await running.supervisor.assembly.outbox.sweep()
         assert await running.supervisor.assembly.notices.carry_out()
         assert await running.supervisor.assembly.bundles.carry_out()
+        await _ask(running, ReceiptSignRequested("s", 1.0, "native:runs/a", 1, "ed25519"))
+        assert await running.supervisor.assembly.signings.carry_out()
         await _cancel_a_run(running, tmp_path)
         await _start_a_run(running)
         await _remove_a_worktree(running, monkeypatch)

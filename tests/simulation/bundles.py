@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tests.simulation.broken import Broken
 from tests.simulation.kernel import Kernel
 from tests.simulation.places import Places
-from tests.simulation.ports import journal_path
+from tests.simulation.ports import OWN_KEY, journal_path
 
 from runward.daemon.parts.bundles import SHOWN_IS_GONE
 from runward.handlers.bundle.part import load_parts
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, part_name
+from runward.handlers.bundle.signatures import named, signature_state
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe
+
+OWN_KEYS: Final = frozenset({named(OWN_KEY.key)})
 
 ROWS: Final = (
     "select r.session_key, r.attempt, r.directory, r.parts, r.problem, r.place_problem,"
@@ -76,7 +79,12 @@ def check_bundles(universe: "Universe", places: Places, was_away: Callable[[str]
         if not bundle.is_correction:
             called[bundle.key].update(calls)
     for key, calls_of in called.items():
-        doubled = [each for each, times in calls_of.items() if times > 1]
+        is_by_time = _is_divided_by_time(universe, key)
+        doubled = [
+            each
+            for each, times in calls_of.items()
+            if times > 1 and not (universe.clock.stepped and is_by_time)
+        ]
         if doubled and not _may_overlap(universe, key):
             raise Broken(f"calls of {key} are doubled: {doubled}")
     read = {key: ids for key, ids in seen.items() if key not in unread}
@@ -85,14 +93,25 @@ def check_bundles(universe: "Universe", places: Places, was_away: Callable[[str]
 
 
 def _may_overlap(universe: "Universe", key: str) -> bool:
-    """Whether two attempts of a session may lie at one time, by the clock and by what is left of its log.
+    """Whether two attempts of a session may have the same calls, by what is left of its log.
 
     What a power cut took back may look like another attempt, that began before the one before it was over.
     """
     agent = universe.foreign_agents.by_key.get(key)
-    return universe.clock.stepped or (
-        agent is not None and (agent.cut or agent.is_copied or agent.shaken or agent.deleted)
+    return agent is not None and (agent.cut or agent.is_copied or agent.shaken or agent.deleted)
+
+
+def _is_divided_by_time(universe: "Universe", key: str) -> bool:
+    """Whether nobody knows where in the session's log one of its attempts began."""
+    further = universe.peek(
+        "select payload ->> 'log_before' from events where lane = ? and key like '%/started'"
+        " and payload ->> 'attempt' > 1",
+        (key,),
     )
+    universe.tally.reached["attempts whose calls no clock divides"] += (
+        bool(further) and (None,) not in further
+    )
+    return (None,) in further
 
 
 def _parts(universe: "Universe", bundle: _Bundle, was_away: Callable[[str], bool]) -> list[str] | None:
@@ -119,6 +138,10 @@ def _parts(universe: "Universe", bundle: _Bundle, was_away: Callable[[str], bool
     calls = [str(each["id"]) for each in events if each["event"] == "ToolCall"]
     if calls != [each["id"] for each in receipt["tool_calls"]]:
         raise Broken(f"{name} has {calls} in its replay, and others in its receipt: {receipt}")
+    worth = signature_state(receipt, OWN_KEYS)
+    if worth != ("valid" if universe.signs else "absent"):
+        raise Broken(f"{name} has a receipt whose signature is {worth}: {receipt}")
+    universe.tally.reached["a signed receipt"] += worth == "valid"
     universe.tally.reached["a bundle with a call"] += bool(calls)
     return calls
 
@@ -145,10 +168,12 @@ def _none_of_runs_lost(universe: "Universe", places: Places, seen: dict[str, set
     Of a run that was judged because its process is gone, the trace may go on.
     """
     cut = {path for path, node in universe.kernel.files() if node.torn}
-    if universe.clock.stepped or universe.lives.over:
+    if universe.lives.over:
         return
     statuses = dict(universe.peek("select key, status from sessions where origin = 'live'"))
     for key, place in places.by_key.items():
+        if universe.clock.stepped and _is_divided_by_time(universe, key):
+            continue
         is_odd = place.shaken or place.free or place.hidden or place.locked or place.odd or place.died
         if is_odd or key not in seen or statuses.get(key, "running") == "running":
             continue
@@ -161,15 +186,17 @@ def _none_of_runs_lost(universe: "Universe", places: Places, seen: dict[str, set
 def _none_lost(universe: "Universe", seen: dict[str, set[str]]) -> None:
     """Each call that an agent's log tells is in a bundle of its session, once all its attempts are over.
 
-    A clock that is set back puts calls before their own attempt. A copy goes on in nobody's hands. What a power cut
+    A clock that is set back may put calls before their own attempt, if only time divides them. A copy goes on in nobody's hands. What a power cut
     took back, or who came while nobody could look, may be told of another attempt.
     """
-    if universe.clock.stepped or universe.lives.over:
+    if universe.lives.over:
         return
     statuses = dict(universe.peek("select key, status from sessions where origin = 'live'"))
     for key, agent in universe.foreign_agents.by_key.items():
         is_plain = not (agent.shaken or agent.is_copied or agent.cut or agent.free or agent.deleted)
         if not is_plain or key not in seen or statuses.get(key, "running") == "running":
+            continue
+        if universe.clock.stepped and _is_divided_by_time(universe, key):
             continue
         lost = agent.called() - seen[key]
         if lost:

@@ -86,7 +86,7 @@ class Daemon:
             self._covering,
             universe.chains,
             universe.recipients,
-            bundled=lambda session: BundleRules(),
+            bundled=lambda session: BundleRules(sign="ed25519" if universe.signs else None),
             exchange=lambda: universe.exchange,
             with_code=ActionsWithCode(acting_with_code(lambda: universe.exchange, Executor, Path(STATE))),
             actions=universe.told_actions,

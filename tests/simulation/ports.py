@@ -16,6 +16,7 @@ from tests.simulation.virtual_time import Process, Timeline
 from runward.config.contract import ExpectedArtifact
 from runward.config.exchange import ExchangeRules
 from runward.config.playbook import Playbook
+from runward.daemon.disk.receipt_keys import OwnKey
 from runward.daemon.inbox import spool
 from runward.daemon.ports.files import Gone, KeptAside
 from runward.daemon.ports.inbox import InboxFile
@@ -24,6 +25,7 @@ from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import CannotWatch, Translator, Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import RealFiles
+from runward.handlers.bundle.signatures import SecretKey
 from runward.handlers.facts import Declarations, Play
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.observe import ProcessState
@@ -32,6 +34,9 @@ from runward.handlers.unreadable import Unreadable
 STATE: Final = Path("/state")
 INBOX: Final = "/state/inbox"
 HOST: Final = "here"
+
+OWN_KEY: Final = OwnKey(SecretKey("ed25519", bytes(range(32))), f"{STATE}/keys/receipt-ed25519")
+"""What signs receipts: always the same key, which nobody makes or loses."""
 
 
 def journal_path(directory: str, name: str = "") -> str:

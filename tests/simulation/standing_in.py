@@ -14,6 +14,7 @@ from unittest.mock import patch
 import anyio
 import anyio.lowlevel
 from tests.simulation import trees
+from tests.simulation.ports import OWN_KEY
 from tests.simulation.recipients import GIVEN_UP_AFTER
 from tests.simulation.universe import Universe
 from tests.simulation.virtual_time import VirtualLoop
@@ -81,6 +82,7 @@ def simulated(universe: Universe) -> Iterator[None]:
         "anyio.to_thread.run_sync": _thread(universe),
         "anyio.from_thread.check_cancelled": lambda: None,
         "runward.handlers.route.decide": _buggy(universe.bugs),
+        "runward.daemon.host.assembly.own_key_on_first_use": lambda state, scheme, environment: OWN_KEY,
     }
     standing_in |= trees.standing_in(universe)
     if universe.packs:  # what takes an hour and a day

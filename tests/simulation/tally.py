@@ -7,6 +7,8 @@ from typing import Final
 RARE_PATHS: Final = (
     "a state was made again from its journal",
     "a bundle with a call",
+    "a signed receipt",
+    "attempts whose calls no clock divides",
     "a replay that was shown before its end",
     "a call that was shown before its end",
     "a session whose every call is in a bundle",

@@ -27,7 +27,7 @@ from runward.daemon.ports.session_reads import NOTHING_READ
 from runward.daemon.queue.queue import Queue
 from runward.daemon.rundir import comparing, journals
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import cancellations, jobs, journal_lines
+from runward.daemon.store.tables import cancellations, jobs, journal_lines, receipts
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.world import files
@@ -276,9 +276,18 @@ def without_looking_where_a_launched_run_lies(patch: pytest.MonkeyPatch) -> None
     )
 
 
-def without_the_attempts_own_time(patch: pytest.MonkeyPatch) -> None:
+def without_the_attempts_own_part(patch: pytest.MonkeyPatch) -> None:
     """Every call of a session counts as one of each of its attempts."""
-    patch.setattr(Replay, "_belongs", lambda self, at: True)
+    patch.setattr(Replay, "_belongs", lambda self, *of: True)
+
+
+def without_the_last_receipt(patch: pytest.MonkeyPatch) -> None:
+    """Each receipt is made as if it were the first one."""
+
+    async def none(store: Store) -> None:
+        return None
+
+    patch.setattr(receipts, "head", none)
 
 
 def without_ids_of_notices_that_stay(patch: pytest.MonkeyPatch) -> None:
@@ -343,7 +352,8 @@ LATE: Final = pytest.mark.prove
         pytest.param(without_the_restores_epoch, marks=LATE),
         without_making_journals,
         without_leaving_the_contract_to_the_launcher,
-        without_the_attempts_own_time,
+        without_the_attempts_own_part,
+        without_the_last_receipt,
         pytest.param(without_looking_where_a_launched_run_lies, marks=LATE),
         without_ids_of_notices_that_stay,
         without_marking_what_was_delivered,

@@ -103,6 +103,8 @@ class Universe:
         """The dice of those who have the record pruned, in every other history."""
         self.packs = self.pruning.random() < 0.5
         """Whether sessions are packed soon: in every other history."""
+        self.signs = random.Random(f"{seed}/signing").random() < 0.5
+        """Whether receipts are signed when they are made: in every other history."""
         for path in (
             "/home",
             "/home/dev",

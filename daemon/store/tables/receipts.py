@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pydantic_core import from_json, to_json
 
 from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.store.reading_attempts import ATTEMPTS
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.replays import GONE
@@ -96,16 +97,21 @@ async def stretches(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[t
     """The start and end of each of these attempts, by session key and attempt."""
     asked = list(attempts)
     rows = await store.read(
-        "select a.session_key, a.attempt, a.started_at, a.ended_at, e.hash from attempts a"
-        " left join events e on e.key = a.session_key || '#' || a.attempt || '/started'"
-        " where a.session_key in (select value from json_each(?)) order by a.session_key, a.attempt",
+        f"{ATTEMPTS} where a.session_key in (select value from json_each(?)) order by a.session_key, a.attempt",  # noqa: S608 # our own words
         (listed(dict.fromkeys(key for key, _ in asked)),),
     )
     known: dict[str, list[BeganAndEnded]] = {}
-    for key, attempt, started_at, ended_at, digest in rows:
+    for key, attempt, started_at, ended_at, digest, before, following in rows:
         assert isinstance(started_at, float)
         assert ended_at is None or isinstance(ended_at, float)
-        began = BeganAndEnded(as_int(attempt), started_at, ended_at, None if digest is None else str(digest))
+        began = BeganAndEnded(
+            as_int(attempt),
+            started_at,
+            ended_at,
+            None if digest is None else str(digest),
+            None if before is None else as_int(before),
+            None if following is None else as_int(following),
+        )
         known.setdefault(str(key), []).append(began)
     found = {(key, attempt): stretch_of(known.get(key, ()), attempt) for key, attempt in asked}
     return {each: stretch for each, stretch in found.items() if stretch is not None}

@@ -206,6 +206,9 @@ def killing(point: str) -> Callable[[str], None]:
 async def test_a_kill_at_any_point_leaves_what_an_undisturbed_daemon_leaves(
     tmp_path: Path, point: str
 ) -> None:
+    def bundled(session: BundleRulesOf) -> BundleRules:
+        return BundleRules(sign="ed25519")
+
     worked(tmp_path, "run")
     faults.install(killing(point))
     try:

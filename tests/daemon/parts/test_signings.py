@@ -1,16 +1,21 @@
 """Signatures of receipts in the worker: each waits for its receipt, and is settled once."""
 
+import hashlib
 import json
 from pathlib import Path
 
+import pytest
 from tests.daemon.worker.damaged_journals import begin, finish
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.bundle import BundleRules
+from runward.daemon import faults
+from runward.daemon.disk.receipt_keys import own_public_keys
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.handlers.bundle.events import ReceiptSignRequested
 from runward.handlers.bundle.facts import BundleRulesOf
+from runward.handlers.bundle.signatures import signature_state
 
 SETTLED = "select settled_at is not null, signature is not null, problem from signings"
 
@@ -25,8 +30,8 @@ async def settle(running: Daemon) -> None:
     await running.supervisor.assembly.signings.drain()
 
 
-async def ask(running: Daemon, run: str, attempt: int = 1) -> None:
-    asked = ReceiptSignRequested(f"sign-{attempt}", 0.0, f"native:runs/{run}", attempt, "ed25519")
+async def ask(running: Daemon, run: str, attempt: int = 1, name: str = "sign") -> None:
+    asked = ReceiptSignRequested(f"{name}-{attempt}", 0.0, f"native:runs/{run}", attempt, "ed25519")
     put(running.state, asked.key, dump_request(asked))
     running.supervisor.assembly.worker.inbox_waits = True
     await settle(running)
@@ -59,3 +64,58 @@ async def test_where_no_receipt_is_coming_it_is_settled_with_the_reason(tmp_path
         await settle(running)
         await ask(running, "run", attempt=2)
         assert await running.rows(SETTLED) == [(1, 0, "there is no receipt of attempt 2")]
+
+
+class Killed(BaseException):
+    """The daemon ends here, as by `kill -9`."""
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "commit.put.after",
+        "commit.apply.before",
+        "commit.apply.after",
+        "sign.rename.before",
+        "sign.rename.after",
+        "commit.sign.before",
+        "commit.sign.after",
+    ],
+)
+async def test_a_kill_at_any_point_of_signing_leaves_what_an_undisturbed_daemon_leaves(
+    tmp_path: Path, at: str
+) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        runs = [begin(tmp_path, name) for name in ("disturbed", "undisturbed")]
+        for run in runs:
+            finish(run)
+        await settle(running)
+        await ask(running, "undisturbed")
+    begun = False
+
+    def kill(point: str) -> None:
+        nonlocal begun
+        begun = begun or (point == "commit.put.before")
+        if begun and point == at:
+            raise Killed
+
+    faults.install(kill)
+    try:
+        with pytest.raises((Killed, BaseExceptionGroup)):
+            async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+                await ask(running, "disturbed", attempt=1, name="another")
+    finally:
+        faults.install(lambda name: None)
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        running.supervisor.assembly.worker.inbox_waits = True
+        await settle(running)
+        assert await running.rows(SETTLED) == [(1, 1, None)] * 2
+        recorded = await running.rows("select s.signature, s.part ->> '$[2]' from signings s order by s.id")
+    key = own_public_keys(str(tmp_path / "state"), {})
+    for run, (signature, digest) in zip(reversed(runs), recorded, strict=True):
+        content = (run / "RECEIPT.json").read_bytes()
+        assert hashlib.sha256(content).hexdigest() == digest
+        fields = json.loads(content)
+        assert fields["signature"] == signature
+        assert signature_state(fields, key) == "valid"
+        assert not [each.name for each in run.iterdir() if each.name.startswith(".")]

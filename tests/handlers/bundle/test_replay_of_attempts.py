@@ -7,7 +7,7 @@ import pytest
 
 from runward.config.bundle import BundleRules
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Place, Returned, Stated, Told
+from runward.handlers.bundle.calls import Called, Paid, Place, Returned, Stated, Told, Unusable
 from runward.handlers.bundle.order import BundleOrder, Stretch, Verdict
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.bundle.stretches import BeganAndEnded, stretch_of
@@ -64,6 +64,59 @@ def test_an_attempt_has_the_calls_of_its_own_stretch(stretch: Stretch, own: list
     assert replay.problem is None, "what belongs to another attempt is nothing wrong"
 
 
+def in_log(line: int, when: float, name: str) -> list[Told]:
+    return [Called(at(line), when, name, "Read", None), Stated(at(line), confidence=line / 10)]
+
+
+SET_BACK: list[Told] = [*in_log(1, 4000.0, "a"), *in_log(2, 4100.0, "b"), *in_log(3, 500.0, "c")]
+
+
+@pytest.mark.parametrize(
+    ("stretch", "own", "confidence"),
+    [
+        (Stretch(3900.0, 4200.0, None, 400.0, log_up_to=2), ["a", "b"], 0.2),
+        (Stretch(400.0, 600.0, 400.0, None, log_before=2), ["c"], 0.3),
+        (Stretch(400.0, 600.0, 400.0, None, log_before=2, log_up_to=2), [], None),
+        (Stretch(3900.0, 4200.0, None, 400.0), [], 0.3),
+        (Stretch(400.0, 600.0, 400.0, None), ["a", "b", "c"], 0.3),
+    ],
+)
+def test_where_the_log_is_divided_no_clock_divides_its_calls(
+    stretch: Stretch, own: list[str], confidence: float | None
+) -> None:
+    replay = Replay(order(stretch)._replace(layout="adjutant"))
+    assert ids(replay, SET_BACK) == own
+    assert replay.confidence == confidence
+
+
+def test_a_native_run_s_trace_is_divided_by_bytes() -> None:
+    told = [Called(Place("trace.jsonl", 9, start, 10), None, f"c{start}", "Read", None) for start in (0, 11)]
+    for stretch, own in (
+        (Stretch(1.0, log_up_to=11), ["c0"]),
+        (Stretch(1.0, begins=5.0, log_before=11), ["c11"]),
+    ):
+        assert ids(Replay(order(stretch)), told) == own
+
+
+@pytest.mark.parametrize(
+    ("attempts", "made_by", "is_own"),
+    [((3, 4), 3, True), ((3, 4), 4, True), ((3, 4), 1, False), ((3, 4), 5, False), ((3, 4), None, False)],
+)
+def test_of_an_action_in_the_exchange_the_store_knows_the_attempt(
+    attempts: tuple[int, int], made_by: int | None, is_own: bool
+) -> None:
+    place = Place("results.jsonl", 1, 0, 10)
+    action = Called(place, 110.0, "intent/1", "exchange.read_artifact", None, attempt=made_by)
+    replay = Replay(order(Stretch(300.0, 400.0, 300.0, log_before=500, attempts=attempts)))
+    assert ids(replay, [action]) == (["intent/1"] if is_own else [])
+
+
+def test_what_is_said_of_a_whole_file_is_said_in_every_attempt() -> None:
+    replay = Replay(order(Stretch(100.0, 200.0, 100.0, log_before=500)))
+    lines(replay, [Unusable(Place("trace.jsonl", 0, 0, 0), "is not a regular file")])
+    assert replay.problem == "trace.jsonl:0: is not a regular file"
+
+
 def test_every_call_belongs_to_one_of_the_attempts() -> None:
     attempts = [BeganAndEnded(1, 100.0, 200.0), BeganAndEnded(2, 300.0, None)]
     found = [stretch_of(attempts, number) for number in (1, 2)]
@@ -80,11 +133,29 @@ def test_a_correction_has_the_calls_of_the_attempt_that_it_corrects() -> None:
         BeganAndEnded(3, 300.0, 400.0),
         BeganAndEnded(4, 400.0, 400.0),
     ]
-    assert stretch_of(attempts, 1) == Stretch(100.0, 200.0, None, 300.0)
-    assert stretch_of(attempts, 2) == Stretch(250.0, 250.0, None, 300.0, "h2")
-    assert stretch_of(attempts, 3) == Stretch(300.0, 400.0, 300.0, None)
-    assert stretch_of(attempts, 4) == Stretch(400.0, 400.0, 300.0, None)
+    assert stretch_of(attempts, 1) == Stretch(100.0, 200.0, None, 300.0, attempts=(1, 2))
+    assert stretch_of(attempts, 2) == Stretch(250.0, 250.0, None, 300.0, "h2", attempts=(1, 2))
+    assert stretch_of(attempts, 3) == Stretch(300.0, 400.0, 300.0, None, attempts=(3, 4))
+    assert stretch_of(attempts, 4) == Stretch(400.0, 400.0, 300.0, None, attempts=(3, 4))
     assert stretch_of(attempts, 5) is None
+
+
+def test_a_log_is_divided_where_the_attempts_say_so() -> None:
+    attempts = [
+        BeganAndEnded(1, 100.0, 200.0, log_up_to=7),
+        BeganAndEnded(2, 250.0, 250.0, "h2", 7, 9),
+        BeganAndEnded(3, 20.0, 30.0, log_before=9, log_up_to=20),
+        BeganAndEnded(4, 30.0, 30.0, log_before=20, log_up_to=21),
+        BeganAndEnded(5, 10.0, None, log_before=None),
+    ]
+    found = [stretch_of(attempts, number) for number in range(1, 6)]
+    assert [(each.log_before, each.log_up_to) for each in found if each is not None] == [
+        (None, 9),
+        (None, 9),
+        (9, 21),
+        (9, 21),
+        (None, None),
+    ]
 
 
 def test_a_replay_begins_and_ends_with_its_session_and_sums_up() -> None:
@@ -135,6 +206,13 @@ def test_the_summary_has_edits_verification_and_rates() -> None:
         {"command": "cd /w && pytest -q", "exit_code": 0, "tests_passed": 4, "tests_total": 4}
     ]
     assert (said["apm"], said["sapm"], said["failure"]) == (2.4, 1.8, None)
+
+
+def test_the_cost_of_an_attempt_is_that_of_its_own_replies() -> None:
+    told: list[Told] = [Paid(at(1), 110.0, 0.1), Paid(at(2), 150.0, 0.2), Paid(at(3), 310.0, 4.0)]
+    replay = Replay(order(Stretch(100.0, 200.0, None, 300.0)))
+    assert [line["event"] for line in lines(replay, told)] == ["SessionStart", "SessionEnd"]
+    assert summary_json(summary_of(replay))["cost"] == {"amount": 0.3, "unit": "usd"}
 
 
 def test_a_file_whose_edit_failed_was_not_changed() -> None:

@@ -29,7 +29,7 @@ def test_a_call_and_its_result_are_told_with_their_places() -> None:
     called, returned = calls(log)
     assert isinstance(called, Called)
     assert isinstance(returned, Returned)
-    assert called[1:] == (BEGAN + 3, call, "Bash", {"command": "true"}, None, 131, None)
+    assert called[1:] == (BEGAN + 3, call, "Bash", {"command": "true"}, None, 131, None, None)
     assert returned[1:] == (BEGAN + 4, call, "fine", None, True, 0, None, None, None)
     content = log.content()
     for each, line in ((called, log.lines[3]), (returned, log.lines[4])):

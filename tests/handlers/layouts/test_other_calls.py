@@ -11,7 +11,7 @@ from tests.handlers.layouts.lionagi_lines import run_json as lionagi_run
 from tests.handlers.layouts.placed import told
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Returned, Stated, StepDone, Told, Unusable
+from runward.handlers.bundle.calls import Called, Paid, Returned, Stated, StepDone, Told, Unusable
 from runward.handlers.layouts.registry import CALLS
 
 
@@ -103,6 +103,18 @@ def test_the_actions_of_a_lionagi_run_s_own_branch_are_its_calls() -> None:
         (1002.5, "m1", [1], None, True),
         (1001.0, "m3", None, "no", False),
     ]
+
+
+def test_what_the_replies_of_a_lionagi_run_cost_is_told_once_each() -> None:
+    own: list[JsonValue] = [
+        _action("AssistantResponse", "r1", {}, model_response={"total_cost_usd": 0.25}),
+        _action("AssistantResponse", "r1", {}, model_response={"total_cost_usd": 0.25}),
+        _action("AssistantResponse", "r2", {}, 1002.5, model_response={"total_cost_usd": 1}),
+        _action("AssistantResponse", "r3", {}, model_response={"total_cost_usd": "much"}),
+        _action("AssistantResponse", "r4", {}, model_response={"total_cost_usd": -1}),
+    ]
+    found = _lionagi((OWN, own), (WORKER, [own[2]]))
+    assert [each[1:] for each in found if isinstance(each, Paid)] == [(1001.0, 0.25), (1002.5, 1.0)]
 
 
 def test_a_lionagi_branch_that_is_written_anew_tells_only_what_is_new() -> None:
