@@ -1,6 +1,5 @@
 """What the operator's files currently declare: playbooks, agent profiles, and the rules of the settings."""
 
-import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -16,8 +15,8 @@ from runward.config.executor import Executor
 from runward.config.notification import Recipient
 from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, read_playbook
 from runward.config.problem import Parsed
-from runward.config.schedule import Schedule
 from runward.config.settings import Settings
+from runward.daemon.configuration.checked_chains import CheckedChain, CheckedChains, schedules_of
 from runward.daemon.configuration.covering_root import bundle_rules, innermost_root
 from runward.daemon.configuration.settings import (
     NotFound,
@@ -27,12 +26,13 @@ from runward.daemon.configuration.settings import (
     find_agent,
     find_chain,
     find_playbook,
+    named_chain,
     playbook_names,
 )
 from runward.handlers.bundle.facts import BundleRulesOf
 from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
 from runward.handlers.schedules.due import PATIENCE
-from runward.handlers.schedules.events import chain_and_item, schedule_of_item
+from runward.handlers.schedules.events import chain_and_item
 from runward.handlers.schedules.facts import Scheduled
 
 NO_ROOT: Final = "no root of the settings has the layout 'native', for new runs to go to"
@@ -69,9 +69,12 @@ class Remembering(Generic[T]):
 class Declarer:
     """Answers what a playbook and an agent declare under the settings in force. Used in threads."""
 
-    def __init__(self, settings: Settings, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, settings: Settings, patience: float = PATIENCE, checked: CheckedChains | None = None
+    ) -> None:
         self._settings = settings
         self.patience = patience
+        self._checked = CheckedChains() if checked is None else checked
         self._read_playbook, self._read_agent = Remembering(read_playbook), Remembering(read_agent)
         self._read_chain = Remembering(
             lambda text, path: read_chain(text, path, callables(self._settings)),
@@ -175,14 +178,22 @@ class Declarer:
 
     def listening(self, event: str) -> tuple[Chain, ...]:
         """The valid chains that an event of this name may fire, by name."""
-        return tuple(
-            each
-            for each in self._all_chains().right
-            if any(leaf.event == event for leaf in each.trigger.leaves)
+        found = (
+            self._usable(file) for file, each in self._all_chains().right.items() if event in each.events
         )
+        return tuple(each for each in found if each is not None)
+
+    def _usable(self, file: str) -> Chain | None:
+        """The chain in the file of this name, which was found valid; None if it is no longer."""
+        try:
+            return self._chain(self._settings, file)
+        except _Unusable:
+            self._checked.forget()
+            self._chains = (None, _NO_CHAINS)
+            return None
 
     def _all_chains(self) -> "_Chains":
-        """The chains, by name. Their files are read again once one of them, or what they can name, changed.
+        """The chains, by their files' names. The files are read again once one of them, or what they can name, changed.
 
         Raises `OSError` if a directory can't be listed.
         """
@@ -191,12 +202,21 @@ class Declarer:
         if not names:
             return _NO_CHAINS
         with self._reading_chains:
-            said = (callables(settings), _signatures(settings.chains))
+            given = callables(settings)
+            said = (given, _signatures(settings.chains))
             known, chains = self._chains
             if known != said:
-                right: list[Chain] = []
-                wrong = _whys(names, lambda name: right.append(self._chain(settings, name)))
-                chains = _Chains(tuple(right), wrong)
+                right: dict[str, CheckedChain] = {}
+                reading = self._checked.reading(given)
+
+                def read(name: str) -> None:
+                    try:
+                        right[name] = _value(named_chain(settings, name, reading))
+                    except NotFound as error:
+                        raise _Unusable(str(error)) from error
+
+                chains = _Chains(right, _whys(names, read))
+                self._checked.keep(reading)
                 self._chains = said, chains
             return chains
 
@@ -210,7 +230,7 @@ class Declarer:
         """The schedule of this name: that of the chain of this name, or an item of its trigger."""
         called, _ = chain_and_item(name)
         chain = self.chain(called)
-        found = {} if isinstance(chain, str) else _schedules(chain)
+        found = {} if isinstance(chain, str) else schedules_of(chain)
         return Scheduled(*found[name], self.patience) if name in found else None
 
     def schedules(self) -> dict[str, str]:
@@ -220,14 +240,13 @@ class Declarer:
         """
         chains = self._all_chains()
         if self._schedules[0] is not chains:
-            found = {name: words for each in chains.right for name, (_, words) in _schedules(each).items()}
+            found = {name: words for each in chains.right.values() for name, words in each.schedules.items()}
             self._schedules = chains, found
         return self._schedules[1]
 
     def watched_paths(self) -> tuple[str, ...]:
         """The globs of the files whose changes fire valid chains."""
-        leaves = [leaf for each in self._all_chains().right for leaf in each.trigger.leaves]
-        return tuple(sorted({leaf.path for leaf in leaves if leaf.path is not None}))
+        return tuple(sorted({path for each in self._all_chains().right.values() for path in each.paths}))
 
     def steps_at_once(self) -> int:
         """How many steps of chains may run at the same time."""
@@ -242,7 +261,8 @@ class Declarer:
             why = f"there is no chain {name!r}: its file calls it {found.name!r}"
         except (NotFound, _Unusable) as error:
             why = str(error)
-        return next((each for each in self._all_chains().right if each.name == name), why)
+        files = (file for file, each in self._all_chains().right.items() if each.name == name)
+        return next((each for file in files if (each := self._usable(file)) is not None), why)
 
     def ruled(self, session: RuledPlaybook) -> Ruled:
         """The `[[contracts]]` rules that apply to a session."""
@@ -279,13 +299,13 @@ class Declarer:
 
 
 class _Chains(NamedTuple):
-    """The valid chains, and by name why the others can't be used."""
+    """What the valid chains wait for, and why the others can't be used, both by their files' names."""
 
-    right: tuple[Chain, ...]
+    right: Mapping[str, CheckedChain]
     wrong: Mapping[str, str]
 
 
-_NO_CHAINS: Final = _Chains((), {})
+_NO_CHAINS: Final = _Chains({}, {})
 
 
 class _Unusable(Exception):
@@ -311,27 +331,6 @@ def _signature(entry: os.DirEntry[str]) -> tuple[int, ...]:
     except OSError as error:
         return (error.errno or 0,)
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def _schedules(chain: Chain) -> dict[str, tuple[Schedule, str]]:
-    """The schedules in a chain's trigger, each with its text in the file, and the time zone that it uses."""
-    trigger = chain.trigger
-    if trigger.schedule is not None:
-        root = chain.document.root if chain.document is not None else None
-        said = root.get("trigger") if isinstance(root, dict) else None
-        words = json.dumps({"trigger": said, "zone": trigger.schedule.times.zone}, sort_keys=True)
-        return {chain.name: (trigger.schedule, words)}
-    return {
-        schedule_of_item(chain.name, number): (leaf.schedule, _words(leaf.schedule))
-        for number, leaf in enumerate(trigger.leaves)
-        if leaf.schedule is not None
-    }
-
-
-def _words(schedule: Schedule) -> str:
-    """The text of a schedule in a composite; the rest of the trigger does not count."""
-    rules = (schedule.misfire, schedule.jitter, schedule.max_runs)
-    return json.dumps([schedule.times.text, schedule.times.zone, *rules])
 
 
 def _why_not(names: Iterable[str], read: Callable[[str], object]) -> list[str]:

@@ -16,7 +16,7 @@ from runward.daemon.configuration.overlapping_roots import overlapping_roots
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Final
+    from typing import Final, TypeVar
 
     from runward.config.agent import AgentProfile
     from runward.config.chain import Chain
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from runward.config.problem import Parsed, Problem
     from runward.config.settings import Settings
     from runward.config.step import Callables
+
+    T = TypeVar("T")
 
 
 SYSTEM_FILE: Final = "/etc/runward/runward.toml"
@@ -268,14 +270,24 @@ def find_chain(
 
     `parse` is called with the text and the path, in place of `read_chain`.
     """
-    from runward.config.chain import CHAIN_SUFFIX, read_chain
+    from runward.config.chain import read_chain
+
+    return named_chain(
+        settings, name, parse or (lambda text, path: read_chain(text, path, callables(settings)))
+    )
+
+
+def named_chain(settings: Settings, name: str, parse: Callable[[str, str], Parsed[T]]) -> Parsed[T]:
+    """What `parse` finds in the text of the chain of this name, or in the file of this name, and its path.
+
+    Raises `NotFound`.
+    """
+    from runward.config.chain import CHAIN_SUFFIX
     from runward.config.problem import Parsed, Problem
 
     path = _find(name, settings.chains, [f"{name}{CHAIN_SUFFIX}"], CHAIN_SUFFIX, "chain")
     text = _read(path)
-    if isinstance(text, Problem):
-        return Parsed(None, (text,))
-    return parse(text, path) if parse is not None else read_chain(text, path, callables(settings))
+    return Parsed(None, (text,)) if isinstance(text, Problem) else parse(text, path)
 
 
 def callables(settings: Settings) -> Callables:

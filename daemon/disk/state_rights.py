@@ -21,6 +21,7 @@ STEERING: Final = (
     "epoch",
     "clock",
     "status.json",
+    "checked-chains.json",
     "inbox",
     "rejected",
     "starts",

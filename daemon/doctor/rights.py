@@ -18,6 +18,7 @@ PRIVATE: Final = (
     "lock",
     "epoch",
     "status.json",
+    "checked-chains.json",
     "inbox",
     "log",
     "starts",

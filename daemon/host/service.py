@@ -14,6 +14,7 @@ import structlog
 
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
+from runward.daemon.configuration.checked_chains import CheckedChains
 from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.host import notify
@@ -108,7 +109,7 @@ async def _serve(
         with malformed_is_told():
             refuse_strange(state / STORE, migrate(state / STORE))
         (state / STORE).chmod(0o600)
-        declarer = Declarer(settings, math.inf if once else PATIENCE)
+        declarer = Declarer(settings, math.inf if once else PATIENCE, CheckedChains(state))
         listener = None if once else stack.enter_context(_listener(state, declarer, log))
 
         def make_alarm(ring: Callable[[], None]) -> SchedulerAlarm:

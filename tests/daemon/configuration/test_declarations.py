@@ -10,7 +10,7 @@ from runward.config.problem import Parsed
 from runward.config.settings import Root, Settings
 from runward.config.settings_layers import Placed
 from runward.config.step import Callables
-from runward.daemon.configuration import declarations
+from runward.daemon.configuration import checked_chains, declarations
 from runward.daemon.configuration.declarations import Declarer, Remembering
 from runward.handlers.facts import CoveringRoot, RootOf, Ruled, RuledPlaybook
 
@@ -172,7 +172,7 @@ def test_many_chains_are_read_once_though_they_are_checked_and_followed_again_an
         parsed.append(path)
         return read_chain(text, path, given)
 
-    monkeypatch.setattr(declarations, "read_chain", counted)
+    monkeypatch.setattr(checked_chains, "read_chain", counted)
     declarer = Declarer(settings._replace(chains=(str(tmp_path / "chains"),)))
     for _ in range(3):
         declarer.check()
