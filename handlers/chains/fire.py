@@ -78,7 +78,12 @@ def decide(event: ChainFired, given: Given) -> Deciding:
     )
     others = yield from ask(OpenRunsOf(event.chain))
     turn = _turn(chain, event, others)
-    fired = _firing(event, given.at, event.result, f"{event.event} {event.event_id}", run)
+    fired: tuple[Effect, ...] = (
+        _firing(event, given.at, event.result, f"{event.event} {event.event_id}", run),
+    )
+    if event.due_at is not None:  # of an event or a request, what led to the firing has said so
+        summary = f"{event.event} {event.event_id} fires it, as {run}"
+        fired += (Explain(f"chain {event.chain}", "decided", summary),)
     opened = OpenChainRun(
         *(run, event.chain, given.at, event.definition, event.fields, event.fired_by, deadline),
         said_by=event.said_by,
@@ -90,10 +95,10 @@ def decide(event: ChainFired, given: Given) -> Deciding:
     root = OpenInvocation(of_chain_run(run), CHAIN, given.at, chain_run=run)
     if depth > MOST_DEEP:
         why = f"{MOST_DEEP} chain runs have fired one another, the last one {event.by_run}"
-        return fired, opened, root, *over(run, event.chain, given.at, "failed", "chain.failed.depth", why, 0)
+        return *fired, opened, root, *over(run, event.chain, given.at, "failed", "chain.failed.depth", why, 0)
     if isinstance(turn, str):
         return (
-            fired,
+            *fired,
             opened,
             root,
             *over(run, event.chain, given.at, "failed", "chain.failed.step_failed", turn, 0),
@@ -101,9 +106,9 @@ def decide(event: ChainFired, given: Given) -> Deciding:
     timers = () if deadline is None else (Emit(TimerSet(run, DEADLINE, given.at, deadline)),)
     if turn.waits_for:
         waiting = _wait(position, turn, given.at)
-        return (fired, opened, root, *timers, *waiting, *_end(turn, run, given))
+        return (*fired, opened, root, *timers, *waiting, *_end(turn, run, given))
     followed = yield from onward(position, given.at)
-    return (fired, opened, root, *timers, *followed)
+    return (*fired, opened, root, *timers, *followed)
 
 
 def _firing(event: ChainFired, at: float, result: str, why: str, run: str | None = None) -> RecordFiring:

@@ -22,7 +22,7 @@ from runward.daemon.cli.shell.request_waiting import (
     once_taken_up,
     refuse_without_daemon,
 )
-from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
+from runward.daemon.cli.terminal.output import fail, note, print_json, safe
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.ownership import holder, prepare
@@ -79,9 +79,7 @@ def fire(
         click.echo(run)
         if waits:
             assert standing.run is not None
-            note(
-                f"{coloured(status)} ({safe(standing.run.reason_code)}): {safe(standing.run.reason_summary)}"
-            )
+            note(f"{status} ({safe(standing.run.reason_code)}): {safe(standing.run.reason_summary)}")
     if standing.refused is not None:
         sys.exit(NOT_SO)
     if standing.run is None:

@@ -75,6 +75,8 @@ def test_a_chain_is_fired_at_its_times_also_by_the_next_daemon_and_then_no_more(
     assert row["runs"] == 2
     assert ticking.call("chain", "list", "--json").objects()[0]["next_due"] is None
     assert "never" in ticking.call("schedule", "list").out
+    why = ticking.call("why", "chain tick").out
+    assert why.count("chains/fire decided: schedule.fired") == 2, "each firing is a line with its run"
     assert runs(ticking) == ["completed"] * 2
 
 
