@@ -10,15 +10,25 @@ PATIENCE_S = 60.0
 More than the thirty after which a daemon's periodic scan finds what no notification told.
 """
 
+SHORTEST_S = 0.002
+LONGEST_S = 0.02
+"""Seconds between two looks: few at first, then more, for each look takes processor time from what is waited for."""
+
+MOST_S = 0.5
+"""After a look that took long, twice as long passes until the next one, but no more than this."""
+
 Found = TypeVar("Found")
 
 
 def wait_for(fact: Callable[[], Found | None], what: str, within: float = PATIENCE_S) -> Found:
     """What `fact` returns once there is something. Fails with `what` where that takes too long."""
-    give_up = time.monotonic() + within
+    give_up, pause = time.monotonic() + within, SHORTEST_S
     while True:
+        looked = time.monotonic()
         found = fact()
         if found:
             return found
+        took = time.monotonic() - looked
         assert time.monotonic() < give_up, f"not within {within:g} s: {what}"
-        time.sleep(0.005)
+        time.sleep(max(pause, min(2 * took, MOST_S)))
+        pause = min(pause * 1.2, LONGEST_S)

@@ -1,6 +1,8 @@
 """The words that run a command of `runward` without importing it anew: for tests in which its start is not the subject."""
 
 import atexit
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,7 +12,8 @@ from pathlib import Path
 import runward.daemon
 
 _HERE = Path(__file__).parent
-_SOURCES = Path(runward.daemon.__file__).parents[2]
+_PREFIX = "runward-preloaded-"
+_SOURCES = (Path(runward.daemon.__file__).parents[2], _HERE.parents[1])
 
 
 def argv(*arguments: str) -> list[str]:
@@ -21,13 +24,18 @@ def argv(*arguments: str) -> list[str]:
 @cache
 def _server() -> str:
     """The socket of this process's server, which ends with it."""
-    directory = tempfile.TemporaryDirectory(prefix="runward-preloaded-")
+    _remove_what_the_killed_left()
+    directory = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-")
     path = f"{directory.name}/socket"
     server = subprocess.Popen(
         [sys.executable, _HERE / "server.py", path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={"PYTHONPATH": str(_SOURCES), "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"},
+        env={
+            "PYTHONPATH": ":".join(map(str, _SOURCES)),
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+        },
     )
 
     def end() -> None:
@@ -38,3 +46,11 @@ def _server() -> str:
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n"
     return path
+
+
+def _remove_what_the_killed_left() -> None:
+    """Remove the directories of processes that were killed: their names say whose they are."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        pid = directory.name.removeprefix(_PREFIX).partition("-")[0]
+        if not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(directory, ignore_errors=True)

@@ -17,17 +17,9 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-# What a command imports only when it comes to it would be imported in every fork.
-import anyio._backends._asyncio
-import anyio._core._signals  # noqa: F401 - see above
-import apscheduler.executors.asyncio  # noqa: F401 - see above
+from tests.preloaded import ending, everything  # noqa: F401 - to have it imported is all
 
-import runward.config.toml_document
 import runward.daemon.cli
-import runward.daemon.cli.commands
-import runward.daemon.cli.daemon.commands
-import runward.daemon.host.service
-import runward.daemon.log.daemon_log
 
 PARENT_DEATH_SIGNAL: Final = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
@@ -153,7 +145,7 @@ def carry_out(request: Request) -> None:
     )
     time.tzset()
     sys.argv = ["runward", *request.arguments]
-    runward.daemon.cli.main()
+    ending.to_its_end(runward.daemon.cli.main)
 
 
 if __name__ == "__main__":

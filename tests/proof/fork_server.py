@@ -20,21 +20,12 @@ import struct
 import sys
 from pathlib import Path
 
-# What a daemon imports only when it comes to it would be imported in every fork.
-import anyio._backends._asyncio
-import anyio._core._signals  # noqa: F401
-import apscheduler.executors.asyncio  # noqa: F401
-
-import runward.config.toml_document
 import runward.daemon.cli
-import runward.daemon.cli.commands
-import runward.daemon.cli.daemon.commands
-import runward.daemon.host.service
-import runward.daemon.log.daemon_log
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests import code_in_process
+from tests.preloaded import ending, everything  # noqa: F401 - to have it imported is all
 from tests.proof.fences import FENCES
 from tests.proof.hangs import HANGS, WAITS
 
@@ -103,7 +94,7 @@ def carry_out(request: dict[str, object]) -> None:
     if request["code_in_process"]:
         code_in_process.stand_in()
     sys.argv = ["runward", *request["arguments"]]  # type: ignore[misc] # a list of texts
-    runward.daemon.cli.main()
+    ending.to_its_end(runward.daemon.cli.main)
 
 
 def _give_up_capabilities() -> None:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -105,7 +107,11 @@ class Process:
 
     def wait(self, within: float = PATIENCE_S) -> int:
         """Its exit code; below 0 for the signal that ended it."""
-        wait_for(self.ended, f"the end of {self.pid}; it said:\n{self.said()[-3000:]}", within)
+        give_up = time.monotonic() + within
+        if not self.ended():
+            _sleep_until_the_end(self.pid, within)
+        left = max(0.0, give_up - time.monotonic())
+        wait_for(self.ended, f"the end of {self.pid}; it said:\n{self.said()[-3000:]}", left)
         assert self.code is not None
         return self.code
 
@@ -138,3 +144,15 @@ class Process:
     def said(self) -> str:
         """What it wrote to stdout and stderr so far."""
         return self.output.read_text(errors="replace") if self.output.is_file() else ""
+
+
+def _sleep_until_the_end(pid: int, within: float) -> None:
+    """Until a process ends, or so many seconds are over."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:  # it died with the server that started it
+        return
+    ended = select.poll()
+    ended.register(descriptor, select.POLLIN)
+    ended.poll(within * 1000)
+    os.close(descriptor)

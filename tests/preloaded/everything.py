@@ -1,0 +1,23 @@
+"""Imports what a command imports only when it comes to it: its forks would import that each time."""
+
+from importlib import import_module
+from typing import Final
+
+from runward.daemon.cli.commands import COMMANDS
+
+_LATE: Final = (
+    "anyio._backends._asyncio",
+    "anyio._core._signals",
+    "apscheduler.executors.asyncio",
+    "importlib.readers",
+    "re2",
+    "runward.config.toml_document",
+    "runward.daemon.cli.entry",
+    "runward.daemon.cli.terminal.streams",
+    "runward.daemon.host.service",
+    "runward.daemon.log.daemon_log",
+    "runward.daemon.web.sockets",
+)
+
+for _name in (*_LATE, *(f"runward.daemon.cli.{module}" for module, _ in COMMANDS.values())):
+    import_module(_name)
