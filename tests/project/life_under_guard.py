@@ -1,8 +1,10 @@
 """A run's whole life through scanners and handlers, while the interpreter refuses all that touches the world.
 
-Run as a program, for an audit hook can't be taken out again. Its argument names a deed that a handler is made to do.
+Run as a program, for an audit hook can't be taken out again. It prints what becomes of a life in which handlers do
+nothing else, and of one for each deed that a handler is made to do: the session's reasons, or what was refused.
 """
 
+import json
 import os
 import socket
 import sqlite3
@@ -160,12 +162,20 @@ def guard(event: str, arguments: tuple[JsonValue, ...]) -> None:
 
 guarding = False
 
+
+def lived(deed: Callable[[], object]) -> list[str]:
+    """The reasons that the session had under guard, or the exception that ended it."""
+    global guarding
+    guarding = True
+    try:
+        return live(deed)
+    except TouchedTheWorld as touched:
+        return [f"TouchedTheWorld: {touched}"]
+    finally:
+        guarding = False
+
+
 if __name__ == "__main__":
     live(DEEDS[""])  # what is imported late is imported now
     sys.addaudithook(guard)
-    guarding = True
-    try:
-        lived = live(DEEDS[sys.argv[1]])
-    finally:
-        guarding = False
-    print(*lived)
+    print(json.dumps({name: lived(deed) for name, deed in DEEDS.items()}))
