@@ -47,7 +47,7 @@ MOST: Final = 120
 """Histories within which a guard must be missed."""
 
 
-def play(seeds: range) -> None:
+def play(seeds: Iterable[int]) -> None:
     for seed in seeds:
         run(seed)
 
@@ -321,6 +321,32 @@ def without_giving_notices_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(standing_in, "GIVEN_UP_AFTER", math.inf)
 
 
+LIKELY: Final[dict[Mutation, int]] = {
+    without_the_journals_identity_check: 1,
+    without_the_stores_epoch: 4,
+    without_syncing: 2,
+    without_writing_again: 2,
+    without_looking_whether_a_run_began: 4,
+    without_knowing_who_was_told: 3,
+    without_comparing: 3,
+    without_knowing_of_unclean_stops: 3,
+    without_holding_what_is_compared: 1,
+    without_comparing_with_what_was_verified: 4,
+    without_knowing_how_far_logs_were_read: 4,
+    without_remembering_what_followed: 1,
+    without_knowing_copies: 1,
+    without_making_journals: 1,
+    without_leaving_the_contract_to_the_launcher: 1,
+    without_telling_again: 2,
+    without_the_journals_epoch: 4,
+    without_history: 4,
+    without_grace: 6,
+    without_adopting_lines: 10,
+    without_the_restores_epoch: 3,
+    without_looking_where_a_launched_run_lies: 13,
+}
+"""Histories that broke a law, where that isn't the first. They are played first; if a change has shifted them, all are."""
+
 LATE: Final = pytest.mark.prove
 """On guards whose absence shows in no early history."""
 
@@ -365,5 +391,5 @@ LATE: Final = pytest.mark.prove
 def test_a_history_breaks_a_law(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)
     with pytest.raises(HistoryFailed) as failed:
-        play(range(MOST))
+        play(dict.fromkeys((LIKELY.get(mutate, 0), *range(MOST))))
     assert isinstance(failed.value.why, Broken | GoingInCircles)
