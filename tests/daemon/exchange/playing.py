@@ -16,6 +16,7 @@ from tests.code_in_process import AtOnce
 from tests.daemon.exchange.histories import FROM_THE_BEGINNING, IN_RUNS, Act, Mint, Round
 from tests.daemon.exchange.plain_rules import CPU, DEPTH, QUOTA, WINDOW, Due, Ran, Rules
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
+from tests.daemon.worker.without_threads import without_threads
 
 from runward.config.exchange import ExchangeRules
 from runward.config.executor import Executor
@@ -258,6 +259,7 @@ async def play(rounds: list[Round]) -> Counter[str | None]:
     """Play a history against the rules; what became of its actions: error codes, and None for success."""
     with (
         TemporaryDirectory(dir=IN_MEMORY) as directory,
+        without_threads(),
         patch("runward.daemon.parts.actions_with_code.threading", SimpleNamespace(Thread=AtOnce)),
     ):
         base = Path(directory)

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.daemon.worker.run_directory_model import Contract
 from tests.daemon.worker.run_directory_programs import Machine, Step, programs
+from tests.daemon.worker.without_threads import without_threads
 
 from runward.daemon.store.hash_chain import ChainedEvent, Head, follow
 from runward.daemon.store.journals import STOPPED_CLEANLY
@@ -29,7 +30,7 @@ Journals: TypeAlias = list[dict[str, list[str]]]
 
 async def play(program: list[Step]) -> tuple[Journals, Journals]:
     """Play a program against the model; the journals as they are at its end, and as they should be."""
-    with TemporaryDirectory(dir=IN_MEMORY) as directory:
+    with TemporaryDirectory(dir=IN_MEMORY) as directory, without_threads():
         base = Path(directory)
         (base / "runs").mkdir()
         machine = Machine(base, StillClock(), ToldProcesses())
