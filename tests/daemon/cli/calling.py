@@ -226,15 +226,22 @@ class Place:
         return [sys.executable, "-c", _ENTRY, *arguments]
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        """The command in a process of its own, with pipes for its output."""
+        """The command beside this process, with pipes for its output. It has another number than what stands for it."""
+        return self._start(preloaded.argv(*arguments), environment)
+
+    def start_process(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """The same, and its own process, for those who kill it or ask for its number."""
+        return self._start(self.argv(*arguments), environment)
+
+    def _start(self, argv: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self.argv(*arguments),
+            argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=self.directory,
-            env=self.environment | environment,
+            env={**self.environment, **environment},
         )
 
     @contextlib.contextmanager
@@ -284,6 +291,21 @@ class Place:
         connection = sqlite3.connect(self.state / "runward.db", isolation_level=None)
         connection.execute(sql, parameters)
         connection.close()
+
+
+class Recorded:
+    """A place that was recorded once, and that each test gets as it was then, under the same name."""
+
+    def __init__(self, place: Place) -> None:
+        self._directory = place.directory
+        self._kept = place.directory.with_name(f"{place.directory.name}.kept")
+        shutil.copytree(self._directory, self._kept, symlinks=True)
+
+    def anew(self) -> Place:
+        """The place as it was, whatever was done to it since."""
+        shutil.rmtree(self._directory)
+        shutil.copytree(self._kept, self._directory, symlinks=True)
+        return Place(self._directory)
 
 
 def _content(file: IO[bytes]) -> bytes:

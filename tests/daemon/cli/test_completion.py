@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.preloaded import commands as preloaded
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.cli.commands import runward
@@ -54,7 +55,7 @@ def _in_shell(place: Place, shell: str, *words: str) -> list[str]:
         pytest.skip(f"this machine has no {shell}")
     programs = place.directory / "bin"
     programs.mkdir(exist_ok=True)
-    (programs / "runward").write_text(f'#!/bin/sh\nexec {shlex.join(place.argv())} "$@"\n')
+    (programs / "runward").write_text(f'#!/bin/sh\nexec {shlex.join(preloaded.argv())} "$@"\n')
     (programs / "runward").chmod(0o755)
     told = subprocess.run(
         [*commands[shell], *words],

@@ -114,7 +114,7 @@ def held(place: Place) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     (programs / "sh").write_text(f"#!/bin/sh\nread line < {gate}\n")
     (programs / "sh").chmod(0o755)
     path = f"{programs}:{place.environment['PATH']}"
-    process = place.start("doctor", "--only", "canary", TMPDIR=str(temporary), PATH=path)
+    process = place.start_process("doctor", "--only", "canary", TMPDIR=str(temporary), PATH=path)
     opened = wait_for(lambda: _opened(gate), "the canary's first run")
     try:
         yield process, temporary

@@ -70,7 +70,7 @@ def _timed_out(place: Place) -> int:
 def _followed(place: Place, number: int) -> int:
     prepare(place.state)
     (place.state / "log/runward.jsonl").write_text('{"event": "ready"}\n')
-    following = place.start("log", "-f", "--json")
+    following = place.start_process("log", "-f", "--json")
     assert following.stdout is not None
     assert "ready" in following.stdout.readline()
     following.send_signal(number)

@@ -114,7 +114,7 @@ def test_what_was_accepted_survives_a_daemon_that_is_killed(listening: Place) ->
 @pytest.mark.prove
 def test_status_says_where_it_listens_from_ready_on(listening: Place) -> None:
     notified = NotifySocket()
-    daemon = listening.start("daemon", "--quiet", NOTIFY_SOCKET=notified.address)
+    daemon = listening.start_process("daemon", "--quiet", NOTIFY_SOCKET=notified.address)
     try:
         notified.until("READY")
         told = listens(listening)

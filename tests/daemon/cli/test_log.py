@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from tests.daemon.cli.calling import Place
+from tests.daemon.cli.calling import Place, Recorded
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.log.daemon_log import SET_ASIDE, aside
@@ -23,11 +23,19 @@ _LINES: Sequence[dict[str, object]] = (
 )
 
 
-@pytest.fixture
-def logged(place: Place) -> Place:
-    """A log of which the first line was set aside, with a torn line at a place where the disk was full."""
+@pytest.fixture(scope="module")
+def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    place = Place(tmp_path_factory.mktemp("logged"))
+    place.furnish()
     place.add_run("plain", exit_code=0)
     place.daemon_once()
+    return Recorded(place)
+
+
+@pytest.fixture
+def logged(recorded_once: Recorded) -> Place:
+    """A log of which the first line was set aside, with a torn line at a place where the disk was full."""
+    place = recorded_once.anew()
     first, *others = (json.dumps(line) for line in _LINES)
     (place.state / "log/runward.jsonl.1").write_text(f"{first}\n")
     (place.state / "log/runward.jsonl").write_text(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.cli import fake_journalctl
-from tests.daemon.cli.calling import Place
+from tests.daemon.cli.calling import Place, Recorded
 from tests.daemon.listening_journald import decoded
 from tests.waiting import PATIENCE_S
 
@@ -68,14 +68,21 @@ class Journalling:
         return [line["event"] for line in self.place.call("log", "--json", *options).objects()]
 
 
-@pytest.fixture
-def journalling(place: Place) -> Journalling:
-    """Lines of this daemon among those of others."""
+@pytest.fixture(scope="module")
+def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    place = Place(tmp_path_factory.mktemp("journalling"))
+    place.furnish()
     place.add_run("plain", exit_code=0)
     place.daemon_once()
-    found = Journalling(place)
+    return Recorded(place)
+
+
+@pytest.fixture
+def journalling(recorded_once: Recorded) -> Journalling:
+    """Lines of this daemon among those of others."""
+    found = Journalling(recorded_once.anew())
     found.log(*_LINES)
-    found.log({"event": "another.daemon", "level": "error"}, state=place.directory / "elsewhere")
+    found.log({"event": "another.daemon", "level": "error"}, state=found.place.directory / "elsewhere")
     found.put({"SYSLOG_IDENTIFIER": ["sudo"], "MESSAGE": ["no line of ours"], "PRIORITY": ["3"]})
     return found
 

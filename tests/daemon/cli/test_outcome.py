@@ -6,16 +6,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.daemon.cli.calling import Place, Result
+from tests.daemon.cli.calling import Place, Recorded, Result
 from tests.waiting import wait_for
 
 REVIEW = {"outcome_kind": "review_verdict", "summary": "two bugs", "verdict": "REJECT", "passed": False}
 JUNIT = '<testsuite><testcase name="a"/><testcase name="b"><failure message="no"/></testcase></testsuite>'
 
 
-@pytest.fixture
-def judged(place: Place) -> Place:
-    """Two runs: one with three outcomes, of which one is invalid, and one without any."""
+@pytest.fixture(scope="module")
+def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    place = Place(tmp_path_factory.mktemp("judged"))
+    place.furnish()
     place.daemon_once()  # what was over before a root was first seen is history
     now = datetime.now(UTC).isoformat()
     run = place.add_run("run-1", started_at=now)
@@ -26,7 +27,13 @@ def judged(place: Place) -> Place:
     place.end_run("run-1", 0, now)
     place.add_run("run-2", exit_code=0)
     place.daemon_once()
-    return place
+    return Recorded(place)
+
+
+@pytest.fixture
+def judged(recorded_once: Recorded) -> Place:
+    """Two runs: one with three outcomes, of which one is invalid, and one without any."""
+    return recorded_once.anew()
 
 
 def test_a_right_outcome_is_valid(place: Place) -> None:

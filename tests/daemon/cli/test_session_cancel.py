@@ -17,7 +17,7 @@ from runward.daemon.store.ownership import hold
 @contextmanager
 def running(place: Place, *command: str) -> Iterator[subprocess.Popen[str]]:
     """A launcher with a run called `mine`, whose command is let go."""
-    with place.start("run", "--name", "mine", "--grace", "1s", "--", *command) as process:
+    with place.start_process("run", "--name", "mine", "--grace", "1s", "--", *command) as process:
         wait_for(lambda: members(str(place.runs / "mine")), "the command")
         yield process
         process.terminate()

@@ -42,7 +42,7 @@ def test_a_long_log_is_shown_with_what_is_left_out(place: Place) -> None:
 def test_the_log_of_a_killed_launcher_is_shown_in_order(place: Place) -> None:
     directory = place.runs / "killed"
     script = "seq 5000; touch ready; exec sleep 1000"
-    launcher = place.start("run", "--name", "killed", "--log-limit", "4KB", "--", "sh", "-c", script)
+    launcher = place.start_process("run", "--name", "killed", "--log-limit", "4KB", "--", "sh", "-c", script)
     wait_for(lambda: (place.directory / "ready").exists(), "the command's last output")
     wait_for(lambda: _newest_piece(directory).endswith(b"\n5000\n"), "its record")
     launcher.send_signal(signal.SIGKILL)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from tests.daemon.cli.calling import CONTRACT, Place, Result
+from tests.daemon.cli.calling import CONTRACT, Place, Recorded, Result
 from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
@@ -23,12 +23,19 @@ from runward.handlers.unreadable import Unreadable
 FILES = {"review.md": "fine\n", "report.md": "done\n"}
 
 
-@pytest.fixture
-def judged(place: Place) -> Place:
-    """A place with the run `r`, judged and hashed: its review and report are there, its optional notes aren't."""
+@pytest.fixture(scope="module")
+def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    place = Place(tmp_path_factory.mktemp("judged"))
+    place.furnish()
     place.add_run("r", exit_code=0, contract=CONTRACT, files=FILES)
     place.daemon_once()
-    return place
+    return Recorded(place)
+
+
+@pytest.fixture
+def judged(recorded_once: Recorded) -> Place:
+    """A place with the run `r`, judged and hashed: its review and report are there, its optional notes aren't."""
+    return recorded_once.anew()
 
 
 def artifacts(place: Place) -> Path:

@@ -264,7 +264,7 @@ def test_a_daemon_tells_its_start_its_life_a_reload_and_its_end(tmp_path: Path) 
     place.furnish()
     (place.directory / "playbooks/wrong.playbook.yaml").unlink()
     with closing(NotifySocket()) as told:
-        daemon = place.start("daemon", NOTIFY_SOCKET=told.address, WATCHDOG_USEC="1000000")
+        daemon = place.start_process("daemon", NOTIFY_SOCKET=told.address, WATCHDOG_USEC="1000000")
         try:
             starting = told.until("READY")
             assert starting[-1] == {"READY": "1"}
@@ -292,7 +292,7 @@ def test_a_daemon_that_stands_still_feeds_nothing(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.furnish()
     with closing(NotifySocket()) as told:
-        daemon = place.start("daemon", NOTIFY_SOCKET=told.address, WATCHDOG_USEC="200000")
+        daemon = place.start_process("daemon", NOTIFY_SOCKET=told.address, WATCHDOG_USEC="200000")
         try:
             told.until("WATCHDOG")
             daemon.send_signal(signal.SIGSTOP)

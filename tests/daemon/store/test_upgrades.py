@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.daemon.cli.calling import Place
+from tests.daemon.cli.calling import Place, Recorded
 from tests.waiting import wait_for
 
 from runward.daemon.backup.examine import Examined, examine
@@ -132,9 +132,18 @@ def test_an_older_program_refuses_a_newer_store_and_touches_nothing(place: Place
     assert [each.name for each in place.state.iterdir() if "before" in each.name] == []
 
 
-@pytest.mark.parametrize("version", STORES)
-def test_an_old_backup_is_restored_and_brought_up_to_date(place: Place, version: int) -> None:
+@pytest.fixture(scope="module")
+def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """A place that a daemon of this version began."""
+    place = Place(tmp_path_factory.mktemp("begun"))
+    place.furnish()
     place.daemon_once()
+    return Recorded(place)
+
+
+@pytest.mark.parametrize("version", STORES)
+def test_an_old_backup_is_restored_and_brought_up_to_date(recorded_once: Recorded, version: int) -> None:
+    place = recorded_once.anew()
     load(version, place.directory / "old.db")
     with closing(sqlite3.connect(place.directory / "old.db")) as connection:
         connection.execute("pragma journal_mode = delete")
