@@ -18,7 +18,7 @@ from runward.handlers.contracts.artifact_facts import (  # noqa: F401 - in the t
     RuledPath,
 )
 from runward.handlers.contracts.file_hashes import RootHashes  # noqa: F401 - in the types of answers
-from runward.handlers.events import Origin, Status
+from runward.handlers.events import Event, Origin, Status
 from runward.handlers.exchange import acting_with_code
 from runward.handlers.exchange import facts as exchange
 from runward.handlers.invocations import facts as invocations
@@ -180,9 +180,10 @@ class LaneWaits(Question[bool]):
 
 
 class JobState(NamedTuple):
-    """The state of a job: `waiting`, `running`, `done`, `held` or `discarded`."""
+    """The state of a job: `waiting`, `running`, `done`, `held` or `discarded`. Its event is None if it can't be read."""
 
     state: str
+    event: Event | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,8 +112,7 @@ class Batch:
 
     def apply(self, job: Job, effect: Effect) -> None:
         """Add the rows of an effect."""
-        for apply in tables.APPLIERS[type(effect)]:
-            apply(self, job, effect)
+        tables.APPLIERS[type(effect)](self, job, effect)
 
     def add(self, rows: Rows) -> None:
         """Add rows from another source, such as a cursor's new state."""

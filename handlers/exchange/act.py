@@ -10,7 +10,7 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, Given, NotYet, ask
-from runward.handlers.effects import Deciding, Emit
+from runward.handlers.effects import Deciding, Effects, Emit
 from runward.handlers.exchange import artifacts, genesis, invoke
 from runward.handlers.exchange.accounts import (
     Accounts,
@@ -28,7 +28,7 @@ from runward.handlers.exchange.acting_with_code import (
     TurnOf,
 )
 from runward.handlers.exchange.action_result import ActionResult, Refused, result_to_json
-from runward.handlers.exchange.effects import RecordAction, UseCpu
+from runward.handlers.exchange.effects import CountIntent, RecordAction, UseCpu
 from runward.handlers.exchange.events import ActionRequested, ActionTaken, IntentMade
 from runward.handlers.exchange.facts import CpuUsedBy
 from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, shown
@@ -196,9 +196,7 @@ _ACTIONS: Final[dict[str, Callable[[Accounts, str, Intent], Asking[ActionResult]
 }
 
 
-def _recorded(
-    event: IntentMade | ActionRequested, given: Given, decided: Decided
-) -> tuple[RecordAction, Emit]:
+def _recorded(event: IntentMade | ActionRequested, given: Given, decided: Decided) -> Effects:
     intent, result, scrip = decided
     line = event if isinstance(event, IntentMade) else None
     said: JsonValue = shown(intent) if intent is not None else event.text[:_SHOWN_TEXT]
@@ -238,4 +236,5 @@ def _recorded(
         },
         None if line is None else line.session_key,
     )
-    return record, Emit(taken)
+    counted = () if line is None else (CountIntent(line.session_key),)
+    return (record, *counted, Emit(taken))

@@ -58,4 +58,10 @@ class RecordAction(NamedTuple):
     sandbox: str | None = None
 
 
-ExchangeEffect: TypeAlias = KeepArtifact | KeepPrincipal | Post | UseCpu | RecordAction
+class CountIntent(NamedTuple):
+    """Count one more intent of a run as finished: it has its result, or will never have one."""
+
+    session_key: str
+
+
+ExchangeEffect: TypeAlias = KeepArtifact | KeepPrincipal | Post | UseCpu | RecordAction | CountIntent

@@ -5,6 +5,8 @@ from typing import Literal
 from runward.handlers.asking import Given, ask
 from runward.handlers.effects import Deciding, Effects, Explain, ReleaseJob, ScanRoots
 from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
+from runward.handlers.exchange.effects import CountIntent
+from runward.handlers.exchange.events import IntentMade
 from runward.handlers.facts import JobStateOf
 
 
@@ -23,7 +25,10 @@ def _release(job: int, state: Literal["waiting", "discarded"], reason: str) -> D
     found = yield from ask(JobStateOf(job))
     subject = f"job {job}"
     if found is not None and found.state == "held":
-        return ReleaseJob(job, state, reason), Explain(subject, "decided", reason)
+        effects: Effects = (ReleaseJob(job, state, reason), Explain(subject, "decided", reason))
+        if state == "discarded" and isinstance(found.event, IntentMade):
+            effects += (CountIntent(found.event.session_key),)
+        return effects
     why = f"it is {found.state}, not held" if found is not None else "there is no such job"
     return (Explain(subject, "refused", f"not {reason}: {why}"),)
 

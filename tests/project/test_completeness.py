@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import get_args
@@ -19,7 +20,8 @@ from runward.daemon import faults
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.notices.messenger import SettingsMessenger
-from runward.daemon.store.tables.all import APPLIERS
+from runward.daemon.store.tables.all import APPLIERS, TABLES, TwoOwners, joined
+from runward.daemon.store.tables.jobs import JOBS
 from runward.daemon.store.transaction import Statement
 from runward.daemon.worker.deciding import Answers, NoAnswer
 from runward.handlers import facts
@@ -87,6 +89,35 @@ def names_of(union: object) -> set[str]:
 
 def test_every_effect_is_applied() -> None:
     assert {kind.__name__ for kind in APPLIERS} == names_of(Effect)
+
+
+@pytest.mark.parametrize(
+    "declared", [JOBS.appliers, JOBS.answers, JOBS.folds], ids=["applied", "answered", "folded"]
+)
+def test_what_two_tables_own_keeps_runward_from_starting(declared: Mapping[type, object]) -> None:
+    with pytest.raises(TwoOwners, match=next(iter(declared)).__name__):
+        joined([declared, declared])
+
+
+WRITTEN = re.compile(r"(?:insert(?: or \w+)? into|update|delete from) (\w+)")
+
+
+def test_a_table_of_the_store_is_written_by_its_owner_alone() -> None:
+    owned = [
+        {
+            written[1]
+            for sql in (
+                *(write.sql for write in table.writes),
+                *(*table.goes_with_session, *table.goes_with_event, *table.goes_with_chain_run),
+                *table.moved_by_steps,
+            )
+            if (written := WRITTEN.match(sql))
+        }
+        for table in TABLES
+    ]
+    assert all(owned), "each of them writes something"
+    shared = Counter(name for names in owned for name in names)
+    assert [name for name, owners in shared.items() if owners > 1] == []
 
 
 def test_a_question_that_nobody_answers_keeps_the_daemon_from_starting() -> None:

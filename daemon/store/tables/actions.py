@@ -16,7 +16,6 @@ RECORD: Final = Write(
     " is_success, error_code, scrip_after, sandbox) values (?1, (select seq from events where key = ?1), ?2, ?3, ?4, ?5, ?6, ?7,"
     " ?8, ?9, ?10, ?11, ?12, ?13)"
 )
-TOLD: Final = Write("update intent_files set told = told + 1 where session_key = ?")
 
 
 def _record(batch: "Batch", job: Job, effect: RecordAction) -> None:
@@ -38,8 +37,6 @@ def _record(batch: "Batch", job: Job, effect: RecordAction) -> None:
             effect.sandbox,
         ),
     )
-    if effect.session_key is not None:
-        batch.row(TOLD, (effect.session_key,))
 
 
-ACTIONS: Final = Table(writes=(RECORD, TOLD), appliers={RecordAction: _record})
+ACTIONS: Final = Table(writes=(RECORD,), appliers={RecordAction: _record})

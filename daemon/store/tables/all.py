@@ -1,7 +1,7 @@
 """All tables, in the order in which a transaction writes them: parents before their children."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from runward.daemon.store.tables.actions import ACTIONS
 from runward.daemon.store.tables.approvals import APPROVALS
@@ -42,6 +42,9 @@ from runward.daemon.store.tables.worktrees import WORKTREES
 from runward.handlers.asking import Question
 from runward.handlers.effects import Effect
 
+Kind = TypeVar("Kind", bound=type[Any])
+Declared = TypeVar("Declared")
+
 TABLES: Final[tuple[Table, ...]] = (
     EVENTS,
     JOBS,
@@ -80,18 +83,26 @@ TABLES: Final[tuple[Table, ...]] = (
     ACTIONS,
 )
 
+
+class TwoOwners(ValueError):
+    """Two tables declare the same: a bug of ours, which keeps every command from starting."""
+
+
+def joined(declared: Iterable[Mapping[Kind, Declared]]) -> dict[Kind, Declared]:
+    """What all tables declare of effects or of questions. Raises `TwoOwners` if two declare the same one."""
+    found: dict[Kind, Declared] = {}
+    for each in declared:
+        for kind, value in each.items():
+            if kind in found:
+                raise TwoOwners(f"two tables own {kind.__name__}: let one of them do all of it")
+            found[kind] = value
+    return found
+
+
 WRITES: Final[tuple[Write, ...]] = tuple(write for table in TABLES for write in table.writes)
-APPLIERS: Final[Mapping[type[Effect], tuple[Applier, ...]]] = {
-    kind: tuple(table.appliers[kind] for table in TABLES if kind in table.appliers)
-    for table in TABLES
-    for kind in table.appliers
-}
-ANSWERS: Final[Mapping[type[Question[Any]], Answerer]] = {
-    kind: answer for table in TABLES for kind, answer in table.answers.items()
-}
-FOLDS: Final[Mapping[type[Effect], tuple[Fold, ...]]] = {
-    kind: folds for table in TABLES for kind, folds in table.folds.items()
-}
+APPLIERS: Final[Mapping[type[Effect], Applier]] = joined(table.appliers for table in TABLES)
+ANSWERS: Final[Mapping[type[Question[Any]], Answerer]] = joined(table.answers for table in TABLES)
+FOLDS: Final[Mapping[type[Effect], tuple[Fold, ...]]] = joined(table.folds for table in TABLES)
 MOVED_BY_STEPS: Final = tuple(sql for table in TABLES for sql in table.moved_by_steps)
 """What a step of the wall clock moves."""
 

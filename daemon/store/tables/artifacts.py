@@ -17,6 +17,10 @@ from runward.handlers.outcomes.ids import artifact_id
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
 
+LINK: Final = Write(
+    "update artifacts set invocation_id = ? where session_key = ? and invocation_id is null", exact=False
+)
+
 RECORD: Final = Write(
     "insert into artifacts (id, session_key, kind, name, content, summary, passed, file_path, is_known, place, created_at,"
     " updated_at, is_provisional, names_file, invocation_id) values (?, ?2, ?, ?, ?, ?, ?, ?, ?, ?, ?11, ?11, ?12, ?13,"
@@ -72,7 +76,7 @@ async def latest(store: Store, sessions: Iterable[str]) -> dict[str, dict[str, J
 
 
 ARTIFACTS: Final = Table(
-    writes=(RECORD, RECORD_FILE),
+    writes=(LINK, RECORD, RECORD_FILE),
     appliers={RecordArtifact: _record, RecordArtifactFile: _record_file},
     answers={
         LatestOutcomeOf: answers_by(latest, lambda asked: asked.session_key),

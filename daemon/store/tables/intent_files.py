@@ -10,8 +10,8 @@ from runward.daemon.ports.intents import IntentCursor
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
-from runward.handlers.effects import ReleaseJob
-from runward.handlers.exchange.events import LANES, IntentMade
+from runward.handlers.exchange.effects import CountIntent
+from runward.handlers.exchange.events import LANES
 from runward.handlers.exchange.facts import ActionsOf, ActionsTaken
 
 if TYPE_CHECKING:
@@ -33,12 +33,7 @@ READ: Final = Write(
 )
 """Lines were read. A file that is over stays so until all of it is."""
 
-GIVEN_UP: Final = Write(
-    f"update intent_files set told = told + 1 where session_key = (select e.payload ->> 'session_key' from events e"  # noqa: S608 # our own words
-    f" join jobs j on j.event = e.seq where j.id = ? and j.state = 'discarded' and e.type = '{IntentMade.type}')",
-    exact=False,
-)
-"""A job was discarded. If it was an intent's, it counts as told: it will have no result."""
+TOLD: Final = Write("update intent_files set told = told + 1 where session_key = ?")
 
 
 class IntentFile(NamedTuple):
@@ -88,13 +83,12 @@ async def _taken(store: Store, keys: Iterable[str]) -> dict[str, ActionsTaken]:
     return {str(key): ActionsTaken(as_int(told), as_int(waiting)) for key, told, waiting in rows}
 
 
-def _given_up(batch: "Batch", job: "Job", effect: ReleaseJob) -> None:
-    if effect.state == "discarded":
-        batch.row(GIVEN_UP, (effect.job,))
+def _count(batch: "Batch", job: "Job", effect: CountIntent) -> None:
+    batch.row(TOLD, (effect.session_key,))
 
 
 INTENT_FILES: Final = Table(
-    writes=(OWE, READ, GIVEN_UP),
-    appliers={ReleaseJob: _given_up},
+    writes=(OWE, READ, TOLD),
+    appliers={CountIntent: _count},
     answers={ActionsOf: answers_by(_taken, lambda asked: asked.session_key, ActionsTaken())},
 )

@@ -236,9 +236,20 @@ async def states_under(store: Store, numbers: Iterable[int]) -> dict[int, tuple[
 
 
 async def job_states(store: Store, numbers: Iterable[int]) -> dict[int, JobState]:
-    """The current state of each of these jobs; those that don't exist are left out."""
-    states = await states_under(store, numbers)
-    return {number: JobState(state) for number, (state, _) in states.items()}
+    """The current state of each of these jobs, with its event; those that don't exist are left out."""
+    rows = await store.read(
+        "select j.id, j.state, e.type, e.version, e.payload from jobs j join events e on e.seq = j.event"
+        " where j.id in (select value from json_each(?))",
+        (listed(numbers),),
+    )
+    return {as_int(row[0]): JobState(str(row[1]), _readable(*row[2:])) for row in rows}
+
+
+def _readable(kind: object, version: object, payload: object) -> Event | None:
+    try:
+        return load_payload(str(kind), as_int(version), str(payload))
+    except UnknownEvent:
+        return None
 
 
 def _release(batch: "Batch", job: Job, effect: ReleaseJob) -> None:
@@ -271,7 +282,10 @@ JOBS: Final = Table(
     },
     folds={
         ReleaseJob: (
-            Fold(lambda effect: JobStateOf(effect.job), lambda state, effect: JobState(effect.state)),
+            Fold(
+                lambda effect: JobStateOf(effect.job),
+                lambda found, effect: found._replace(state=effect.state),
+            ),
         )
     },
     moved_by_steps=(MOVE,),

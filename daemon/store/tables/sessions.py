@@ -7,6 +7,7 @@ from pydantic_core import to_json
 
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables import artifacts
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import listed
@@ -62,10 +63,6 @@ REFUSE_FOLD: Final = Write(
 )
 
 LINK: Final = Write("update sessions set invocation_id = ? where key = ?")
-
-LINK_ARTIFACTS: Final = Write(
-    "update artifacts set invocation_id = ? where session_key = ? and invocation_id is null", exact=False
-)
 
 TRANSIT: Final = Write(
     "update sessions set status = ?, attempt = ?, finished_at = ?, ended_by = ?, reason_code = ?, reason_summary = ?,"
@@ -187,7 +184,7 @@ def _refuse_fold(batch: "Batch", job: Job, effect: RefuseFold) -> None:
 
 def _link(batch: "Batch", job: Job, effect: LinkSession) -> None:
     batch.row(LINK, (effect.invocation, effect.key))
-    batch.row(LINK_ARTIFACTS, (effect.invocation, effect.key))
+    batch.row(artifacts.LINK, (effect.invocation, effect.key))
 
 
 def _evidence(references: Iterable[EvidenceRef]) -> str:
@@ -211,7 +208,6 @@ SESSIONS: Final = Table(
         HOLD_TO_LAUNCH,
         REFUSE_FOLD,
         LINK,
-        LINK_ARTIFACTS,
         TRANSIT,
         END_ATTEMPT,
         INSERT_HISTORY,

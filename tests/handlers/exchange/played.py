@@ -16,7 +16,14 @@ from runward.handlers.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.exchange import act, create, kernel_calls, mint
 from runward.handlers.exchange.accounts import Accounts, accounts_of
 from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, CodeOf, Running, TurnOf, Worked
-from runward.handlers.exchange.effects import KeepArtifact, KeepPrincipal, Post, RecordAction, UseCpu
+from runward.handlers.exchange.effects import (
+    CountIntent,
+    KeepArtifact,
+    KeepPrincipal,
+    Post,
+    RecordAction,
+    UseCpu,
+)
 from runward.handlers.exchange.events import (
     ActionRequested,
     IntentMade,
@@ -71,6 +78,7 @@ class Exchange:
     principals: dict[str, Principal] = field(default_factory=dict)
     balances: Counter[tuple[str, str]] = field(default_factory=Counter)
     actions: list[RecordAction] = field(default_factory=list)
+    counted: int = 0
     number: int = 0
     cpu: list[tuple[str, float, float]] = field(default_factory=list)
     asked: list[CodeRun] = field(default_factory=list)
@@ -235,6 +243,9 @@ class Exchange:
                 self.cpu.append((name, at, seconds))
             case RecordAction():
                 self.actions.append(effect)
+            case CountIntent():
+                assert self.actions[-1].session_key == effect.session_key
+                self.counted += 1
             case Emit() | Explain():
                 pass
             case _:

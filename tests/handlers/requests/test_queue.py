@@ -3,6 +3,8 @@ from tests.handlers.played import Answer, AnyQuestion, Need, played
 
 from runward.handlers.effects import Explain, ReleaseJob, ScanRoots
 from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
+from runward.handlers.exchange.effects import CountIntent
+from runward.handlers.exchange.events import IntentMade
 from runward.handlers.facts import JobState, JobStateOf
 from runward.handlers.requests import queue
 
@@ -29,6 +31,27 @@ def test_a_discard_gives_the_job_up_and_keeps_the_reason() -> None:
         ReleaseJob(7, "discarded", "discarded by ann: it is hopeless"),
         Explain("job 7", "decided", "discarded by ann: it is hopeless"),
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "counted"),
+    [
+        (JobDiscardRequested("r", 1.0, 7), (CountIntent("native:runs/a"),)),
+        (JobRetryRequested("r", 1.0, 7), ()),
+    ],
+)
+def test_only_an_intent_that_is_given_up_counts_as_finished(
+    asked: JobDiscardRequested | JobRetryRequested, counted: tuple[CountIntent, ...]
+) -> None:
+    intent = IntentMade("native:runs/a", 1, 3, 1.0, "ann", "{}")
+    held: dict[AnyQuestion, Answer] = {JobStateOf(7): JobState("held", intent)}
+    effects = (
+        discard(asked, "h", held, 2.0)
+        if isinstance(asked, JobDiscardRequested)
+        else retry(asked, "h", held, 2.0)
+    )
+    assert isinstance(effects, tuple)
+    assert effects[2:] == counted
 
 
 @pytest.mark.parametrize(
