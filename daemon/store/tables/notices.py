@@ -99,4 +99,5 @@ NOTICES: Final = Table(
     writes=(INSERT, RESEND),
     appliers={SendNotice: _send, ResendNotice: _resend},
     answers={NoticeStateOf: answers_by(states, lambda asked: asked.id)},
+    moved_by_steps=("update notices set next_at = next_at + ?1, since = since + ?1 where state = 'pending'",),
 )
