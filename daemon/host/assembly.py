@@ -19,6 +19,7 @@ from runward.daemon.host.world import World
 from runward.daemon.looking.agents_in_runs import AgentsInRuns
 from runward.daemon.looking.following import Follower
 from runward.daemon.looking.look import Looker
+from runward.daemon.looking.looks import Looks
 from runward.daemon.parts.answering import answers_of_the_world
 from runward.daemon.parts.bundles import Bundles
 from runward.daemon.parts.chain_head import ChainHead
@@ -235,25 +236,32 @@ class Assembly:
         )
 
     def _make_worker(self, decider: Decider, batch: int) -> Worker:
-        return Worker(
+        looks = Looks(
             self._world.files,
             self._world.clock,
             self._store,
-            self.queue,
             Looker(self._world.files, self._world.processes, self._world.clock, self.intents.at_end),
             Follower(self._world.files, self._world.processes, self._world.clock),
-            decider,
             self.agents,
             self.hints,
-            self.outbox,
             self.coverage,
             self._log,
             self.roots,
-            self._make_reactions(),
-            batch,
             doubt=self.rounds.doubt,
             opened=self._opened,
             closed=self._closed,
+        )
+        return Worker(
+            self._world.files,
+            self._store,
+            self.queue,
+            looks,
+            decider,
+            self.hints,
+            self.outbox,
+            self._log,
+            self._make_reactions(),
+            batch,
         )
 
     def _opened(self, target: Target, processes: tuple[RecordedProcess, ...]) -> None:

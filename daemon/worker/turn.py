@@ -4,9 +4,8 @@ A turn takes whatever is waiting, at most a batch, and never waits for more. Loo
 Nothing is acknowledged or performed before its commit returned.
 """
 
-import math
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,38 +14,23 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.inbox.launches import kept_with, launch_in, launch_of
+from runward.daemon.inbox.launches import kept_with
 from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import first_batch
-from runward.daemon.looking.agents_in_runs import AgentsInRuns
-from runward.daemon.looking.following import FEWER_BYTES, MOST_BYTES, Follower
-from runward.daemon.looking.look import Looked, Looker
-from runward.daemon.looking.places import known_places
-from runward.daemon.ports.clock import Clock
+from runward.daemon.looking.looks import Looks
 from runward.daemon.ports.files import Files
 from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import cursors, events, launches, places, sessions
+from runward.daemon.store.tables import events
 from runward.daemon.store.tables.jobs import JobResult
-from runward.daemon.watch.coverage import Coverage
-from runward.daemon.watch.hints import Hint, Hints, Target, Why
-from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.watch.hints import Hint, Hints
 from runward.daemon.worker.deciding import Decider
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.daemon.worker.reactions import Reactions
-from runward.handlers.facts import Launch
-from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import RecordedProcess
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
-
-ALONE_AFTER: Final = 10.0
-"""Seconds without a look at a native run after which transcripts are read in large pieces."""
-from runward.handlers.sessions.observe import dump_watched, forgotten
-
-_OF_NATIVE: Final = f"{native.LAYOUT}:"
 
 
 class StoppedInTrouble(Exception):
@@ -55,29 +39,18 @@ class StoppedInTrouble(Exception):
 
 @dataclass(slots=True)
 class Worker:
-    """Everything a turn needs. `roots` is by name."""
+    """Everything a turn needs."""
 
     files: Files
-    clock: Clock
     store: Store
     queue: Queue
-    looker: Looker
-    follower: Follower
+    looks: Looks
     decider: Decider
-    agents: AgentsInRuns
     hints: Hints
     outbox: Outbox
-    coverage: Coverage
     log: structlog.typing.FilteringBoundLogger
-    roots: dict[str, WatchedRoot]
     reactions: Reactions
     batch: int = 256
-    doubt: Callable[[Iterable[str]], None] = lambda names: None
-    """Called with roots that may contain the files of a session that are missing elsewhere."""
-    opened: Callable[[Target, tuple[RecordedProcess, ...]], None] = lambda target, processes: None
-    """Called with a session that runs, and its processes."""
-    closed: Callable[[Target], None] = lambda target: None
-    """Called with a session that was running and no longer is."""
     inbox_waits: bool = True
     low_disk: str | None = None
     """Why no run is looked at: there is too little room for what would have to be recorded. Requests still are."""
@@ -89,7 +62,6 @@ class Worker:
     """What must be recorded although it comes from no directory and no inbox file."""
     _pause: float = FIRST_PAUSE
     _turning: bool = False
-    _native_at: float = -math.inf
 
     @property
     def busy(self) -> bool:
@@ -156,7 +128,8 @@ class Worker:
             return False
         while self.outbox.behind > MANY_OWED and not self.stopping.is_set():
             await self.outbox.less_owed()
-        looked = await self._look(hints)
+        looked, requests_came = await self.looks.at(hints, self.batch)
+        self.inbox_waits = self.inbox_waits or requests_came
         requests = await self._requests() if inbox_waits or self.inbox_waits else []
         observed = [each for look in looked if (each := look.observation()) is not None]
         observed += [request for _, request in requests if request is not None]
@@ -166,7 +139,7 @@ class Worker:
         claim = await self.queue.put(observed, due)
         if claim.trouble is None:
             del self.findings[: len(findings)]
-        self._note(looked)
+        self.looks.note(looked)
         for subject, why in self.queue.tally.refused[refused:]:
             self.log.error("observation.refused", subject=subject, why=why)
         trouble = claim.trouble or await self._clear(requests)
@@ -174,88 +147,6 @@ class Worker:
         if trouble is not None:
             raise StoreTrouble(trouble)
         return True
-
-    async def _look(self, hints: Sequence[Hint]) -> list[Looked]:
-        of_native = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is None]
-        looked: list[Looked] = []
-        if of_native:
-            self._native_at = self.clock.monotonic()
-            names = [f"{root}/{name}" for (root, name), _ in of_native]
-            remembered = await cursors.remembered(self.store, names)
-            launched = await launches.last(self.store, [f"{_OF_NATIVE}{name}" for name in names])
-            looked, is_long = await in_thread(self._look_at, of_native, remembered, launched)
-            if any(look.is_forgotten for look in looked):
-                looked = await self._look_anew(looked, of_native, remembered, launched)
-            if is_long:  # a launch may be in what is not read yet, so nothing can be said of runs without one
-                left = [
-                    each for each in looked if f"{_OF_NATIVE}{each.root.name}/{each.place}" not in launched
-                ]
-                self.hints.add_to_backlog([(each.root.name, each.place) for each in left], Why.AGAIN)
-                looked = [each for each in looked if each not in left]
-        foreign = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is not None]
-        if foreign:
-            looked += await self._follow(foreign)
-        return looked
-
-    async def _look_anew(
-        self,
-        looked: Sequence[Looked],
-        hints: Sequence[Hint],
-        remembered: Mapping[str, str],
-        launches: Mapping[str, Launch],
-    ) -> list[Looked]:
-        """The looks. If what is remembered of a run can't be read, its look starts again from the record."""
-        lost = {(look.root.name, look.place) for look in looked if look.is_forgotten}
-        keys = {native.session_key(*target): "/".join(target) for target in lost}
-        self.log.error(
-            "cursors.unreadable", runs=sorted(keys.values()), fix="nothing: they are looked at again"
-        )
-        known = await sessions.known(self.store, keys)
-        anew = {
-            cursor: dump_watched(forgotten(known[key].attempt if key in known else 0))
-            for key, cursor in keys.items()
-        }
-        again = [each for each in hints if each[0] in lost]
-        found, _ = await in_thread(self._look_at, again, {**remembered, **anew}, launches)
-        return [look for look in looked if not look.is_forgotten] + found
-
-    def _look_at(
-        self, hints: Sequence[Hint], remembered: Mapping[str, str], launches: Mapping[str, Launch]
-    ) -> tuple[list[Looked], bool]:
-        """The looks, and whether the inbox held more than is taken at once."""
-        is_long = False
-
-        def known() -> Mapping[str, Launch]:
-            nonlocal is_long
-            waiting = self.files.inbox()
-            self.inbox_waits = self.inbox_waits or bool(waiting)
-            is_long = is_long or len(waiting) > len(first_batch(waiting, self.batch))
-            told = [event for file in waiting if (event := launch_in(file)) is not None]
-            return {**launches, **{event.session_key: launch_of(event) for event in told}}
-
-        looked = self._judged(self.looker.look(hints, self.roots, remembered, known))
-        return looked, is_long
-
-    def _judged(self, looked: Sequence[Looked]) -> list[Looked]:
-        """The looks at places whose roots are still the same. The others are repeated when their roots are back."""
-        away = {path for path in {look.root.path for look in looked} if self.files.away(path) is not None}
-        return [look for look in looked if look.root.path not in away]
-
-    async def _follow(self, hints: Sequence[Hint]) -> list[Looked]:
-        """Looks at foreign sessions; those that were not reached wait again."""
-        roots = dict(self.roots)  # other settings may arrive meanwhile
-        known = await known_places(self.store, self.files, [target for target, _ in hints], roots)
-        alone = self.clock.monotonic() - self._native_at > ALONE_AFTER
-        most = MOST_BYTES if alone else FEWER_BYTES
-        found = await in_thread(self.follower.look, hints, roots, known, most)
-        found = found._replace(looked=await in_thread(self._judged, found.looked))
-        self.hints.add_to_backlog([target for target, _ in found.left], Why.AGAIN)
-        lost = {look.lost.partition(":")[0] for look in found.looked if look.lost is not None}
-        self.doubt([root.name for root in self.roots.values() if any(root.may_hold(each) for each in lost)])
-        gone = [f"{look.root.name}/{look.place}" for look in found.looked if look.mark is None]
-        if gone:  # if a copy of a session exists, the session continues there
-            self.hints.add(await places.beside(self.store, gone), Why.AGAIN)
-        return found.looked
 
     async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
         """The inbox's requests that aren't recorded yet; None for those that are not requests."""
@@ -271,7 +162,7 @@ class Worker:
             else:
                 said = () if event is None or file.name in known else (event,)
                 requests.append((file, Observation(file.name, said, kept_with(event))))
-        self.inbox_waits = self.agents.inbox_is_long = len(found) > len(batch)
+        self.inbox_waits = self.looks.agents.inbox_is_long = len(found) > len(batch)
         return requests
 
     async def _clear(self, requests: Sequence[tuple[InboxFile, Observation | None]]) -> str | None:
@@ -287,41 +178,6 @@ class Worker:
         except OSError as error:
             return f"the inbox: {error.strerror}"
         return None
-
-    def _note(self, looked: Sequence[Looked]) -> None:
-        """Remember, after the commit, what was seen and which attempts are open."""
-        for look in looked:
-            root, name = look.root, look.place
-            if look.mark is None:
-                root.seen.pop(name, None)
-            else:
-                root.seen[name] = look.mark
-            if look.phase == "open":
-                root.open[name] = look.processes
-                self.opened(
-                    (root.name, name), look.processes[:1]
-                )  # a launcher's end mostly coincides with its command's
-            elif root.open.pop(name, None) is not None or (look.phase == "over" and look.events):
-                self.closed((root.name, name))
-            if look.doubted:
-                root.doubted.add(name)
-            else:
-                root.doubted.discard(name)
-            if look.unsettled and look.unreadable is None:
-                root.unsettled.add(name)
-            else:
-                root.unsettled.discard(name)
-            self.agents.known = self.agents.known or look.is_linked
-            if look.more:
-                self.hints.add_to_backlog([(root.name, name)], Why.AGAIN)
-            if look.again_in is not None:
-                root.due[name] = self.clock.monotonic() + look.again_in
-            else:
-                root.due.pop(name, None)
-            if look.why == Why.SCAN and look.events:
-                self.coverage.found_by_scan += len(look.events)
-            if look.unreadable is not None:
-                self.log.warning("run.unreadable", root=root.name, directory=name, why=look.unreadable)
 
     async def _work(self, claim: Claim) -> None:
         """Decide and complete the claimed jobs. Claimed jobs are always finished."""

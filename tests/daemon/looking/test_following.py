@@ -16,13 +16,12 @@ from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 from runward.config.contract import ExpectedArtifact
 from runward.config.settings import Root
 from runward.daemon.inbox.spool import put
-from runward.daemon.looking import following
+from runward.daemon.looking import following, looks
 from runward.daemon.looking.remembered import dump_remembered, load_remembered
 from runward.daemon.parts.answering import Bundled, no_bundles
 from runward.daemon.queue import clock_steps
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.watch.hints import Why
-from runward.daemon.worker import turn
 from runward.daemon.world.files import RealFiles
 from runward.handlers.facts import Declarations, Ruled, RuledPlaybook
 from runward.handlers.layouts.registry import LAYOUTS
@@ -485,7 +484,7 @@ async def test_a_long_transcript_is_read_piece_by_piece(
 ) -> None:
     pieces = {"MOST_BYTES": 5_000, "FEWER_BYTES": 2_000}
     for name, size in pieces.items():
-        monkeypatch.setattr(turn, name, size)
+        monkeypatch.setattr(looks, name, size)
     asked: list[int] = []
     look = following.Follower.look
 
@@ -502,7 +501,7 @@ async def test_a_long_transcript_is_read_piece_by_piece(
     home.write()
     async with home.open() as running:
         if last_native:
-            running.supervisor.assembly.worker._native_at = home.clock.monotonic() - last_native
+            running.supervisor.assembly.worker.looks._native_at = home.clock.monotonic() - last_native
         await home.rest(running)
         assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
         ((text,),) = await running.rows("select state from cursors")

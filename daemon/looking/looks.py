@@ -1,0 +1,193 @@
+"""A batch of looks: at native run directories, and at foreign sessions. What they found is noted once it is recorded."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import structlog
+
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.inbox.launches import launch_in, launch_of
+from runward.daemon.inbox.spool import first_batch
+from runward.daemon.looking.agents_in_runs import AgentsInRuns
+from runward.daemon.looking.following import FEWER_BYTES, MOST_BYTES, Follower
+from runward.daemon.looking.look import Looked, Looker
+from runward.daemon.looking.places import known_places
+from runward.daemon.ports.clock import Clock
+from runward.daemon.ports.files import Files
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import cursors, launches, places, sessions
+from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.hints import Hint, Hints, Target, Why
+from runward.daemon.watch.roots import WatchedRoot
+from runward.handlers.facts import Launch
+from runward.handlers.layouts import native
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.observe import dump_watched, forgotten
+
+ALONE_AFTER: Final = 10.0
+"""Seconds without a look at a native run after which transcripts are read in large pieces."""
+
+_OF_NATIVE: Final = f"{native.LAYOUT}:"
+
+
+class Found(NamedTuple):
+    """What a batch of looks found, and whether there is something in the inbox."""
+
+    looked: list[Looked]
+    inbox_waits: bool = False
+
+
+class _OfNative(NamedTuple):
+    """The looks at native runs. `is_long`: the inbox held more than is taken at once."""
+
+    looked: list[Looked]
+    is_long: bool
+    inbox_waits: bool
+
+
+@dataclass(slots=True)
+class Looks:
+    """Looks at places, in threads. `roots` is by name."""
+
+    files: Files
+    clock: Clock
+    store: Store
+    looker: Looker
+    follower: Follower
+    agents: AgentsInRuns
+    hints: Hints
+    coverage: Coverage
+    log: structlog.typing.FilteringBoundLogger
+    roots: dict[str, WatchedRoot]
+    doubt: Callable[[Iterable[str]], None] = lambda names: None
+    """Called with roots that may contain the files of a session that are missing elsewhere."""
+    opened: Callable[[Target, tuple[RecordedProcess, ...]], None] = lambda target, processes: None
+    """Called with a session that runs, and its processes."""
+    closed: Callable[[Target], None] = lambda target: None
+    """Called with a session that was running and no longer is."""
+    _native_at: float = -math.inf
+
+    async def at(self, hints: Sequence[Hint], most_requests: int) -> Found:
+        """Look at these places. The worker takes `most_requests` from the inbox at once."""
+        of_native = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is None]
+        found = await self._native(of_native, most_requests) if of_native else Found([])
+        foreign = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is not None]
+        if foreign:
+            found.looked.extend(await self._follow(foreign))
+        return found
+
+    async def _native(self, hints: Sequence[Hint], most_requests: int) -> Found:
+        self._native_at = self.clock.monotonic()
+        names = [f"{root}/{name}" for (root, name), _ in hints]
+        remembered = await cursors.remembered(self.store, names)
+        launched = await launches.last(self.store, [f"{_OF_NATIVE}{name}" for name in names])
+        looked, is_long, waits = await in_thread(self._look_at, hints, remembered, launched, most_requests)
+        if any(look.is_forgotten for look in looked):
+            looked, waits_now = await self._look_anew(looked, hints, remembered, launched, most_requests)
+            waits = waits or waits_now
+        if is_long:  # a launch may be in what is not read yet, so nothing can be said of runs without one
+            left = [each for each in looked if f"{_OF_NATIVE}{each.root.name}/{each.place}" not in launched]
+            self.hints.add_to_backlog([(each.root.name, each.place) for each in left], Why.AGAIN)
+            looked = [each for each in looked if each not in left]
+        return Found(looked, waits)
+
+    async def _look_anew(
+        self,
+        looked: Sequence[Looked],
+        hints: Sequence[Hint],
+        remembered: Mapping[str, str],
+        launches: Mapping[str, Launch],
+        most_requests: int,
+    ) -> Found:
+        """The looks. If what is remembered of a run can't be read, its look starts again from the record."""
+        lost = {(look.root.name, look.place) for look in looked if look.is_forgotten}
+        keys = {native.session_key(*target): "/".join(target) for target in lost}
+        self.log.error(
+            "cursors.unreadable", runs=sorted(keys.values()), fix="nothing: they are looked at again"
+        )
+        known = await sessions.known(self.store, keys)
+        anew = {
+            cursor: dump_watched(forgotten(known[key].attempt if key in known else 0))
+            for key, cursor in keys.items()
+        }
+        again = [each for each in hints if each[0] in lost]
+        found = await in_thread(self._look_at, again, {**remembered, **anew}, launches, most_requests)
+        return Found([look for look in looked if not look.is_forgotten] + found.looked, found.inbox_waits)
+
+    def _look_at(
+        self,
+        hints: Sequence[Hint],
+        remembered: Mapping[str, str],
+        launches: Mapping[str, Launch],
+        most_requests: int,
+    ) -> _OfNative:
+        is_long = inbox_waits = False
+
+        def known() -> Mapping[str, Launch]:
+            nonlocal is_long, inbox_waits
+            waiting = self.files.inbox()
+            inbox_waits = inbox_waits or bool(waiting)
+            is_long = is_long or len(waiting) > len(first_batch(waiting, most_requests))
+            told = [event for file in waiting if (event := launch_in(file)) is not None]
+            return {**launches, **{event.session_key: launch_of(event) for event in told}}
+
+        looked = self._judged(self.looker.look(hints, self.roots, remembered, known))
+        return _OfNative(looked, is_long, inbox_waits)
+
+    def _judged(self, looked: Sequence[Looked]) -> list[Looked]:
+        """The looks at places whose roots are still the same. The others are repeated when their roots are back."""
+        away = {path for path in {look.root.path for look in looked} if self.files.away(path) is not None}
+        return [look for look in looked if look.root.path not in away]
+
+    async def _follow(self, hints: Sequence[Hint]) -> list[Looked]:
+        """Looks at foreign sessions; those that were not reached wait again."""
+        roots = dict(self.roots)  # other settings may arrive meanwhile
+        known = await known_places(self.store, self.files, [target for target, _ in hints], roots)
+        alone = self.clock.monotonic() - self._native_at > ALONE_AFTER
+        most = MOST_BYTES if alone else FEWER_BYTES
+        found = await in_thread(self.follower.look, hints, roots, known, most)
+        found = found._replace(looked=await in_thread(self._judged, found.looked))
+        self.hints.add_to_backlog([target for target, _ in found.left], Why.AGAIN)
+        lost = {look.lost.partition(":")[0] for look in found.looked if look.lost is not None}
+        self.doubt([root.name for root in self.roots.values() if any(root.may_hold(each) for each in lost)])
+        gone = [f"{look.root.name}/{look.place}" for look in found.looked if look.mark is None]
+        if gone:  # if a copy of a session exists, the session continues there
+            self.hints.add(await places.beside(self.store, gone), Why.AGAIN)
+        return found.looked
+
+    def note(self, looked: Sequence[Looked]) -> None:
+        """Remember, after the commit, what was seen and which attempts are open."""
+        for look in looked:
+            root, name = look.root, look.place
+            if look.mark is None:
+                root.seen.pop(name, None)
+            else:
+                root.seen[name] = look.mark
+            if look.phase == "open":
+                root.open[name] = look.processes
+                self.opened(
+                    (root.name, name), look.processes[:1]
+                )  # a launcher's end mostly coincides with its command's
+            elif root.open.pop(name, None) is not None or (look.phase == "over" and look.events):
+                self.closed((root.name, name))
+            if look.doubted:
+                root.doubted.add(name)
+            else:
+                root.doubted.discard(name)
+            if look.unsettled and look.unreadable is None:
+                root.unsettled.add(name)
+            else:
+                root.unsettled.discard(name)
+            self.agents.known = self.agents.known or look.is_linked
+            if look.more:
+                self.hints.add_to_backlog([(root.name, name)], Why.AGAIN)
+            if look.again_in is not None:
+                root.due[name] = self.clock.monotonic() + look.again_in
+            else:
+                root.due.pop(name, None)
+            if look.why == Why.SCAN and look.events:
+                self.coverage.found_by_scan += len(look.events)
+            if look.unreadable is not None:
+                self.log.warning("run.unreadable", root=root.name, directory=name, why=look.unreadable)
