@@ -1,9 +1,8 @@
 """Expressions over what happened: `{{ steps.review.outcome.verdict == "APPROVE" }}`.
 
-The syntax is a small part of Jinja2's: look-ups, comparisons, `and`, `or`, `not`, `x if y else z`, `+`, `-`,
-`~` and listed filters and tests. The syntax tree is checked when it is read, because a sandbox alone does not limit
-processor time. A dot looks up a key of a table, never an attribute of an object. A missing value
-is undefined, and counts as false.
+The syntax (`expression_syntax.py`) is a small part of Jinja2's: look-ups, comparisons, `and`, `or`, `not`, `x if y else z`,
+`+`, `-`, `~` and listed filters and tests. A dot looks up a key of a table, never an attribute of an object. A missing
+value is undefined, and counts as false.
 """
 
 import json
@@ -11,14 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
-from jinja2 import ChainableUndefined, TemplateError, nodes
+from jinja2 import ChainableUndefined, TemplateError
 from jinja2.environment import TemplateExpression
 from jinja2.exceptions import SecurityError, UndefinedError
 from jinja2.runtime import Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from runward.config.expression_syntax import FILTERS, TESTS, ExpressionError, look_ups
 from runward.config.json_value import JsonValue
-from runward.config.problem import nearest, quoted
+from runward.config.problem import quoted
 
 LONGEST_SOURCE: Final = 4096
 """Characters of one expression."""
@@ -26,109 +26,10 @@ LONGEST_SOURCE: Final = 4096
 LONGEST_RESULT: Final = 64 << 10
 """Characters in the result of a text with expressions, and in each intermediate text."""
 
-FILTERS: Final = (
-    "abs",
-    "count",
-    "default",
-    "d",
-    "first",
-    "float",
-    "int",
-    "join",
-    "last",
-    "length",
-    "list",
-    "lower",
-    "map",
-    "max",
-    "min",
-    "reject",
-    "rejectattr",
-    "replace",
-    "round",
-    "select",
-    "selectattr",
-    "sort",
-    "string",
-    "sum",
-    "tojson",
-    "trim",
-    "unique",
-    "upper",
-)
-TESTS: Final = (
-    "defined",
-    "undefined",
-    "none",
-    "true",
-    "false",
-    "boolean",
-    "number",
-    "string",
-    "sequence",
-    "mapping",
-    "in",
-    "eq",
-    "equalto",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "==",
-    "!=",
-    "<",
-    "<=",
-    ">",
-    ">=",
-)
-_ALLOWED: Final = (
-    *(
-        nodes.Template,
-        nodes.Output,
-        nodes.TemplateData,
-        nodes.Name,
-        nodes.Const,
-        nodes.List,
-        nodes.Dict,
-        nodes.Pair,
-    ),
-    *(
-        nodes.Compare,
-        nodes.Operand,
-        nodes.And,
-        nodes.Or,
-        nodes.Not,
-        nodes.CondExpr,
-        nodes.Add,
-        nodes.Sub,
-        nodes.Neg,
-    ),
-    *(
-        nodes.Pos,
-        nodes.Concat,
-        nodes.Getattr,
-        nodes.Getitem,
-        nodes.Slice,
-        nodes.Filter,
-        nodes.Test,
-        nodes.Tuple,
-    ),
-    *(nodes.Keyword,),
-)
-_MOST_LOOK_UPS: Final = 64
 _LONGEST_LIST: Final = 10_000
 
 Given: TypeAlias = Mapping[str, object]
 """What the names of an expression stand for: plain data, or `Steps`."""
-
-
-class ExpressionError(ValueError):
-    """A text that is not a valid expression, or that can't be evaluated. `fix` says what to write instead."""
-
-    def __init__(self, message: str, fix: str | None = None) -> None:
-        super().__init__(message)
-        self.fix = fix
 
 
 class Missing(NamedTuple):
@@ -310,7 +211,7 @@ def _compiled(
         tree = _ENVIRONMENT.parse("{{ " + source + " }}")
     except TemplateError as error:
         raise ExpressionError(f"is not a valid expression: {error.message}") from None
-    paths = tuple(_checked(tree, known))
+    paths = tuple(look_ups(tree, known))
     return paths, _ENVIRONMENT.compile_expression(source, undefined_to_none=False)
 
 
@@ -327,77 +228,6 @@ def _of(value: object, path: Sequence[str | int]) -> str:
 
 def _written(path: Sequence[str | int]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
-
-
-def _checked(tree: nodes.Template, known: frozenset[str]) -> Iterable[tuple[str | int, ...]]:
-    outputs = tree.body
-    if len(outputs) != 1 or not isinstance(outputs[0], nodes.Output) or len(outputs[0].nodes) != 1:
-        raise ExpressionError("must be one expression", "write {{ … }} once")
-    count = 0
-    inside: set[int] = set()
-    for node in [tree, *tree.find_all(nodes.Node)]:
-        if not isinstance(node, _ALLOWED):
-            raise ExpressionError(
-                f"may not use {_NOT_ALLOWED.get(type(node), type(node).__name__.lower())}", _INSTEAD
-            )
-        if isinstance(node, nodes.Name):
-            count += 1
-            _check_name(node.name, known)
-        elif isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
-            raise ExpressionError(f"may not look up {quoted(node.attr)}", "names do not begin with '_' here")
-        elif isinstance(node, nodes.Filter) and node.name not in FILTERS:
-            raise ExpressionError(f"uses the unknown filter {quoted(node.name)}", _guess(node.name, FILTERS))
-        elif isinstance(node, nodes.Test) and node.name not in TESTS:
-            raise ExpressionError(f"uses the unknown test {quoted(node.name)}", _guess(node.name, TESTS))
-        if isinstance(node, nodes.Getattr | nodes.Getitem):
-            inside.add(id(node.node))
-            path = _path(node) if id(node) not in inside else None
-            if path is not None:
-                yield path
-    if count > _MOST_LOOK_UPS:
-        raise ExpressionError(f"has more than {_MOST_LOOK_UPS} look-ups", "split it")
-
-
-_NOT_ALLOWED: Final[Mapping[type[nodes.Node], str]] = {
-    nodes.Call: "calls",
-    nodes.Mul: "'*'",
-    nodes.Div: "'/'",
-    nodes.FloorDiv: "'//'",
-    nodes.Mod: "'%'",
-    nodes.Pow: "'**'",
-}
-_INSTEAD: Final = "use look-ups, comparisons, and, or, not, +, -, ~ and filters"
-
-
-def _check_name(name: str, known: frozenset[str]) -> None:
-    if name.startswith("_"):
-        raise ExpressionError(f"may not use {quoted(name)}", "names do not begin with '_' here")
-    if name not in known:
-        raise ExpressionError(f"uses the unknown name {quoted(name)}", _guess(name, sorted(known)))
-
-
-def _guess(name: str, known: Sequence[str]) -> str:
-    guess = nearest(name, known)
-    return f"did you mean {guess!r}?" if guess else f"known here: {', '.join(known)}"
-
-
-def _path(node: nodes.Node) -> tuple[str | int, ...] | None:
-    """The path from a name to a value, as far as it is known before evaluation."""
-    match node:
-        case nodes.Name(name=name):
-            return (name,)
-        case nodes.Getattr(node=inner, attr=attr):
-            before = _path(inner)
-            return None if before is None else (*before, attr)
-        case nodes.Getitem(node=inner, arg=nodes.Const(value=value)) if isinstance(value, str | int):
-            before = _path(inner)
-            return None if before is None else (*before, value)
-        case nodes.Getitem(node=inner, arg=nodes.Neg(node=nodes.Const(value=value))) if isinstance(
-            value, int
-        ):
-            before = _path(inner)
-            return None if before is None else (*before, -value)
-    return None
 
 
 def _plain(value: object) -> JsonValue:

@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple
 
 from runward.config.chain_checks import check_keys, duration, flag, whole_number
-from runward.config.expression import ExpressionError, Value
+from runward.config.expression import Value
+from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, kind, nearest, quoted
 from runward.config.shape import Complain

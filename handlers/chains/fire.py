@@ -3,7 +3,8 @@
 from typing import Final, NamedTuple
 
 from runward.config.chain import Chain, chain_of
-from runward.config.expression import ExpressionError, Missing, Value
+from runward.config.expression import Missing, Value
+from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 from runward.config.step import NAMES
 from runward.handlers.asking import Asking, Given, ask

@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from runward.config.expression import ExpressionError, Given, Missing, Steps, Value
+from runward.config.expression import Given, Missing, Steps, Value
+from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, fill_command
 from runward.config.step import NAMES, Step
