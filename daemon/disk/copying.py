@@ -23,7 +23,7 @@ Tell = Callable[[int, int], None]
 
 
 def tell_nobody(done: int, of: int) -> None:
-    """For copies that nobody waits for."""
+    """Does nothing: for copies that nobody waits for."""
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def copied(source: sqlite3.Connection, target: Path, tell: Tell = tell_nobody) -
         _copy(source, temporary, descriptor, tell)
         yield temporary
     finally:
-        # Not before: closing any descriptor of a file releases SQLite's own locks on it.
+        # Not earlier: closing any descriptor of a file releases SQLite's own locks on it.
         os.close(descriptor)
         temporary.unlink(missing_ok=True)
 
@@ -64,5 +64,5 @@ def _copy(source: sqlite3.Connection, target: Path, descriptor: int, tell: Tell)
             source.backup(made, pages=SLICE, progress=go_on)
         finally:
             source.execute("rollback")
-        made.execute("pragma journal_mode = delete")  # the header said WAL, which is three files
+        made.execute("pragma journal_mode = delete")  # the header said WAL, which would need three files
     os.fsync(descriptor)

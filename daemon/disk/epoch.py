@@ -1,7 +1,7 @@
 """The epoch outside the database: what a writer of journals reads inside a file's lock.
 
-A new daemon raises it in the database first and here next, before it writes anything. So a daemon that was frozen
-before that and reads it afterwards knows that it has been replaced.
+A new daemon raises it in the database first and here next, before it writes anything. So a daemon that was frozen in
+the meantime reads the new epoch when it wakes up, and knows that it was replaced.
 """
 
 import errno
@@ -32,7 +32,7 @@ def epoch_file(state: Path) -> tuple[int, int]:
 
 
 def write_epoch(state: Path, epoch: int) -> None:
-    """Make `epoch` the one that writers of journals must have. In place, so that it never vanishes.
+    """Make `epoch` the one that writers of journals must have. It is written in place, so the file never vanishes.
 
     Raises `OSError`: a daemon whose epoch isn't written must not continue.
     """
@@ -60,7 +60,7 @@ class HeldEpoch:
     def check(self) -> None:
         """Raises `EpochPassed` if another daemon took the state directory over, or it is no longer the same.
 
-        A read error means nothing: every write finds out by itself.
+        A read error is ignored here, because every write checks the epoch anyway.
         """
         try:
             current = read_epoch(self._state)

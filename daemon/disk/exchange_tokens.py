@@ -78,7 +78,7 @@ def _hash(secret: str) -> str:
 
 
 def _read(state: Path, identifier: str) -> tuple[Token, str] | None:
-    """A token and the hash of its secret. None if there is none, or if others than we could have written it."""
+    """A token and the hash of its secret. None if there is none, or if another user could have written it."""
     if _ID.fullmatch(identifier) is None:
         return None
     path = state / TOKENS / (identifier + _SUFFIX)

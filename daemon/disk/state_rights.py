@@ -53,7 +53,7 @@ def check(state: Path) -> None:
 
 
 def openings(state: Path) -> Iterator[Opening]:
-    """What of the state directory belongs to another user, then what others may write to. Raises `OSError`."""
+    """What in the state directory belongs to another user, then what others may write to. Raises `OSError`."""
     found = [
         (path, status) for path in (state, *(state / name for name in STEERING)) if (status := _stat(path))
     ]
@@ -80,7 +80,7 @@ def _stat(path: Path) -> os.stat_result | None:
     try:
         return path.stat()
     except (FileNotFoundError, PermissionError):
-        return None  # not there, or in a directory that is another user's: that is said of the directory
+        return None  # missing, or in another user's directory, which is reported for the directory itself
 
 
 def _names(paths: list[Path]) -> str:

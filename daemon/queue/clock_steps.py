@@ -33,7 +33,7 @@ _NOTE: Final = "update daemon set clock_boot_id = ?, clock_ahead = ?, clock_at =
 
 
 class Attempt(Protocol):
-    """Runs a transaction; the last argument finds out about an uncertain commit."""
+    """Runs a transaction; the last argument finds out whether an uncertain commit took place."""
 
     def __call__(
         self, statements: Sequence[Statement], name: str, happened: Callable[[], Awaitable[bool]]
@@ -75,7 +75,8 @@ class ClockSteps:
     async def noted(self) -> AsyncIterator[float]:
         """The wall time, after every waiting row was moved by the clock's step. No other step moves them meanwhile.
 
-        A daemon that is frozen here may go on with a time that is long past. The rows are still of that time, too.
+        A daemon that is frozen here may continue with an old time. That is harmless, because the rows are from that
+        time, too.
         """
         async with self._one_at_a_time:
             now, ahead = self._read()

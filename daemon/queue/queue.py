@@ -52,7 +52,7 @@ PATIENCE: Final = 0.5
 
 
 class StoreTrouble(Exception):
-    """The world keeps the store from writing (busy, full, broken): retry the same later."""
+    """The store can't write at the moment (busy, full, broken): retry the same later."""
 
 
 class Observation(NamedTuple):
@@ -161,7 +161,10 @@ class Queue:
         return now
 
     async def _in_order(self, now: float) -> None:
-        """It is `now` (Unix seconds). If the clock was stepped back, no failed job waits for it to catch up."""
+        """The jobs that may run at `now` (Unix seconds).
+
+        After the clock was set back, no failed job waits for it to catch up.
+        """
         self._now(now)
         if self._stepped_back:  # perhaps while no daemon ran
             await self._attempt([Statement(jobs.RETRY_NOW, [(now, now)])], "clock", _unknowable)
@@ -210,12 +213,12 @@ class Queue:
         return Claim(token, tuple(sorted(mine, key=lambda job: job.id)), trouble, ahead)
 
     async def _unpack(self, observed: Sequence[Observation]) -> None:
-        """Restore the rows of packed sessions that have new facts. Nobody sees a difference."""
+        """Restore the rows of packed sessions that have new facts. This changes nothing for readers."""
         lanes = {event.lane for each in observed for event in each.events}
         try:
             await self._unpack_all(lanes)
         except ValueError:
-            for lane in sorted(lanes):  # one that can't be read keeps no other packed
+            for lane in sorted(lanes):  # one that can't be read doesn't stop the others
                 try:
                     await self._unpack_all([lane])
                 except ValueError as error:
@@ -227,7 +230,7 @@ class Queue:
             await self._attempt(statements, "unpack", _unknowable)
 
     async def _reopen(self, observed: Sequence[Observation]) -> None:
-        """Restore the pruned sessions that a further attempt continues. Only those sessions show a difference."""
+        """Restore the pruned sessions that a further attempt continues. This changes only those sessions."""
         statements = await pruning.reopened(
             self._store, (event for each in observed for event in each.events)
         )
@@ -235,7 +238,7 @@ class Queue:
             await self._attempt(statements, "reopen", _unknowable)
 
     async def beside(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Do some work on what is completed, while nothing is put or completed and no commit is in doubt."""
+        """Work on completed jobs, while nothing is put or completed and no commit is in doubt."""
         async with self._one_at_a_time:
             return await work()
 
@@ -392,7 +395,7 @@ class Queue:
         self._wake()
 
     def _wake(self) -> None:
-        """Wake who has something to do."""
+        """Wake the loops that have something to do."""
         if self._foreground_is_due:
             self._foreground_is_due = False
             self.wake_foreground()

@@ -56,7 +56,7 @@ class ResultsOfRun:
             self._found[identifier] = None
 
     def forget(self, identifier: str) -> None:
-        """The result of this intent is no longer waited for."""
+        """Stop waiting for the result of this intent."""
         with self._lock:
             self._found.pop(identifier, None)
 
@@ -85,7 +85,7 @@ class ResultsOfRun:
         try:
             told: JsonValue = json.loads(content)
         except (ValueError, RecursionError):
-            return  # not a line of the daemon's
+            return  # the daemon did not write this line
         if not isinstance(told, dict):
             return
         identifier, result = told.get("id"), told.get("result")

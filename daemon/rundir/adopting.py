@@ -1,8 +1,8 @@
-"""After a restore: finding lines in a journal that already say what must be written, under another hash.
+"""After a restore: finding journal lines that already state what must be written, under another hash.
 
-A restored store forgot what was judged after its backup. It judges those runs again. The lines for their journals are
-already there: the same facts, with the hashes of events that are gone. Such a line is adopted where it is, so that no
-line is there twice. Each is adopted once, and none that the store already knows.
+A restored store lacks what was judged after its backup, so the daemon judges those runs again. Their journals already
+contain the lines: the same facts, with the hashes of events that no longer exist. Such a line is adopted where it is,
+so that no line is written twice. Each line is adopted once, and never one that the store already knows.
 """
 
 import re
@@ -46,7 +46,7 @@ def as_they_stand(descriptor: int, size: int, content: bytes, known: Sequence[St
 
 
 def _adopted(line: bytes, left: list[_Candidate]) -> bytes:
-    """The existing line in place of `line`, which is taken out of those that are `left`; else `line` itself."""
+    """The existing counterpart of `line`, which is removed from `left`; `line` itself if there is none."""
     ours = read_json(line)
     if not isinstance(ours, dict):
         return line

@@ -56,7 +56,7 @@ def _facts(root: int, paths: Sequence[str | RuledPath]) -> tuple[FileFact, ...]:
     ruled = [path for path in paths if isinstance(path, RuledPath)]
     if not ruled:
         return tuple(fact_at(root, path) for path in paths if isinstance(path, str))
-    from runward.daemon.rundir.ruled_artifacts import RuledLook  # a cost that only rules bring
+    from runward.daemon.rundir.ruled_artifacts import RuledLook  # only contracts with rules pay for this
 
     found = iter(RuledLook(root).facts(ruled))
     return tuple(fact_at(root, path) if isinstance(path, str) else next(found) for path in paths)
@@ -65,7 +65,7 @@ def _facts(root: int, paths: Sequence[str | RuledPath]) -> tuple[FileFact, ...]:
 def open_artifacts(root: str, within: str) -> int | None:
     """A descriptor of the directory `root` as a starting point; None if there is no such directory.
 
-    Raises `OSError` if the machine is the trouble, and nothing is known.
+    Raises `OSError` if the machine is at fault: then nothing is known.
     """
     run = _open_run(within) if within else None
     if run is None and within:
@@ -88,7 +88,7 @@ def _open_run(path: str) -> int | None:
     except OSError as error:
         if error.errno not in ABSENT and error.errno != LINK:
             raise
-    os.stat(os.path.dirname(path))  # while the root itself is away its runs are not gone
+    os.stat(os.path.dirname(path))  # an unavailable root doesn't mean that its runs were removed
     return None
 
 
@@ -102,7 +102,7 @@ def _open_root(root: str, within: str, run: int | None) -> int:
 
 
 def fact_at(root: int, path: str) -> FileFact:
-    """What is at `path`. Raises `OSError` where the machine, not the path, is the trouble."""
+    """What is at `path`. Raises `OSError` if the machine, not the path, is at fault."""
     parts = names_in(path)
     try:
         if len(parts) == 1:

@@ -1,6 +1,6 @@
 """A bundle that is made on demand, from the session's current files, if the daemon writes none.
 
-It is in no chain: its receipt names no earlier one.
+It isn't part of a chain: its receipt names no earlier receipt.
 """
 
 from collections.abc import Iterable, Iterator

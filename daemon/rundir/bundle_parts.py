@@ -79,9 +79,9 @@ def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unr
 
 
 def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMissing | Unreadable | Gone:
-    """Give each part its name; if something else has that name, it is kept aside. Safe to repeat.
+    """Rename each part to its final name; anything else with that name is kept aside. Safe to repeat.
 
-    A beginning of the part, as a replay that grew while its session ran, is replaced: nothing of it is lost.
+    A file that the part begins with, such as a replay that grew while its session ran, is replaced without loss.
     """
     try:
         descriptor = os.open(directory, DIRECTORY)
@@ -112,7 +112,7 @@ def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMiss
 
 
 def missing_parts(directory: str, names: Sequence[str]) -> list[str] | Unreadable | Gone:
-    """Which of these names nothing in the directory has."""
+    """Which of these names don't exist in the directory."""
     try:
         descriptor = os.open(directory, DIRECTORY)
     except OSError as error:
@@ -160,14 +160,14 @@ def exists_otherwise(directory: str, parts: Sequence[Part]) -> list[str]:
 
 
 def put_over(directory: str, parts: Sequence[Part]) -> None:
-    """Give each part its name, replacing any file that has it. Raises `OSError`."""
+    """Rename each part to its final name, replacing any file that has it. Raises `OSError`."""
     with opened(directory, DIRECTORY) as descriptor:
         for part in parts:
             os.rename(part.temporary, part.name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
 
 
 def replace_parts(directory: str, parts: Sequence[Part]) -> Unreadable | None:
-    """The same for existing parts of Runward's, durably."""
+    """Like `put_over`, for existing parts that Runward wrote, durably."""
     try:
         put_over(directory, parts)
         with opened(directory, _LISTING) as listing:
@@ -220,7 +220,7 @@ def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def keep_aside(directory: int, name: str) -> str | None:
-    """Rename what has this name; returns the new name, or None if nothing had it."""
+    """Move aside what has this name; returns its new name, or None if nothing had the name."""
     if not _exists(directory, name):
         return None
     for number in range(1, _MOST_ASIDE):
@@ -232,7 +232,7 @@ def keep_aside(directory: int, name: str) -> str | None:
 
 
 def _is_beginning(directory: int, part: Part) -> bool:
-    """Whether the file with the part's name is one whose bytes the part begins with."""
+    """Whether the part begins with the bytes of the file that has its name."""
     try:
         with (
             opened(part.name, REGULAR, directory) as shown,

@@ -45,7 +45,7 @@ def dump_calls_read(read: CallsRead) -> str:
 
 
 def load_calls_read(text: str) -> CallsRead:
-    """What was stored. Raises `ValueError` for what this program never wrote."""
+    """The stored position. Raises `ValueError` if this program can't have written the text."""
     read = _ADAPTER.validate_json(text, strict=True)
     if read.version != CallsRead().version:
         raise ValueError(f"version {read.version} of what was read of a session's calls is not known")
@@ -56,7 +56,7 @@ class CallReading:
     """One reading of the calls of the session whose log, or directory, is at `path`.
 
     Iterate over `told` once. After that `read` says how far the files were read, `obstacles` are files that could not
-    be read, and `changed` names the files that aren't the ones read before: nothing more is reported of them.
+    be read, and `changed` names files that were replaced since they were read: nothing more is reported of them.
     """
 
     def __init__(self, layout: str, path: str, read: CallsRead = NOTHING) -> None:
@@ -71,7 +71,7 @@ class CallReading:
         self.changed: list[str] = []
 
     def told(self, most_bytes: int | None = None, ends: Mapping[str, int] | None = None) -> Iterator[Told]:
-        """What is new, in the order of the files. After about `most_bytes` of a log no more of it is read.
+        """What is new, in the order of the files. At most about `most_bytes` of each log are read.
 
         With `ends` each log is read only up to this byte; one without an end isn't read.
         """
@@ -176,11 +176,11 @@ class _Found:
         self.documents: list[Document] = []
 
     def take(self, name: str, lines: Sequence[LogLine]) -> None:
-        """Logs are read elsewhere."""
+        """Does nothing: logs are read elsewhere."""
 
     def see(self, document: Document) -> None:
         """A document that is new or was rewritten."""
         self.documents.append(document)
 
     def was_read(self, count: int) -> None:
-        """Nobody counts."""
+        """Does nothing: the bytes aren't counted here."""

@@ -1,6 +1,6 @@
 """Whether anything in a run directory changed: for the launcher, which ends a silent run.
 
-The content belongs to somebody else: no link is followed, and each look is bounded.
+The content isn't ours: no link is followed, and each look is bounded.
 """
 
 from __future__ import annotations

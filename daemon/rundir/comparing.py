@@ -33,8 +33,8 @@ _TAIL: Final = 16
 def compare(directory: str, name: str, lines: Sequence[StandingLines]) -> Compared | Gone | Unreadable:
     """Those of `lines`, given in the order of their rows, that are not as they were written.
 
-    `Gone` if the run's directory is gone, `Unreadable` if that can't be told: its root is missing or empty (an empty root
-    looks like a missing mount), or the disk refuses.
+    `Gone` if the run's directory was removed. `Unreadable` if that can't be determined: its root is missing or empty
+    (an empty root looks like a missing mount), or the disk refuses.
     """
     try:
         within = os.open(directory, DIRECTORY)
@@ -94,7 +94,7 @@ def _compared(descriptor: int, size: int, lines: Sequence[Line]) -> Iterator[Alt
         if elsewhere:
             yield _altered(each, "moved")
         elif not there and each.offset < last:
-            # What follows was written later and is still there: no crash leaves that.
+            # What follows was written later and still exists, so a crash can't be the cause.
             yield _altered(each, "changed")
         elif not there:
             yield _at_the_end(descriptor, each)

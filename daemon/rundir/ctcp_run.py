@@ -33,7 +33,7 @@ def check_run(
     """A report for each of the letters, on the run directory with this descriptor.
 
     `also` has further checks by their letters. With `allow_missing` missing files are not reported. Raises `OSError` if
-    the machine is the trouble, and nothing is known.
+    the machine is at fault: then nothing is known.
     """
     reports: dict[str, Report] = {}
     for letter in letters:
@@ -51,7 +51,7 @@ def check_run(
 
 
 def _read(root: int, path: str, most: int) -> Document:
-    """The file at `path`; only whether it is there, where `most` is 0."""
+    """The file at `path`; if `most` is 0, only whether it exists."""
     parts = path.split("/")
     if "\0" in path or not is_text(path) or any(part in ("", "..") for part in parts):
         return NO_DOCUMENT

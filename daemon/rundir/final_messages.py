@@ -20,9 +20,9 @@ _PIECE: Final = 1 << 20
 
 
 def final_message(layout: str, path: str) -> str | Unreadable | None:
-    """The agent's last message in the log at `path`; None if there is none, or if the log can't be read by anyone.
+    """The agent's last message in the log at `path`; None if there is none, or if nobody can read the log.
 
-    If its agent packed the log meanwhile, the packed one is read.
+    If the agent packed the log meanwhile, the packed log is read.
     """
     find = FINAL_MESSAGES.get(layout)
     if find is None:

@@ -58,7 +58,7 @@ def file_hashes(
 
         def counted(count: int) -> bool:
             nonlocal left
-            left -= count  # also for a file that changes meanwhile, and gets no hash
+            left -= count  # counted even if the file changes meanwhile and gets no hash
             return go_on(count)
 
         return RootHashes(True, tuple([_hash(descriptor, path, left, counted) for path in paths]))
@@ -98,7 +98,7 @@ def _open(root: int, parts: list[str]) -> int | FileHash:
 
 
 def _without(fact: FileFact) -> FileHash:
-    """There is nothing to read, with the reason."""
+    """The fact for a file that isn't read, with the reason."""
     if fact.state == "file" or fact.state == "unfit":
         return FileHash("unreadable")
     return FileHash("absent" if fact.state == "excused" else fact.state)

@@ -28,7 +28,7 @@ _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 def identify(root: str, place: str, layouts: Layouts) -> Identity | Unreadable | None:
     """Identify the session at a place, if one of these layouts is there by now.
 
-    A packed log that can't be unpacked is taken for what usually is at such a place, by its name.
+    For a packed log that can't be unpacked, the layout is guessed from its path.
     """
     *parents, name = place.split("/")
     try:

@@ -1,4 +1,4 @@
-"""`intents.jsonl` of a run, read from where the last reading ended. It is the run's, and hostile: see `read_intents`."""
+"""Reading `intents.jsonl` of a run from where the last reading ended. The run writes it, so it is hostile."""
 
 import errno
 import os
@@ -34,8 +34,8 @@ def has_intents(directory: str) -> bool:
 def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool) -> IntentsRead | None:
     """Up to `most` lines after the cursor; None if there is no file. Raises `OSError` if it can't be read now.
 
-    A last line without a newline counts once the run `is_over`. If the file is no longer the same regular file, or
-    differs before the cursor, it is read no further.
+    A last line without a newline counts once the run `is_over`. Reading stops if the file was replaced, or if it
+    changed before the cursor.
     """
     try:
         with opened(directory, DIRECTORY) as within:

@@ -38,7 +38,7 @@ def append(
 ) -> list[Appended | NotAppended | NotFirst]:
     """Make sure that these lines of one journal are in it, in order, up to the first one that can't be written.
 
-    Raises `EpochPassed`; a failure is an answer.
+    Raises `EpochPassed`. Any other failure is part of the answer.
     """
     path, name = lines[0].directory, lines[0].name
     try:
@@ -121,9 +121,9 @@ def _append(descriptor: int, content: bytes, size: int, live: bool) -> Appended 
 def _complete(descriptor: int, line: JournalLine, size: int) -> Appended | NotAppended:
     """Write those of the lines that aren't there yet; each may be there or torn.
 
-    Line by line, because a write that was torn between two lines may have been followed by the run's own. If the
-    run's torn bytes ran into a line although we checked, only that line is written again: better out of order than
-    others twice."""
+    Line by line, because a write that was torn between two lines may have been followed by the run's own. If the run's
+    torn bytes ran into a line although we checked, only that line is written again: one line out of order is better
+    than others twice."""
     lines = line.content.splitlines(keepends=True)
     found = [find(descriptor, each, size) for each in lines]
     for each, offset in zip(lines, found, strict=True):
@@ -265,7 +265,7 @@ def _sync_one(directory: str, name: str, sync_file_system: Callable[[int], None]
             return "its root is missing"
         return None if error.errno in (*ABSENT, errno.ELOOP, errno.ENXIO) else error.strerror
     try:
-        # Something that is no longer a file has no lines of ours, and may not be able to sync.
+        # What is no longer a regular file has no lines of ours, and may not support sync.
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.fsync(descriptor)
     except OSError as error:

@@ -17,7 +17,7 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 def leave_word(directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:
     """Put `content` under `name` into a run directory, replacing what was there, and say whose directory it is.
 
-    Nothing waits for a note that can't be written: `RunPlace.problem` says why, and the signal must suffice.
+    If the note can't be written, `RunPlace.problem` says why, and the signal must suffice.
     """
     try:
         descriptor = os.open(directory, DIRECTORY)

@@ -1,7 +1,7 @@
 """What is in the directories of a flow's legs: whether one of them worked before the plan was there.
 
-Only names and times are checked, never contents, and at most a fixed number of entries: what isn't found counts against
-nobody. Links are not followed.
+Only names and times are checked, never contents, and at most a fixed number of entries. A leg whose work isn't found
+counts as clean. Links are not followed.
 """
 
 import errno
@@ -31,8 +31,8 @@ _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
     """The legs whose directories contain something older than the plan, each with one such thing.
 
-    Older means last changed (a time that nobody can set) before the plan's file, and not written after it: a copy of
-    the run is made in any order, but keeps the times of writing.
+    Older means two things. Its change time, which nobody can set, is before that of the plan's file. Its modification
+    time is not later: a copy of the run is made in any order, but keeps these times.
     """
     try:
         root = open_artifacts(question.root, question.within)
@@ -58,7 +58,7 @@ def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
 def filled_without(plan: str, run: str, artifacts: str) -> tuple[str, ...]:
     """The directories below `artifacts` that hold something, if the directory `run` has no file `plan` even then.
 
-    None if that can't be determined: what wasn't seen is not evidence.
+    None if that can't be determined.
     """
     filled: tuple[str, ...] = ()
     try:

@@ -19,7 +19,7 @@ class Writers:
         self._pid_files: dict[str, Mapping[str, tuple[PidFile, ...]]] = {}
 
     def writer(self, layout: str, path: str, session_id: str) -> Writer:
-        """What is known of the writer of the session whose log is at `path`."""
+        """What is known about the writer of the session whose log is at `path`."""
         ask = _ASK.get(layout)
         return NOBODY_KNOWS if ask is None else ask(self, path, session_id)
 
@@ -37,9 +37,9 @@ class Writers:
 
 
 def says_so(process: RecordedProcess, layout: str, path: str) -> bool:
-    """Whether the process itself shows that it takes part in a session that others may only claim it writes.
+    """Whether the process itself shows that it takes part in the session.
 
-    A lock is its holder's own word. A pid file is not: anybody may write one.
+    A lock proves that, because its holder took it. A pid file doesn't, because anybody may write one.
     """
     if layout != claude_code.LAYOUT:
         return True

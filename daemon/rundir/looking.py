@@ -147,7 +147,7 @@ def _no_directory(root: str, error: OSError) -> Unreadable | Gone:
 
 
 def gone(root: str) -> Gone | Unreadable:
-    """A missing file counts as removed, if the root that would contain it can be reached."""
+    """Whether a file was removed: it is missing, and the root that would contain it can be reached."""
     try:
         os.stat(root)
     except OSError as missing:

@@ -51,7 +51,7 @@ def _is_there(path: str) -> bool:
 
 
 def _is_absent(path: str) -> bool:
-    """Whether surely nothing is there. The verdict on most runs asks nothing more."""
+    """Whether there certainly is nothing. For most runs the verdict needs no more than this."""
     try:
         os.stat(path, follow_symlinks=False)
     except OSError as error:
@@ -71,7 +71,7 @@ def _signatures_in(directory: str) -> list[tuple[str, Signature]]:
             finally:
                 os.close(listing)
     except OSError:
-        return found  # the verdict, which must read them, says why it can't
+        return found  # the verdict must read them, and reports why it can't
     return found
 
 
@@ -95,7 +95,7 @@ def outcomes_in(
 ) -> tuple[OutcomeFile, ...] | Unreadable:
     """The files of the run in the directory `path` that may hold outcomes, the oldest first, then by name.
 
-    Those that are `named` are below `artifacts_path`.
+    The `named` files are below `artifacts_path`.
     """
     directories = dict.fromkeys((path, artifacts_path))
     if not named and all(_is_absent(f"{each}/{name}") for each in directories for name in OUTCOME_NAMES):

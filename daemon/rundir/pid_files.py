@@ -67,7 +67,7 @@ def pid_files(config: str) -> Mapping[str, tuple[PidFile, ...]]:
 
 
 def writer_of(files: tuple[PidFile, ...]) -> Writer:
-    """What is known of the processes that one session's pid files name; if there are several, a live one counts."""
+    """What is known about the processes that one session's pid files name; if there are several, a live one counts."""
     found = [_found(each) for each in files]
     liveness = together([state for state, _ in found])
     for file, (state, process) in zip(reversed(files), reversed(found), strict=True):
@@ -80,8 +80,8 @@ def writer_of(files: tuple[PidFile, ...]) -> Writer:
 def _found(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
     """Whether a file's process is alive, and its identity, so that it can be found again.
 
-    The files name no boot, so this one is assumed. If the number belongs to nobody, or to another process, it may be
-    from a PID namespace below ours.
+    The files name no boot, so this one is assumed. If the pid belongs to no process, or to another one, it may be from
+    a PID namespace below ours.
     """
     if file.start_ticks is None:
         return _found_by_time(file)
@@ -100,7 +100,7 @@ def _found(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
 def is_claude_code(process: RecordedProcess, config: str) -> bool:
     """Whether a process's own name and environment say that it is Claude Code with this directory.
 
-    Anybody may write a pid file that names anybody's process. What can't be seen counts as no.
+    Anybody may write a pid file that names any process. What can't be seen counts as no.
     """
     try:
         if not any(_is_its_name(each) for each in _names_of(process.pid)):

@@ -1,7 +1,7 @@
 """Reading the whole lines of a log with the byte offset of each, from where the last reading ended.
 
-`growing.py` reads what it needs of every log; this is for the few lines that are kept. None is cut. One over
-`LONGEST_LINE` is skipped and reported. No more than that is held at a time.
+`growing.py` reads what it needs of every log; this module is for the few lines that are kept. No line is cut. One over
+`LONGEST_LINE` is skipped and reported, so no more than that is in memory at a time.
 """
 
 import hashlib
@@ -48,9 +48,8 @@ class PlacedLines:
     """The lines of an open log. `descriptor` is of a regular file, and stays the caller's.
 
     `is_another` says that this isn't the file that was read before: then its lines are given from the first one on.
-    `read` is how far the lines were given, and `place` the same to be kept. Nothing from the byte `end` on is read.
-    Reading raises `OSError`, and
-    `CannotUnpack` for a packed log.
+    `read` is how far the lines were given, and `place` is the same in a form to store. Nothing is read from the byte
+    `end` on. Reading raises `OSError`, and `CannotUnpack` for a packed log.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class PlacedLines:
             held, size = [last], len(last)
 
     def _ended(self, content: bytes, size: int) -> Iterator[PlacedLine | TooLong]:
-        """The line that ends here, which may be the rest of one that was already given."""
+        """The line that ends here; it may be the rest of one that was already given."""
         read = self.read
         is_rest = read.unended and not content.strip(b"\0 \t\r")
         number = read.lines if read.unended else read.lines + 1

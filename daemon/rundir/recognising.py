@@ -98,7 +98,7 @@ def _head_below(within: int, parents: list[str], name: str) -> bytes:
 
 
 def head_of(descriptor: int, most: int, *, is_packed: bool) -> bytes:
-    """The first bytes of an open file, unpacked. Raises `OSError`, and `CannotUnpack` if nothing can be."""
+    """The first bytes of an open file, unpacked. Raises `OSError`, and `CannotUnpack` if nothing can be unpacked."""
     if not is_packed:
         return os.pread(descriptor, most, 0)
     head, unpacked = b"", Unpacked(descriptor)

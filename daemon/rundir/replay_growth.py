@@ -1,7 +1,7 @@
 """The replay of a running session: what its file contains, and writing further lines at their place.
 
-Its lines are a function of the session's files, and each has its fixed place. So writing them again changes nothing,
-no matter which daemon wrote them first. What isn't ours is kept aside. Nothing here follows a link.
+Its lines are a function of the session's files, and each has its fixed place. So writing them again changes nothing, no
+matter which daemon wrote them first. Foreign content is kept aside. Nothing here follows a link.
 """
 
 import hashlib
@@ -22,7 +22,10 @@ _WRITING: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.
 
 
 def standing(directory: str, name: str, most: int) -> ReplayStanding:
-    """What the file of this name contains, at most `most` bytes of it: nothing if that isn't a file. Raises `OSError`."""
+    """What the file of this name contains, at most `most` bytes of it: nothing if that isn't a file.
+
+    Raises `OSError`.
+    """
     digest, at = hashlib.sha256(), 0
     for piece in _pieces(directory, name, most):
         digest.update(piece)
@@ -31,7 +34,10 @@ def standing(directory: str, name: str, most: int) -> ReplayStanding:
 
 
 def shown_lines(directory: str, name: str, length: int, sha256: str) -> Iterator[bytes] | None:
-    """The lines in the first `length` bytes of this file; None if they aren't those with this hash. Raises `OSError`."""
+    """The lines in the first `length` bytes of this file; None if they aren't those with this hash.
+
+    Raises `OSError`.
+    """
     if standing(directory, name, length) != ReplayStanding(length, sha256):
         return None
     return _lines(directory, name, length)
@@ -46,7 +52,7 @@ def _lines(directory: str, name: str, length: int) -> Iterator[bytes]:
 def write_lines(directory: str, name: str, at: int, lines: bytes) -> KeptAside | Unreadable | Gone | None:
     """Put these lines at their place, the byte `at`.
 
-    If the file is not what it was when the lines before these were written, it is kept aside: then nothing is written.
+    If the file changed since the lines before these were written, it is kept aside, and nothing is written.
     """
     try:
         with opened(directory, DIRECTORY) as within:

@@ -70,7 +70,7 @@ class RuledLook:
     _checks: list[_Check] = field(default_factory=list)
 
     def facts(self, ruled: Sequence[RuledPath]) -> list[FileFact]:
-        """A fact for each entry. Raises `OSError` if the machine is the trouble, and nothing is known."""
+        """A fact for each entry. Raises `OSError` if the machine is at fault: then nothing is known."""
         looked = [self._look(each) for each in ruled if each.rules.profile is None]
         _hold(self._checks)
         found = (_settled(*each) for each in looked)
@@ -80,7 +80,7 @@ class RuledLook:
     def _of_profile(self, paths: Sequence[str]) -> list[FileFact]:
         if not paths:
             return []
-        from runward.daemon.rundir.ctcp_facts import ctcp_facts  # a cost that only a profile brings
+        from runward.daemon.rundir.ctcp_facts import ctcp_facts  # imported here because only profiles need it
 
         return ctcp_facts(self.root, paths)
 
@@ -126,7 +126,7 @@ class RuledLook:
             try:
                 names = self._names(directory)
             except OSError as error:
-                refusal(error)  # raises where the machine is the trouble
+                refusal(error)  # raises if the machine is at fault
                 continue
             for name, status in names:
                 path = f"{directory}/{name}" if directory else name

@@ -81,7 +81,7 @@ class SessionFiles:
         self._were_listed = dict(known.listed)
         self._listed: dict[str, Signature] = {}
         self._beside = dict.fromkeys(known.beside)
-        # A time further ahead was set before the clock was set back.
+        # A time further ahead dates from before the clock was set back.
         self._waits = now < known.retry_at <= now + LONGEST_WAIT
         self._fails = self._failed = False
         self._unsettled: set[str] = set()
@@ -166,7 +166,10 @@ class SessionFiles:
         *,
         come_and_go: bool = False,
     ) -> None:
-        """The log `last` of an open directory, by its path `name`. Raises `AnotherLog`, if it doesn't come and go."""
+        """The log `last` of an open directory, by its path `name`.
+
+        Raises `AnotherLog`, unless the log comes and goes.
+        """
         known = self._logs.get(name) or LogRead(name)
         try:
             status = os.stat(last, dir_fd=directory, follow_symlinks=False)
@@ -328,7 +331,7 @@ class SessionFiles:
                 return portion.more
 
     def _beginning(self, directory: int, last: str, name: str) -> bool:
-        """Returns whether it needn't be looked at again."""
+        """Read the beginning of a log; returns whether it needn't be looked at again."""
         try:
             descriptor = open_regular(directory, last)
             try:

@@ -109,4 +109,4 @@ class _Gathered:
         self.documents.append(document)
 
     def was_read(self, count: int) -> None:
-        """The files count it themselves."""
+        """Does nothing: `SessionFiles` counts the bytes itself."""

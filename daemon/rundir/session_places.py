@@ -172,9 +172,9 @@ class _Listing:
         return self._logs.is_log(entry.name) and entry.is_file(follow_symlinks=False)
 
     def _is_session(self, within: int, place: str) -> bool:
-        """Whether an open directory with a file that indicates sessions is one's; it is listed in any case.
+        """Whether an open directory with a file that indicates sessions belongs to a session; it is listed in any case.
 
-        One that isn't may become one without a change of its own.
+        One that doesn't may become a session's without a change of its own.
         """
         shape = self._shape
         if not isinstance(shape, MixedShape) or place.endswith(LOG):

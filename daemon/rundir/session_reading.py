@@ -22,8 +22,9 @@ _FIRST_LINES: Final = (1, 4, 16, 64)
 
 
 class SessionRead(NamedTuple):
-    """What a session's files tell, when one of them last changed and the first attempt began (Unix seconds), and which
-    couldn't be read.
+    """What a session's files say, and which of them couldn't be read.
+
+    It also says when one of them last changed, and when the first attempt began (both Unix seconds).
     """
 
     told: Told

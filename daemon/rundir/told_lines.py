@@ -17,7 +17,7 @@ LONGEST: Final = 8 << 20
 
 
 class JournalAway(Exception):
-    """There is nothing to read the lines from, which says nothing about the lines; the message says why."""
+    """The lines can't be read, so nothing is known about them; the message says why."""
 
 
 def told_lines(

@@ -39,7 +39,7 @@ class Unpacked:
 
     def __init__(self, descriptor: int) -> None:
         unpacker = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
-        source = cast("IO[bytes]", _FromTheStart(descriptor))  # of a file it is only asked to read
+        source = cast("IO[bytes]", _FromTheStart(descriptor))  # it is only asked to read from a file
         self._reader = unpacker.stream_reader(
             source, read_size=_PIECE, read_across_frames=True, closefd=False
         )

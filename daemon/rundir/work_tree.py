@@ -41,7 +41,7 @@ _DIFF: Final = ("diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--n
 
 
 class _NotTold(Exception):
-    """Git does not answer, or not within the bounds."""
+    """Git doesn't answer, or exceeds the bounds."""
 
 
 def work_tree_since(cwd: str, since: float) -> WorkTree | None:
@@ -52,7 +52,7 @@ def work_tree_since(cwd: str, since: float) -> WorkTree | None:
     try:
         return _asked(cwd, since, deadline)
     except (_NotTold, OSError):
-        return None  # the summary says less; nothing depends on it
+        return None  # the summary is shorter then; nothing depends on it
 
 
 def _asked(cwd: str, since: float, deadline: float) -> WorkTree:
@@ -119,7 +119,7 @@ def _run(arguments: tuple[str, ...], cwd: str, where: dict[str, str], deadline: 
             os.killpg(process.pid, signal.SIGKILL)
     finally:
         timer.cancel()
-        timer.join()  # it kills nobody once the process is waited for
+        timer.join()  # it does nothing once the process was waited for
         process.stdout.close()
         code = _end_of(process, deadline)
     if code != 0:

@@ -1,7 +1,7 @@
 """Codex's writer locks, `<home>/thread-writer-locks/<thread id>.lock`: flock'ed while a thread has a writer.
 
-The file stays behind when Codex is killed, until its next start sweeps it away. So a lock file that nobody holds says
-that the writer is gone, and a missing file says nothing.
+The file stays behind when Codex is killed, until its next start sweeps it away. So a lock file that nobody holds means
+that the writer has ended, and a missing file means nothing.
 """
 
 import fcntl
@@ -78,7 +78,10 @@ def _pid_in(fields: list[bytes]) -> int:
 
 
 def _process(pid: int | None) -> RecordedProcess | None:
-    """Who holds a lock, to be found again. The process that took it may have ended while a child still holds the lock."""
+    """The holder of a lock, so that it can be found again.
+
+    Its child may hold the lock after the holder itself has ended.
+    """
     if not pid:
         return None
     try:
