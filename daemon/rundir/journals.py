@@ -123,7 +123,8 @@ def _complete(descriptor: int, line: JournalLine, size: int) -> Appended | NotAp
 
     Line by line, because a write that was torn between two lines may have been followed by the run's own. If the run's
     torn bytes ran into a line although we checked, only that line is written again: one line out of order is better
-    than others twice."""
+    than others twice.
+    """
     lines = line.content.splitlines(keepends=True)
     found = [find(descriptor, each, size) for each in lines]
     for each, offset in zip(lines, found, strict=True):

@@ -1,4 +1,4 @@
-"""bubblewrap: what the machine is, as code in the sandbox sees it, and how that is started, found and ended."""
+"""bubblewrap: what code in the sandbox sees of the machine, and how its process is started, found and ended."""
 
 import json
 import os
@@ -71,11 +71,11 @@ class Bubblewrapped:
 
     @property
     def setup(self) -> Mapping[str, JsonValue]:
-        """Nothing: it is cut off before it starts."""
+        """Empty: bubblewrap isolates the worker before it starts."""
         return {}
 
     def find(self, deadline: float) -> int | None:
-        """bubblewrap reports it."""
+        """The process id that bubblewrap reports."""
         told = b""
         while not told.rstrip().endswith(b"}"):
             piece = os.read(self._told, 4096) if readable(self._told, deadline) else b""
@@ -96,7 +96,7 @@ class Bubblewrapped:
         self._tmp = os.open(f"/proc/{self._pid}/root/tmp", os.O_PATH)
 
     def is_current(self) -> bool:
-        """Always: the kernel counts the threads of its namespace by themselves."""
+        """Always true: the kernel counts the threads of its namespace separately."""
         return True
 
     def overfull(self) -> str | None:
@@ -108,7 +108,7 @@ class Bubblewrapped:
         return f"the code made more than {MOST_FILES} files"
 
     def end(self) -> float:
-        """Kill what is inside, then bubblewrap: in this order, or the kernel loses count of the CPU time."""
+        """Kill what is inside, then bubblewrap. In any other order the kernel loses the CPU time."""
         if self.inner is not None:
             kill(self.inner)
             if not ends(self.outer, END_S):
@@ -132,7 +132,10 @@ def _program() -> str:
 def command(
     program: str, python: Interpreter, tmp: int, info: int, arguments: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """What starts the worker. `tmp` are the bytes of its `/tmp`; who it is, is told through the descriptor `info`."""
+    """The command line of the worker.
+
+    `tmp` is the size of its `/tmp` in bytes; bubblewrap reports its pid on `info`.
+    """
     binds = [word for place, inside in python.places for word in ("--ro-bind", place, f"{INSIDE}/{inside}")]
     hidden = [
         word

@@ -1,8 +1,8 @@
 """What running code asks of the daemon: each call is checked and bounded before it is answered.
 
 A call is a line of the worker's pipe: `{"call": number, "name": text, "args": [...]}`. Its answer is one line, too:
-`{"value": ...}`, or `{"error": text}`, which the code gets as a `ValueError`. The code may have written the line itself:
-a call says only what is wanted; the daemon knows whose code it is.
+`{"value": ...}`, or `{"error": text}`, which the code gets as a `ValueError`. The code may have written the line
+itself. So a call says only what is wanted, and the daemon itself knows whose code it is.
 """
 
 import json
@@ -44,7 +44,7 @@ class NotAnswered(Exception):
 
 
 class EndExecution(Exception):
-    """The code runs no further: the error's code and its message are what became of it."""
+    """The code must stop. The error's code and message become its result."""
 
     def __init__(self, code: str, error: str) -> None:
         super().__init__(error)
@@ -105,7 +105,10 @@ CALLS: Final[Mapping[str, tuple[tuple[str, _Check], ...]]] = MappingProxyType(
         "ledger.principal_exists": (("id", _ID),),
     }
 )  # fmt: skip
-"""What code and contracts may ask, with the arguments. Amounts are not checked here: a wrong amount has an answer of its own."""
+"""What code and contracts may ask, with the arguments.
+
+Amounts are not checked here: a wrong amount has an answer of its own.
+"""
 
 
 class Calls:
@@ -117,7 +120,7 @@ class Calls:
         self._exchanged = 0
 
     def reply(self, line: bytes) -> bytes:
-        """The line that answers this one. Raises `EndExecution` where the code asks too much or forged the line."""
+        """The line that answers this one. Raises `EndExecution` if the code asks too much or forged the line."""
         self._number += 1
         if self._number > MOST_CALLS:
             raise EndExecution("output_limit", f"the code asked the daemon more than {MOST_CALLS} times")
@@ -164,7 +167,7 @@ class Calls:
 
 
 def is_call(said: bytes | bytearray) -> bool:
-    """Whether a line, or what is there of it, is a call."""
+    """Whether a line, or the part of it that has arrived, is a call."""
     return said.startswith(_BEGINNING)
 
 

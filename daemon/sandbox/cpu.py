@@ -1,4 +1,4 @@
-"""The CPU time of code and of all code that it has run for itself, as the kernel counts it."""
+"""The CPU time of code, including all code that it calls, as the kernel counts it."""
 
 import math
 from collections.abc import Callable
@@ -14,9 +14,9 @@ They are counted as well, so code that was stopped when the limit was reached wo
 
 @dataclass(slots=True)
 class CpuTime:
-    """What workers used together (seconds), and the most that they may use; None for no limit.
+    """The CPU time that workers used together (seconds), and their limit; None for no limit.
 
-    Those that wait for the answer to a call are stopped, so only one of them uses any at a time.
+    A worker is stopped while it waits for the answer to a call, so only one of them uses CPU time at any moment.
     """
 
     most: float | None = None
@@ -30,7 +30,7 @@ class CpuTime:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether nothing is left for code to run."""
+        """Whether no CPU time is left."""
         return self.left <= 0.0
 
     @property
@@ -43,6 +43,6 @@ class CpuTime:
         self._alive.append(so_far)
 
     def end(self, so_far: Callable[[], float], seconds: float) -> None:
-        """This worker has ended, with all that it used."""
+        """Record that this worker has ended, and all that it used."""
         self._alive.remove(so_far)
         self.ended += seconds

@@ -13,10 +13,11 @@ _LONGEST_ERROR: Final = 4000
 
 
 class Execution(NamedTuple):
-    """What became of one piece of code. `code` is None where it succeeded; `fix` is for anyone who runs the machine.
+    """The result of one piece of code. `code` is None if it succeeded; `fix` tells the operator what to do.
 
-    `began` is whether any of it ran; `sandbox` is what isolated it. `cpu_s` is what the kernel counted, `wall_ms`
-    what the daemon's clock did."""
+    `began` is whether any of it ran; `sandbox` is what isolated it. `cpu_s` is the CPU time by the kernel, `wall_ms` the
+    duration by the daemon's clock.
+    """
 
     code: str | None
     result: JsonValue = None
@@ -29,7 +30,7 @@ class Execution(NamedTuple):
 
 
 def execution_to_json(execution: Execution) -> dict[str, JsonValue]:
-    """The seed's result. What never ran has no measures; what failed has its code, too."""
+    """The result in the seed's form. Code that never ran has no measurements; a failure also has its error code."""
     said: dict[str, JsonValue] = {
         "success": execution.code is None,
         "result": execution.result,
@@ -46,7 +47,7 @@ def execution_to_json(execution: Execution) -> dict[str, JsonValue]:
 
 
 def read_answer(line: bytes, output: int) -> Execution:
-    """What the worker's line says; it may have been written by the code. Never raises."""
+    """What the worker's line says; the code may have written it. Never raises."""
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError:
@@ -66,7 +67,7 @@ def read_answer(line: bytes, output: int) -> Execution:
 
 
 def too_much(output: int) -> Execution:
-    """More was said than may be."""
+    """The result if the worker wrote more than is allowed."""
     return Execution("output_limit", error=f"the output or the result is larger than {output} bytes")
 
 

@@ -1,4 +1,4 @@
-"""The interpreter inside: where its program, its libraries and its standard library are, and a copy where they are private."""
+"""The interpreter inside: its program, libraries and standard library, copied if other users can't read them."""
 
 import hashlib
 import json
@@ -71,7 +71,7 @@ _NAME: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 @lru_cache(maxsize=2)
 def interpreter(uid: int | None) -> Interpreter:
-    """The interpreter that runs this, to be had by the user `uid` (None: the daemon's own). Raises `NoSandbox`."""
+    """The interpreter that runs this, readable by the user `uid` (None: the daemon's own). Raises `NoSandbox`."""
     found = _found()
     if uid is None or all(_is_public(Path(place)) for place, _ in found.places):
         return found
@@ -108,7 +108,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def _is_public(path: Path) -> bool:
-    """Whether every user may read it, and pass through all that it is in."""
+    """Whether every user may read it and enter all of its parent directories."""
     try:
         wanted = stat.S_IROTH | (stat.S_IXOTH if path.is_dir() else 0)
         return all(each.stat().st_mode & stat.S_IXOTH for each in path.parents) and (
@@ -142,7 +142,7 @@ def _copied(found: Interpreter) -> Interpreter:
 
 
 def _make(copy: Path, found: Interpreter) -> None:
-    """All or nothing: the copy gets its name when it is whole."""
+    """Make the copy whole or not at all: it gets its name when it is complete."""
     made = Path(tempfile.mkdtemp(prefix=".making-", dir=copy.parent))
     try:
         for place, inside in found.places:
@@ -172,5 +172,5 @@ def _all(directory: Path) -> Iterator[Path]:
 
 
 def _not_for_code(directory: str, names: list[str]) -> list[str]:
-    """The folders that are left out, and what is only needed to build on the interpreter."""
+    """What is left out: some folders, and what is only needed to build against the interpreter."""
     return [name for name in names if name in _LEFT_OUT or name.startswith("config-")]

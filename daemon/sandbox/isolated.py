@@ -28,24 +28,24 @@ class NoSandbox(Exception):
 
 
 class Isolated(Protocol):
-    """The process of one worker. To be ended, whatever happened."""
+    """The process of one worker. It must be ended in any case."""
 
     process: Popen[bytes]
-    """What was started; the worker's own, or the program that isolates it."""
+    """The process that was started: the worker itself, or the program that isolates it."""
 
     outer: int
     """A handle of this process."""
 
     inner: int | None
-    """A handle of the worker, once it was found."""
+    """A handle of the worker, once `find` has found it."""
 
     @property
     def means(self) -> str:
-        """What isolates it, as results record it."""
+        """What isolates it, in the words of recorded results."""
 
     @property
     def fix(self) -> str:
-        """What to do where it doesn't start."""
+        """What to do if it doesn't start."""
 
     @property
     def has_namespaces(self) -> bool:
@@ -60,16 +60,16 @@ class Isolated(Protocol):
         """What the worker needs to know to isolate itself."""
 
     def find(self, deadline: float) -> int | None:
-        """The worker's process id; None if it doesn't start by then (monotonic seconds)."""
+        """The worker's process id; None if it doesn't start before the deadline (monotonic seconds)."""
 
     def watch(self) -> None:
-        """From now on, `overfull` is called: the worker has isolated itself. May raise `OSError`."""
+        """The worker has isolated itself, and `overfull` is called from now on. May raise `OSError`."""
 
     def is_current(self) -> bool:
-        """Whether the machine is still as its limits assume, however long it has waited for its job."""
+        """Whether its limits still fit the machine, however long it has waited for its job."""
 
     def overfull(self) -> str | None:
-        """What its files are too much for; None if they are within their bounds."""
+        """Which bound its files exceed; None if they are within their bounds."""
 
     def end(self) -> float:
-        """Kill it, with all that it started, and leave nothing of it; the CPU seconds of its whole life."""
+        """Kill it with all that it started, and remove its traces; returns the CPU seconds of its whole life."""

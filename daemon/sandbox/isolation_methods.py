@@ -1,4 +1,4 @@
-"""What can isolate code, by the name that the settings give."""
+"""The methods that can isolate code, by their names in the settings."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,7 +17,7 @@ class IsolationMethod(Protocol):
         """Start one. Raises `NoSandbox`."""
 
     def check(self) -> None:
-        """Raise `NoSandbox` where a look, without starting anything, finds that it can't be had."""
+        """Raise `NoSandbox` if it is clearly unavailable. This starts nothing."""
 
 
 ISOLATION_METHODS: Final[Mapping[str, IsolationMethod]] = MappingProxyType(

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 def start(
     command: Sequence[str], inherited: int, directory: str, environment: Mapping[str, str], user: int | None
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a process with pipes, one more descriptor, and nothing of our own; as `user`, None for the one we run as.
+    """Start a process as `user` (None: our own) with pipes and one more descriptor, but nothing else of ours.
 
-    With its handle. Raises `OSError`, and then nothing was left running.
+    Returns its handle, too. Raises `OSError`, and then nothing is left running.
     """
     process = subprocess.Popen(
         command,

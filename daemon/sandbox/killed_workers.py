@@ -10,7 +10,7 @@ _LONGEST_REASON: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class KilledWorkers:
-    """How many there were, and of the last one, when it was noticed (Unix seconds) and why it ended."""
+    """How many there were; when the last one was noticed (Unix seconds), and why it ended."""
 
     count: int
     last_at: float
@@ -25,11 +25,11 @@ class KilledCount:
         self._killed: KilledWorkers | None = None
 
     def add(self, reason: str) -> None:
-        """One more was killed or crashed. Code can have a part in the reason, so it is cut."""
+        """Count one more. Code can influence the reason, so its length is limited."""
         with self._lock:
             count = 1 if self._killed is None else self._killed.count + 1
             self._killed = KilledWorkers(count, time.time(), reason[:_LONGEST_REASON])
 
     def report(self) -> KilledWorkers | None:
-        """None if there were none."""
+        """The numbers so far; None if there were none."""
         return self._killed

@@ -1,7 +1,7 @@
-"""Landlock, the kernel's own: which files a process may still reach after it has given up all others.
+"""Landlock, a feature of the kernel: it limits a process to the files that it still needs.
 
-A ruleset is made here and enforced by the worker on itself, with one system call: the worker has no packages. The numbers
-are those of linux/landlock.h; the three system calls have the same number on every architecture.
+A ruleset is made here, because the worker has no packages. The worker enforces it on itself with one system call. The
+numbers are those of linux/landlock.h; the three system calls have the same number on every architecture.
 """
 
 import ctypes
@@ -62,9 +62,9 @@ def version() -> int:
 
 @contextmanager
 def ruleset(allowed: Iterable[tuple[str, int]]) -> Iterator[int]:
-    """A descriptor of the rule that nothing is reached but these files and directories, with these rights.
+    """A descriptor of the rule that only these files and directories may be reached, with these rights.
 
-    Everything that the kernel's version can refuse is refused: TCP, and signals to processes outside, where it can.
+    Everything else that the kernel's version can refuse is refused, such as TCP and signals to processes outside.
     """
     known = version()
     handled = 0

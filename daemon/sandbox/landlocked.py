@@ -1,4 +1,4 @@
-"""The weaker method: an ordinary process of the machine, which the kernel lets access almost none of its files.
+"""The weaker method: an ordinary process, which the kernel keeps from almost all files of the machine.
 
 It needs no namespaces and no program, only a kernel with Landlock. What namespaces would hide, the filter of system calls
 forbids.
@@ -78,22 +78,22 @@ class Landlocked:
 
     @property
     def setup(self) -> Mapping[str, JsonValue]:
-        """The ruleset, which it enforces on itself."""
+        """The ruleset that the worker enforces on itself."""
         return {"ruleset": self._ruleset}
 
     def find(self, deadline: float) -> int | None:
-        """It is what was started."""
+        """The process that was started is the worker itself."""
         return self.process.pid
 
     def watch(self) -> None:
-        """Its directory is known from the start."""
+        """Does nothing: its directory is known from the start."""
 
     def is_current(self) -> bool:
         """Whether the user still has about as many threads as when it started: the kernel's limit counts all of them."""
         return abs(_threads_of(self._user) - self._counted) <= self._drift
 
     def overfull(self) -> str | None:
-        """What is too much in its directory."""
+        """Which bound its directory exceeds."""
         return self._directory.overfull(self._most)
 
     def end(self) -> float:

@@ -1,4 +1,4 @@
-"""A directory on the machine's own disk that one piece of code may change, however it does that: counted, and removed.
+"""A directory on the machine's own disk for one piece of code: measured while the code runs, then removed.
 
 Its bytes can't be bounded before they are written, so they are counted while the code runs.
 """
@@ -30,7 +30,7 @@ class _TooDeep(Exception):
 
 
 class PrivateDirectory:
-    """An empty directory that belongs to a user, as long as this exists."""
+    """A directory that belongs to a user for as long as this object exists; empty at first."""
 
     def __init__(self, owner: int | None) -> None:
         """Make it for `owner`, None for the user that this runs as."""
@@ -43,7 +43,7 @@ class PrivateDirectory:
         self._counted_at = 0.0
 
     def overfull(self, most: int) -> str | None:
-        """What is too much in it, more than `most` bytes for example; None if nothing is, or it was just counted."""
+        """Which bound it exceeds, such as `most` bytes; None if none, or if it was just measured."""
         if time.monotonic() < self._counted_at + _AGAIN_S:
             return None
         files = size = 0
@@ -67,8 +67,8 @@ class PrivateDirectory:
     def remove(self) -> None:
         """Remove it with all that is in it, once nothing changes it.
 
-        What the disk refuses is left to a later worker, like what a killed daemon left: the code's result counts all the
-        same, and its CPU time.
+        What the disk refuses to remove is left to a later worker, like the directories of a killed daemon. The code's
+        result and CPU time count anyway.
         """
         try:
             _empty(self._descriptor)
@@ -100,7 +100,7 @@ def _sizes(directory: int, levels: int) -> Iterator[int]:
 
 
 def _empty(top: int) -> None:
-    """Remove everything in a directory. What is deeper is first moved up, so nothing is too deep."""
+    """Remove everything in a directory. Deeper directories are first moved up, so that no nesting is too deep."""
     while found := _entries(top):
         for name, is_directory in found:
             if not is_directory:
@@ -125,7 +125,7 @@ def _entries(directory: int) -> list[tuple[str, bool]]:
 
 
 def _opened(name: str, parent: int) -> int:
-    """A directory with all rights for its owner: it may have been made without some, and moving it takes writing it."""
+    """Open a directory, after giving its owner all rights: moving a directory needs the right to write it."""
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
     try:
         os.chmod(f"/proc/self/fd/{handle}", 0o700)
@@ -135,7 +135,7 @@ def _opened(name: str, parent: int) -> int:
 
 
 def _remove_abandoned(owner: int) -> None:
-    """Remove what killed daemons left. What another process has locked or has just made stays."""
+    """Remove what killed daemons left, except what another process has locked or has just made."""
     oldest = time.time() - _ABANDONED_S
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:

@@ -22,7 +22,7 @@ class ReadyWorkers:
     """Keeps as many workers ready as may run at the same time, for each kind that was used recently."""
 
     def __init__(self, idle_s: float = IDLE_S, died: Callable[[str], None] = lambda reason: None) -> None:
-        """`died` is told of each worker that ended while it waited."""
+        """`died` is called for each worker that ended while it waited."""
         self._died = died
         self._idle_s = idle_s
         self._ready: dict[Executor, deque[Worker]] = {}
@@ -32,7 +32,7 @@ class ReadyWorkers:
         self._is_closed = False
 
     def take(self, executor: Executor) -> Worker:
-        """A worker that nobody used, one that is ready if there is any. To be closed. Raises `NoSandbox`."""
+        """An unused worker, a ready one if there is any. The caller closes it. Raises `NoSandbox`."""
         with self._changed:
             self._asked[executor] = time.monotonic()
             worker = self._alive(executor)
@@ -43,7 +43,7 @@ class ReadyWorkers:
         return Worker(executor) if worker is None else worker
 
     def close(self) -> None:
-        """End what waits. From then on, each worker is started when it is taken."""
+        """End the waiting workers. From then on, each worker is started when it is taken."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()

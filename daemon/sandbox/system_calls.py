@@ -57,13 +57,13 @@ ARCHITECTURES: Final = ("x86_64", "aarch64")
 def program(machine: str, has_namespaces: bool = True) -> bytes:
     """The filter as the kernel takes it, for a machine of `ARCHITECTURES`. Raises `NoSandbox`.
 
-    Where the process has no namespaces, more is forbidden.
+    If the process has no namespaces, more is forbidden.
     """
     if machine not in ARCHITECTURES:
         why = f"no system call filter is available for {machine}"
         raise NoSandbox(why, f"use a machine of: {', '.join(ARCHITECTURES)}")
     try:
-        import pyseccomp as seccomp  # late: it looks for libseccomp when it is imported
+        import pyseccomp as seccomp  # imported late, because the import looks for libseccomp
     except (RuntimeError, OSError, AttributeError) as error:
         raise NoSandbox(f"libseccomp can't be used: {error}", "install the package libseccomp2") from error
     architecture = {"x86_64": seccomp.Arch.X86_64, "aarch64": seccomp.Arch.AARCH64}[machine]
@@ -77,7 +77,7 @@ def program(machine: str, has_namespaces: bool = True) -> bytes:
         why = f"libseccomp can't make the filter: {error.strerror}"
         raise NoSandbox(why, "allow the system call seccomp, in a unit with SystemCallFilter=") from error
     for name in (*_ALLOWED, *(_AMONG_OWN_FILES if has_namespaces else ())):
-        if seccomp.resolve_syscall(architecture, name) >= 0:  # below: this machine never had it
+        if seccomp.resolve_syscall(architecture, name) >= 0:  # negative: this architecture never had the call
             allow_list.add_rule(seccomp.ALLOW, name)
     for command in _OF_DESCRIPTORS:
         allow_list.add_rule(seccomp.ALLOW, "fcntl", seccomp.Arg(1, seccomp.EQ, command))

@@ -1,7 +1,7 @@
-"""A time namespace around bubblewrap, which makes none itself: inside, the clocks since boot begin with the worker.
+"""A time namespace around bubblewrap, which can't make one: inside, the clocks since boot begin with the worker.
 
 `unshare` of util-linux makes it, in a user namespace that bubblewrap's own is nested in. Not every kernel and every
-profile of AppArmor allows that, so it is tried first; where it fails, code runs without one, and results say so.
+profile of AppArmor allows that, so it is tried first. If it fails, code runs without one, and results say so.
 """
 
 import shutil
@@ -18,7 +18,7 @@ _PATIENCE_S: Final = 5.0
 
 
 def in_own_time(start: Sequence[str], user: int | None) -> tuple[str, ...]:
-    """What `start` of bubblewrap's program and its options that shut off is preceded by; nothing where it can't be had.
+    """The beginning of bubblewrap's command line that makes a time namespace; empty if the machine doesn't allow one.
 
     `user` starts it, None for the one we run as.
     """

@@ -1,7 +1,7 @@
 """What runs inside the sandbox: it gives up its rights, runs one job, writes one answer and ends.
 
 The daemon hands this file's text to the interpreter inside, which has the standard library and nothing else. Before
-foreign code runs, this process is trusted; from then on the daemon believes nothing but that a line is JSON.
+foreign code runs, this process is trusted. From then on the daemon trusts nothing that it writes.
 
 It reads a line of limits, writes `+`, reads a line with its job, and writes its answer as a line. A `*` before the first
 line says that foreign code began. Where the job allows it, code may ask the daemon before that: a line for each call, and
@@ -43,7 +43,7 @@ class _Program(ctypes.Structure):
 
 
 class _Counting(io.TextIOBase):
-    """Takes what the code prints, keeps none of it, and ends the process where it is too much."""
+    """Discards what the code prints, and ends the process if it prints too much."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -76,13 +76,13 @@ def _answer(said: dict[str, object]) -> NoReturn:
 
 
 class _Kernel:
-    """What the code may ask the daemon. The daemon checks each call again, for code can write them itself."""
+    """What the code may ask the daemon. The daemon checks each call again, because code can forge calls."""
 
     def __init__(self) -> None:
         self._asked = 0
 
     def ask(self, name: str, *args: object) -> object:
-        """The daemon's answer. Raises `ValueError` with its message where it refuses the call."""
+        """The daemon's answer. Raises `ValueError` with its message if it refuses the call."""
         said = json.dumps([_as_json(each) for each in args], ensure_ascii=False, allow_nan=False)
         words = f'"name": "{name}", "args": {said}}}\n'.encode()
         with _talking:
@@ -173,7 +173,10 @@ def _limit(limits: dict[str, int]) -> None:
 
 
 def _step_back() -> None:
-    """Where a unit forbids it, code runs like the daemon: that is slower for the daemon, and no less safe."""
+    """Lower the priority of the code.
+
+    If a unit forbids that, it keeps the daemon's: slower for the daemon, but just as safe.
+    """
     try:
         os.nice(_NICER)
     except PermissionError:
@@ -191,8 +194,7 @@ def _install(program: bytes) -> None:
 
 
 def _restrict(ruleset: int) -> None:
-    """If no namespaces do so: end with the daemon, and give up all rights, and all files except those of the
-    ruleset."""
+    """Do what namespaces would do: end with the daemon, and give up all rights and all files but the ruleset's."""
     libc = ctypes.CDLL(None, use_errno=True)
     this = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     refusal = "the kernel accepts no Landlock ruleset"
@@ -204,7 +206,7 @@ def _restrict(ruleset: int) -> None:
 
 
 def _have(refusal: str, act: Callable[..., int], *words: object) -> None:
-    """Make a system call. The error is an `OSError` of no other kind, so that its line begins the same whatever it was."""
+    """Make a system call. Raises a plain `OSError`, never a subclass, so that its line always begins the same way."""
     if act(*words) != 0:
         raise OSError(f"{refusal}: {os.strerror(ctypes.get_errno())}")
 
@@ -309,14 +311,14 @@ def _limit_contract(is_contract: bool) -> None:
 
 
 def _too_long(number: int, frame: object) -> NoReturn:
-    """A contract's time has passed. It may hold `_talking`, so the answer does not wait for it."""
+    """A contract's time is up. It may hold the lock `_talking`, so the answer doesn't wait for that."""
     said = f"the contract took longer than {_SECONDS_OF_CONTRACT:g} s"
     _write(json.dumps({"code": "runtime_error", "error": said}).encode() + b"\n")
     os._exit(0)
 
 
 def main() -> NoReturn:
-    """Give up what can be given up, then run the job."""
+    """Give up all rights that can be given up, then run the job."""
     setup = json.loads(sys.stdin.buffer.readline())
     known: dict[str, object] = {"__name__": "__artifact__", "__builtins__": __builtins__}
     known |= {name: import_module(name) for name in setup["preloaded"]}

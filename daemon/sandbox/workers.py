@@ -58,8 +58,10 @@ _FIXES: Final = (
 """Words of what a worker complains of, and what to do."""
 
 _ABOUT_THE_MEANS: Final = ("namespace", "Landlock", "not permitted", "denied", "No space left")
-"""Words that only complaints of the isolation method contain: its own fix helps. `No space left`: no further namespace is
-allowed."""
+"""Words that only complaints of the isolation method contain: its own fix helps.
+
+`No space left`: no further namespace is allowed.
+"""
 
 _UNKNOWN: Final = "run `runward doctor --only sandbox` again, and report this if it stays"
 
@@ -67,7 +69,7 @@ _End: TypeAlias = Literal["answer", "death", "files", "time", "cpu"]
 
 
 class _Bounds(NamedTuple):
-    """When the code must have ended (monotonic seconds), and the CPU time that it may use."""
+    """The deadline of the code (monotonic seconds), and the CPU time that it may use."""
 
     deadline: float
     cpu: CpuTime
@@ -98,8 +100,8 @@ def execute(
     """Run a job once, in a worker of its own. Blocks; never raises for what the code does.
 
     `take` gives the worker, by default one that is started now. `cpu` bounds and counts its CPU time. It ends at the
-    `deadline` (monotonic seconds) at the latest. What the `answer` of the job raises beyond its own two errors is raised
-    here.
+    `deadline` (monotonic seconds) at the latest. Exceptions of the job's `answer`, except its own two errors,
+    propagate.
     """
     said: dict[str, JsonValue] = {
         "code": job.code,
@@ -125,18 +127,18 @@ def execute(
 
 
 class Worker:
-    """A process in the sandbox that waits for one job. To be closed, which kills it and all that it started."""
+    """A process in the sandbox that waits for one job. Closing it kills it and all that it started."""
 
     def __init__(self, executor: Executor, *, filtered: bool = True) -> None:
-        """Start it, up to where it has given up its rights. Raises `NoSandbox`.
+        """Start it, and wait until it has given up its rights. Raises `NoSandbox`.
 
-        `filtered=False` leaves the filter of system calls out: only to show in a test what it is for.
+        `filtered=False` leaves out the filter of system calls, so that a test can show what it is for.
         """
         self._executor = executor
-        self._start_s = 0.0  # the CPU time of its start, which nobody is charged for
+        self._start_s = 0.0  # the CPU time of its start, which is charged to nobody
         self._inside = 0
         self._inside_s = 0.0
-        self._seen_s = 0.0  # the CPU time of the job when it was looked at last
+        self._seen_s = 0.0  # the CPU time of the job at the last check
         self._cpu_s: float | None = None
         self._full: str | None = None
         self._used = False
@@ -167,9 +169,10 @@ class Worker:
         answer: Answer | None = None,
         deadline: float = math.inf,
     ) -> Execution:
-        """Have it run the job, and end it. What it answers is bounded, its time is too, and the kernel counts both.
+        """Have it run the job, and end it. The size of its answer and its time are bounded.
 
-        `cpu` bounds the CPU time, to some hundredths. `answer` answers what the code asks, if it may ask.
+        `cpu` bounds the CPU time, to within some hundredths of a second. `answer` answers the code's calls, if it may
+        make any.
         """
         if self._used:
             raise RuntimeError("a worker is used once")
@@ -240,7 +243,7 @@ class Worker:
 
     @property
     def has_died(self) -> bool:
-        """Whether it ended, or what isolates it did. Asked before it is closed."""
+        """Whether it, or what isolates it, has ended. Ask this before closing it."""
         return any(readable(each, 0.0) for each in (self._isolated.outer, self._inner))
 
     def close(self) -> None:
@@ -299,7 +302,7 @@ class Worker:
             ) from error
 
     def _complaint(self) -> tuple[str, str]:
-        """Why it didn't start, by the last line that was said, and what to do about that."""
+        """Why it didn't start, according to the last line on stderr, and what to do about it."""
         stderr = self._process.stderr
         assert stderr is not None
         said = b""
@@ -319,7 +322,7 @@ class Worker:
         return why, self._isolated.fix if any(each in why for each in _ABOUT_THE_MEANS) else _UNKNOWN
 
     def _write(self, data: bytes, deadline: float) -> bytes:
-        """Write what it takes until then, and return the rest."""
+        """Write as much as it takes before the deadline, and return the rest."""
         stdin = self._process.stdin
         assert stdin is not None
         os.set_blocking(stdin.fileno(), False)
@@ -368,7 +371,7 @@ class Worker:
                 said += piece
 
     def _reply(self, line: bytes, bounds: _Bounds, calls: Calls) -> None:
-        """Answer a call. The code is stopped meanwhile, with all its threads, so it uses nothing unwatched."""
+        """Answer a call. Meanwhile all threads of the code are stopped, so it uses no CPU time unwatched."""
         signal_to(self._inner, signal.SIGSTOP)
         try:
             reply = calls.reply(line)
@@ -378,7 +381,7 @@ class Worker:
             reply = self._write(reply, min(bounds.deadline, time.monotonic() + _TURN_S))
 
     def _passed(self, bounds: _Bounds) -> _End | None:
-        """Which of its bounds the code has passed."""
+        """Which of its bounds the code has exceeded."""
         self._cpu_so_far()
         self._full = self._isolated.overfull()
         if self._full is not None:
@@ -390,7 +393,7 @@ class Worker:
         return None
 
     def _cpu_so_far(self) -> float:
-        """The CPU seconds of the job; once it has died, those that were seen before.
+        """The CPU seconds of the job; after its death, those of the last check.
 
         They count even if what isolates it was killed: then the kernel doesn't add them up at the end.
         """
@@ -401,7 +404,7 @@ class Worker:
         return self._seen_s
 
     def _how(self) -> str:
-        """How it died, if bubblewrap's exit code says that it was a signal."""
+        """Which signal killed it, if bubblewrap's exit code says so."""
         code = self._process.returncode
         number = code - 128 if code > 128 else -code
         try:
@@ -411,5 +414,5 @@ class Worker:
 
 
 def _turn(cpu: CpuTime) -> float:
-    """How long code may run unwatched (seconds): all its threads together can't use up what is left before that."""
+    """How long code may run unwatched (seconds): too short for all its threads to use up the CPU time that is left."""
     return min(_TURN_S, max(_SHORTEST_TURN_S, cpu.left / (os.cpu_count() or 1)))

@@ -73,9 +73,9 @@ class Background:
     expected: Callable[[], bool]
     """Whether more verdicts are likely, because there was one a moment ago."""
     report: Callable[[Completed], Awaitable[None]]
-    """Told what is durable."""
+    """Called with what is durable."""
     prepared: Callable[[Sequence[JobResult]], AbstractAsyncContextManager[Sequence[JobResult]]] = nullcontext
-    """What is completed in place of these results, for as long as this is entered."""
+    """A context manager that gives what is completed in place of these results."""
     tell: Callable[[Sequence[JobResult], float], None] = lambda results, seconds: None
     """Logs what was completed, and how many seconds that took."""
     ended: anyio.Event = field(default_factory=_set_event)
@@ -83,10 +83,10 @@ class Background:
     batches: int = 0
     """How many batches were begun."""
     trouble: str | None = None
-    """What the store refused last."""
+    """The store's last refusal."""
     _halting: bool = False
     _waits_since: float | None = None
-    """Since when verdicts have kept this work waiting (monotonic seconds), without a pause."""
+    """Since when verdicts have kept this work waiting without a pause (monotonic seconds)."""
     _lanes: set[str] = field(default_factory=set)
     """The lanes that a loop works on: the other one leaves them alone."""
     _claiming: anyio.Lock = field(default_factory=anyio.Lock)
@@ -106,7 +106,7 @@ class Background:
         woken.set()
 
     def halt(self) -> None:
-        """End soon, even in the middle of a file. What was claimed and isn't done is put back."""
+        """End soon, even in the middle of a file. Unfinished claimed jobs are put back."""
         self._halting = True
         self.wake()
 
@@ -176,7 +176,7 @@ class Background:
         return True
 
     async def _decide(self, jobs: Sequence[Job]) -> tuple[list[JobResult], float]:
-        """What becomes of the jobs, and the seconds that deciding took, without the waits in between."""
+        """The results of the jobs, and the seconds that deciding took, without the waits in between."""
         results: list[JobResult] = []
         took = 0.0
         for first in range(0, len(jobs), FEW):
@@ -204,7 +204,7 @@ class Background:
         await self._put_off(trouble)
 
     async def _complete(self, claim: Claim, results: Sequence[JobResult]) -> bool:
-        """Complete what was decided; returns whether it is durable. It isn't if there is trouble during the stop."""
+        """Complete what was decided; returns whether it is durable. Trouble during a stop prevents that."""
         left = list(results)
         while left:
             completed, trouble = Completed(), None

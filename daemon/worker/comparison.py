@@ -47,7 +47,10 @@ Answers: TypeAlias = dict[Journal, Compared | Gone | Unreadable]
 
 @dataclass(slots=True)
 class Comparison:
-    """The journals that must be compared. The outbox waits with their lines until then. One task compares them in turn."""
+    """The journals that must be compared. The outbox waits with their lines until then.
+
+    One task compares them in turn.
+    """
 
     files: Files
     store: Store
@@ -57,7 +60,7 @@ class Comparison:
     damaged: Callable[[JournalDamaged], None]
     """Has the event recorded and its repair decided."""
     busy: Callable[[], bool]
-    """Whether verdicts are waiting to be reached, which come first."""
+    """Whether verdicts are waiting: they come first."""
     listing: bool = False
     """Whether it isn't known yet which journals there are to compare."""
     _sessions: dict[Journal, str] = field(default_factory=dict)
@@ -98,7 +101,7 @@ class Comparison:
             return False
 
     def repaired(self, decided: Done[RepairJournal]) -> None:
-        """The repair of these journals is decided: the outbox has to write their lines again."""
+        """The repair of these journals is decided: have the outbox write their lines again."""
         self._repaired += [(effect.directory, effect.name) for _, effect in decided]
         self._wake.set()
 
@@ -142,7 +145,7 @@ class Comparison:
         return True
 
     async def _try_again(self, now: float) -> bool:
-        """From time to time, retry what couldn't be read, and drop what a person gave up."""
+        """From time to time, retry journals that couldn't be read, and drop those that a person gave up."""
         self._retry_at = now + RETRY
         if self._deciding:
             events = await journals.given_up(self.store, self._deciding.values())
@@ -234,7 +237,7 @@ class Comparison:
             changed=states["changed"],
             moved=states["moved"],
         )
-        # A change that somebody made is worse than one that a crash undid.
+        # A change by somebody is worse than a loss in a crash.
         log = self.log.error if event.changed else self.log.warning
         log(
             "journal.damaged",

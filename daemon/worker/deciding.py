@@ -66,11 +66,11 @@ class Answers:
         self.by_kind[kind] = FromStore(answer)
 
     def at_once(self, kind: type[Kind], answer: Callable[[Kind], Any]) -> None:
-        """Have each question of this kind answered separately, in the deciding thread."""
+        """Have each question of this kind answered on its own, in the deciding thread."""
         self.by_kind[kind] = AtOnce(answer)
 
     def once_a_batch(self, kind: type[Kind], answer: Callable[[Kind], Any]) -> None:
-        """As `at_once`, for what the operator's files say, which jobs decided together may see at one moment."""
+        """Like `at_once`, for the operator's files: all jobs of a batch see them as they were at one moment."""
         self.by_kind[kind] = AtOnce(answer, holds_for_batch=True)
 
     def check(self, kinds: Iterable[type[Asked]]) -> None:
@@ -130,7 +130,7 @@ class Decider:
 
 
 class _Failed(NamedTuple):
-    """Takes the place of an answer when answering failed because of a bug of Runward."""
+    """Stands in for an answer if a bug of Runward made answering fail."""
 
     error: Exception
 
@@ -190,7 +190,7 @@ class _Batch:
         return len(self._results) == len(self._jobs)
 
     def results(self) -> list[JobResult]:
-        """What is to become of each job, in order."""
+        """The result for each job, in order."""
         return [self._results[job.id] for job in self._jobs]
 
     def begin(self) -> dict[type[Asked], list[Asked]]:
@@ -286,7 +286,7 @@ class _Batch:
         self._fresh += effects
 
     def _fold(self) -> None:
-        """Make what was decided so far visible to later questions. Mostly nobody asks any."""
+        """Make what was decided so far visible to later questions. Most batches have none."""
         if not self._fresh:
             return
         fresh, self._fresh = self._fresh, []
@@ -298,7 +298,7 @@ class _Batch:
                     self._known[question] = fold.apply(self._known[question], effect)
 
     def _fail(self, lane: _Lane, error: Exception) -> None:
-        """Put off or hold the lane's first job; the others of the lane wait."""
+        """Delay or hold the lane's first job; the lane's other jobs wait."""
         job = lane.jobs[0]
         if isinstance(error, Halted):
             result = put_back(job)

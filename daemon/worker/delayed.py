@@ -1,4 +1,4 @@
-"""Trying again: each refusal makes the next wait longer, and verdicts go before what can wait."""
+"""Retries: each refusal makes the next wait longer, and verdicts come first."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ _LOOK: Final = 0.005
 
 
 class Delayed(NamedTuple):
-    """Something that was refused: when to try again (monotonic seconds), how often it was tried, and why."""
+    """Something that was refused and why; when to try again (monotonic seconds), and how often it was tried."""
 
     at: float
     tries: int
@@ -25,7 +25,7 @@ class Delayed(NamedTuple):
 
     @property
     def is_worth_saying(self) -> bool:
-        """Whether a line in the log is due: at the first try, and when the trouble was not just passing."""
+        """Whether to log it: at the first refusal, and again when the trouble has lasted."""
         return self.tries in (1, 3)
 
     @property

@@ -72,21 +72,21 @@ class Outbox:
     clock: Clock
     log: structlog.typing.FilteringBoundLogger
     busy: Callable[[], bool] = lambda: False
-    """Whether verdicts are waiting to be reached, which come first."""
+    """Whether verdicts are waiting: they come first."""
     settled: int = 0
-    """Up to which number no crash takes lines back; those that are marked only now are as new as any."""
+    """The number up to which no crash can undo lines. Lines that are only marked now count as new."""
     restored: bool = False
-    """Whether the store was put back from a backup, so that journals hold lines that it doesn't know."""
+    """Whether the store was restored from a backup, so that journals may contain lines that it doesn't know."""
     _kept_back: dict[Journal, deque[OwedLine]] = field(default_factory=dict)
     _held: set[Journal] | None = field(default_factory=set)
     """The journals that get nothing for now; None for all."""
     _owed: dict[Journal, deque[OwedLine]] = field(default_factory=dict)
     _begun: set[Journal] = field(default_factory=set)
-    """Journals that were empty when this daemon wrote to them first: none but its own lines are in them."""
+    """Journals that were empty at this daemon's first write: they contain only its own lines."""
     _delayed: dict[Journal, Delayed] = field(default_factory=dict)
     _written: list[Written] = field(default_factory=list)
     _adopted: dict[int, bytes] = field(default_factory=dict)
-    """What is in place of owed lines that are not synced yet, by their rows: the same facts under other hashes."""
+    """Existing lines that replace lines to be written and are not synced yet, by row: the same facts, other hashes."""
     _given_up: list[tuple[OwedLine, str]] = field(default_factory=list)
     _not_synced: dict[Journal, str] = field(default_factory=dict)
     _count: int = 0
@@ -110,7 +110,7 @@ class Outbox:
         self._held = None
 
     def hold(self, journals: Iterable[Journal]) -> None:
-        """Write to none of these journals, and to every other one."""
+        """Write nothing to these journals, and again to all others."""
         self._held = set(journals)
         for journal in list(self._kept_back):
             if journal not in self._held:
@@ -191,7 +191,7 @@ class Outbox:
         return max(least, min(times) - now) if times else None
 
     async def less_owed(self) -> None:
-        """Wait a little for rows to be written: the worker is too far ahead."""
+        """Wait a little for rows to be written, because the worker is too far ahead."""
         self._wake.set()
         await anyio.sleep(0.02)
 
@@ -348,8 +348,8 @@ class Outbox:
     async def sweep(self, gently: bool = False) -> None:
         """Sync what was written until now, then mark it done.
 
-        With `gently`, sync a few files at a time and give way to verdicts in between, for their commits wait behind our
-        syncs. If very much is being written, that would never end; then everything is synced at once.
+        With `gently`, sync a few files at a time and let verdicts go first in between, because their commits wait
+        behind our syncs. If very much is being written, that would never end. Then everything is synced at once.
         """
         with anyio.CancelScope(shield=True):
             await self._mark_given_up()
@@ -365,7 +365,7 @@ class Outbox:
                 await let_verdicts_pass(self.busy)
 
     def _in_few_files(self) -> int:
-        """How many of the oldest lines are in so few files that these are synced one by one."""
+        """How many of the oldest lines are in few enough files to sync these one by one."""
         journals: set[Journal] = set()
         for number, each in enumerate(islice(self._written, BATCH)):
             journals.add(each.line.journal)
@@ -398,7 +398,7 @@ class Outbox:
         return await anyio.to_thread.run_sync(self.files.sync, journals)
 
     def _owe_again(self, refused: Mapping[Journal, str]) -> None:
-        """What may not have reached the disk must be written over itself before the next sync."""
+        """Queue lines that may not have reached the disk: they must be written over themselves before the next sync."""
         again: dict[Journal, list[OwedLine]] = {journal: [] for journal in refused}
         for each in self._written:
             if each.line.journal in again:
@@ -438,7 +438,7 @@ class Outbox:
         except EpochRefused:
             raise
         except (CommitUnknown, Fenced):
-            # What is refused was marked before, by a commit that seemed to have failed.
+            # A refused row was marked before, by a commit that seemed to have failed.
             return await self._marked(numbers)
         except sqlite3.Error as error:
             self.log.error("outbox.not_marked", why=str(error))

@@ -18,7 +18,7 @@ class Part(ABC):
     """Does what is due, then waits until it is woken, or for as long as `pause` says."""
 
     wakes_on: ClassVar[tuple[type[Effect], ...]] = ()
-    """The effects that wake it once they are durable."""
+    """The kinds of effects that wake this part once they are durable."""
     is_owed: ClassVar[bool] = True
     """Whether `daemon --once` does this work before it ends."""
     _wake: anyio.Event = field(default_factory=anyio.Event, kw_only=True)
@@ -36,7 +36,7 @@ class Part(ABC):
         return []
 
     async def begin(self) -> None:
-        """Learn what the previous daemon left, before doing anything. Raises `sqlite3.Error`."""
+        """Load what the previous daemon left, before doing anything. Raises `sqlite3.Error`."""
         return
 
     async def run(self) -> None:

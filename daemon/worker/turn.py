@@ -34,7 +34,10 @@ LONGEST_PAUSE: Final = 15.0
 
 
 class StoppedInTrouble(Exception):
-    """The daemon must end while the world keeps it from working. What it claimed is free at the next start."""
+    """The daemon must stop while something outside keeps it from working.
+
+    The next daemon takes its claimed jobs over.
+    """
 
 
 @dataclass(slots=True)
@@ -53,13 +56,13 @@ class Worker:
     batch: int = 256
     inbox_waits: bool = True
     low_disk: str | None = None
-    """Why no run is looked at: there is too little room for what would have to be recorded. Requests still are."""
+    """Why runs are not looked at: the disk has too little space to record the result. Requests are still processed."""
     trouble: str | None = None
     """What keeps the worker from working."""
     stopping: anyio.Event = field(default_factory=anyio.Event)
     """Set when the daemon is to end: trouble is no longer waited out."""
     findings: list[Observation] = field(default_factory=list)
-    """What must be recorded although it comes from no directory and no inbox file."""
+    """What must be recorded but comes neither from a directory nor from an inbox file."""
     _pause: float = FIRST_PAUSE
     _turning: bool = False
 
@@ -76,7 +79,7 @@ class Worker:
         return told if self.low_disk is None else [*told, self.low_disk]
 
     async def turn(self) -> bool:
-        """Do what is waiting; returns whether there was anything. Waits while the world causes trouble.
+        """Do what is waiting; returns whether there was anything. Waits while something outside prevents work.
 
         Raises `StoppedInTrouble`, and `EpochRefused` if another daemon has taken over.
         """
@@ -97,7 +100,7 @@ class Worker:
         return did
 
     async def next_due(self) -> float | None:
-        """When a waiting job is due next (Unix seconds). Waits while the world causes trouble."""
+        """When a waiting job is due next (Unix seconds). Waits while something outside prevents work."""
         while True:
             try:
                 due = await self.queue.next_due()
@@ -166,7 +169,7 @@ class Worker:
         return requests
 
     async def _clear(self, requests: Sequence[tuple[InboxFile, Observation | None]]) -> str | None:
-        """Remove recorded requests from the inbox; if that fails, returns why, and they are met again."""
+        """Remove recorded requests from the inbox. If that fails, returns why; they are then read again."""
 
         def clear() -> None:
             for file, request in requests:
@@ -199,7 +202,7 @@ class Worker:
             await self.report(completed)
 
     async def report(self, completed: Completed) -> None:
-        """Have all parts react to what is durable now, and log what is not done."""
+        """Have all parts react to what is durable now, and log the jobs that failed."""
         for result in completed.results:
             if result.state != "done":
                 self._report_trouble(result)
