@@ -1,13 +1,14 @@
 """Actions for which code must run: each in a thread, until it has its result.
 
-An action asks as often as it likes; the first time its code begins. If others changed meanwhile what it read, it is worked
-out again; after three failed tries, the others wait for it. The next action of a principal begins when the one before it is
-recorded: begun earlier, it would miss what that one changed, and its code would run twice. What ended is kept until the
-action is recorded. A daemon that dies forgets it, and its successor works it out again.
+An action may ask any number of times; the first time starts its code. If other actions changed what it read meanwhile,
+it is worked out again. After three failed tries, the other actions wait for it. The next action of a principal begins
+when the one before it is recorded: If it began earlier, it would miss what that one changed, and its code would run
+twice. Results are kept until the action is recorded. If the daemon dies first, its successor works the action out
+again.
 
 An action that can't be worked out has no result: its job is held if Runward has a bug, and is put off if something
 was temporarily impossible.
-Once it is tried again, it is worked out again, and the CPU time of its code so far is charged with it.
+On a retry it is worked out again, and is also charged the CPU time that its code has used so far.
 """
 
 import sqlite3
@@ -69,29 +70,32 @@ class _Action:
     number: int = 1
     earlier_cpu_s: float = 0.0
     worked: Worked | NotWorkedOut | None = None
-    """What came of it; None while it is worked out."""
+    """Its result; None while it is worked out."""
     ended: float = 0.0
     is_told: bool = False
-    """Whether the job knows that it can't be worked out."""
+    """Whether the job was told that it can't be worked out."""
 
     @property
     def cpu_s(self) -> float:
-        """The CPU time of all times that it was worked out."""
+        """The CPU time of all tries together."""
         return self.earlier_cpu_s + (0.0 if self.worked is None else self.worked.cpu_s)
 
 
 @dataclass(slots=True)
 class ActionsWithCode:
-    """What is being worked out, and what was, by the action."""
+    """The actions that are being worked out or were, by action."""
 
     work: Work
     at_once: Callable[[], int] = lambda: DEFAULT_WORKERS
-    """How many are worked out at the same time; 0 for none ever."""
+    """How many are worked out at the same time; 0 turns this off."""
     _actions: dict[str, _Action] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, asked: ActedWithCode) -> Running | Acted:
-        """What became of the action; asked in a thread. Raises why it can't be worked out, once each time."""
+        """The result of the action; called in a thread.
+
+        If it can't be worked out, raises the reason once for each try.
+        """
         key, now, most = asked.event.key, time.monotonic(), self.at_once()
         if most == 0:
             return Acted(1, 0.0, failed("not_configured", "no code runs: workers = 0 in [exchange.executor]"))
@@ -119,7 +123,7 @@ class ActionsWithCode:
         return Running(0.0)
 
     def ran(self, asked: CodeOf) -> Running | float:
-        """What code has run for an action so far."""
+        """The code that has run for an action so far."""
         with self._lock:
             action = self._actions.get(asked.action)
             if action is None:
@@ -137,7 +141,7 @@ class ActionsWithCode:
             )
 
     def forget(self, recorded: Done[RecordAction]) -> None:
-        """These actions have their result."""
+        """Forget these actions: their results are recorded."""
         with self._lock:
             for _, effect in recorded:
                 self._actions.pop(effect.key, None)
@@ -166,7 +170,7 @@ class ActionsWithCode:
 
 
 def _said(error: Exception) -> Exception:
-    """What a handler raises for this: what the world refuses may work later."""
+    """What a handler raises for this error: a refusal by the machine may pass."""
     if isinstance(error, OSError | sqlite3.OperationalError | StoreUnreadable):
         return TryLater(f"its code can't be run: {error}")
     return error

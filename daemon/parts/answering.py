@@ -143,7 +143,7 @@ def no_bundles(question: BundleRulesOf) -> BundleRules | None:
 
 
 def nothing_drafted(question: DraftOf) -> NoDraft:
-    """The result of an order if nothing writes bundles."""
+    """What an order gets if nothing writes bundles."""
     return NoDraft("nobody writes bundles here")
 
 

@@ -2,8 +2,8 @@
 
 A draft is a bundle without its receipt, in files under temporary names. Each receipt names the one before it, so it is
 made under a lock that is held until the receipt is durable. The parts get their names after that commit. If a daemon
-was killed after recording parts and before placing them, its successor places them. A part that is gone is made again
-from the session's files and its actions in the exchange, and must be identical.
+was killed after recording parts and before placing them, its successor places them. A missing part is made again from
+the session's files and its actions in the exchange, and must be identical.
 """
 
 import sqlite3
@@ -74,12 +74,14 @@ OTHER_KEY: Final = "its receipt was lost, and can't be signed as it was: the sig
 
 
 ToldActions: TypeAlias = Callable[[str, int, LastTold], Generator[Told]]
-"""The first actions of a session, up to a number, as calls, without those up to the last one that is shown already. Raises
-`sqlite3.Error` and `StoreUnreadable`."""
+"""The first actions of a session, up to a number, as calls, without those up to the last one that is shown already.
+
+Raises `sqlite3.Error` and `StoreUnreadable`.
+"""
 
 
 def no_actions(key: str, count: int, last: LastTold) -> Generator[Told]:
-    """What is told where there is no exchange."""
+    """Stands in if there is no exchange."""
     yield from ()
 
 
@@ -103,7 +105,7 @@ class Bundles(Part):
     clock: Clock
     log: structlog.typing.FilteringBoundLogger
     go_on: Callable[[int], bool]
-    """Asked while files are read, with the bytes that were."""
+    """Called while files are read, with the number of bytes read; says whether to continue."""
     own_key: Callable[[Scheme], SecretKey]
     """Our key of this kind, which is made on first use. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
     actions: ToldActions
@@ -114,12 +116,15 @@ class Bundles(Part):
     trouble: str | None = None
     """What keeps bundles from being put in place."""
     _bodies: dict[tuple[str, int], dict[str, JsonValue]] = field(default_factory=dict)
-    """The receipts of drafts, by session and attempt. They are kept until the next draft: a commit may be tried again."""
+    """The receipts of drafts, by session and attempt.
+
+    They are kept until the next draft: a commit may be tried again.
+    """
     _chain: anyio.Lock = field(default_factory=anyio.Lock)
     placing: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while parts get their names: a replay that grows is not written to meanwhile."""
     _seen: int = 0
-    """The last bundle that this pass reached: those that are refused don't hold up others."""
+    """The last bundle that this pass reached, so that refused ones don't hold up others."""
 
     def degraded(self) -> list[str]:
         """What keeps bundles from their places, for `status`."""
@@ -166,7 +171,7 @@ class Bundles(Part):
     def _replayed(
         self, order: BundleOrder, is_again: bool
     ) -> tuple[Replay, BundlePart | NoDraft | Unreadable | Gone]:
-        """The replay, written. What was shown of it while the session ran stays its beginning."""
+        """Write the replay. What was shown while the session ran stays its beginning."""
         name, grown = part_name(REPLAY, order.attempt), order.grown
         replay = Replay(order)
         beginning = _Beginning(0 if grown is None else grown.length)
@@ -174,7 +179,7 @@ class Bundles(Part):
         written = self.files.write_part(order.directory, name, lines)
         if grown is None or not isinstance(written, BundlePart) or beginning.sha256 == grown.sha256:
             return replay, written
-        if self.placing.locked() and not is_again:  # then it is recorded, and maybe not written yet
+        if self.placing.locked() and not is_again:  # it may be recorded but not written yet
             return replay, Unreadable(IS_BEING_SHOWN)
         shown = self._shown_of(order.directory, name, grown)
         if isinstance(shown, Unreadable):
@@ -207,7 +212,7 @@ class Bundles(Part):
 
     @asynccontextmanager
     async def sealed(self, results: Sequence[JobResult]) -> AsyncIterator[Sequence[JobResult]]:
-        """The results with their receipts made, each naming the one before. Until this exits, nobody makes another."""
+        """The results with their receipts, each naming the one before. Nobody else makes a receipt until this exits."""
         if not any(_drafted(result) for result in results):
             yield results
             return
@@ -261,7 +266,7 @@ class Bundles(Part):
         return Sealed(receipt.receipt_hash, prev, part)
 
     def _put_off(self, result: JobResult, why: str) -> JobResult:
-        """The job is decided again later: by then its draft may be gone."""
+        """Have the job decided again later, because its draft may have been removed by then."""
         wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(result.job.tries, 10))
         return JobResult(result.job, "waiting", error=why, run_after=self.clock.now() + wait)
 
@@ -355,7 +360,7 @@ class Bundles(Part):
         return GONE if isinstance(answer, Gone) else answer
 
     def _make_again(self, bundle: UnplacedBundle) -> list[BundlePart] | str | Unreadable:
-        """Make the parts of a recorded bundle again; or say why they can't be identical."""
+        """Make the parts of a recorded bundle again, or return why they can't be identical."""
         try:
             order = load_order(bundle.facts)
         except ValueError:
@@ -409,7 +414,7 @@ def _adopted(replay: Replay, shown: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Beginning:
-    """The hash of the first bytes of what passes."""
+    """Hashes the first bytes of the lines that pass through."""
 
     def __init__(self, length: int) -> None:
         self._left = length
@@ -421,7 +426,7 @@ class _Beginning:
         return None if self._left else self._digest.hexdigest()
 
     def of(self, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """The same lines."""
+        """Pass the lines through unchanged."""
         for line in lines:
             if self._left:
                 start = line[: self._left]

@@ -20,7 +20,7 @@ _AFTER_TROUBLE: Final = 60.0
 
 @dataclass(slots=True)
 class ChainHead(Part):
-    """Logs the head when the daemon starts and every hour after that; nothing while there is no event."""
+    """Logs the head when the daemon starts and every hour after that, once there is an event."""
 
     is_owed: ClassVar = False
 
@@ -28,7 +28,7 @@ class ChainHead(Part):
     clock: Clock
     log: structlog.typing.FilteringBoundLogger
     _due_at: float | None = None
-    """When to say it next, by the clock that nobody sets; None at once."""
+    """When to log it next (monotonic clock); None: at once."""
 
     def pause(self) -> float | None:
         return 0.0 if self._due_at is None else max(0.0, self._due_at - self.clock.monotonic())

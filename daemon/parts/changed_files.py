@@ -38,7 +38,7 @@ Tell = Callable[[EventOccurred | None, Sequence[Rows]], None]
 
 
 class _Unsettled(NamedTuple):
-    """The state of a file (None: gone) that differs from what was reported, and since when (monotonic clock)."""
+    """The state of a file (None: removed) that differs from the reported one, and since when (monotonic clock)."""
 
     signature: str | None
     since: float
@@ -56,7 +56,7 @@ class ChangedFiles(Part):
     watched: WatchedDirectories
     watch_again: Callable[[], None]
     period: Callable[[], float]
-    """Seconds between two looks although nothing was notified."""
+    """Seconds between two looks if no notification arrives."""
     _known: dict[str, dict[str, str]] | None = None
     _unsettled: dict[str, _Unsettled] = field(default_factory=dict)
     _problems: tuple[str, ...] = ()

@@ -34,7 +34,7 @@ class Noted(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """Why the clock is not believed: it leapt ahead from here, and is believed from then on (both Unix seconds)."""
+    """Why the clock is not believed: where it leapt ahead, and when it will be believed again (Unix seconds)."""
 
     leapt_from: float | None
     until: float
@@ -51,7 +51,7 @@ def patience(retention: float) -> float:
 
 
 def noted(before: Noted | None, now: float, leap: float) -> Noted:
-    """What is known of the clock when it says `now`; `leap` is the longest leap that is believed (seconds)."""
+    """What is known about the clock when it says `now`; `leap` is the longest leap that is believed (seconds)."""
     if before is None or now < before.until - leap:
         return Noted(now, now)
     if now > before.until + leap:
@@ -73,7 +73,7 @@ class ClockTrust:
     _noted: Noted | None = None
 
     def doubt(self, retention: float) -> Doubt | None:
-        """Why nothing may be called old now; None if the clock is believed. Blocks; raises `OSError`."""
+        """Why nothing may be treated as old now; None if the clock is believed. Blocks; raises `OSError`."""
         leap, now = patience(retention), self.clock.now()
         before = self._noted or self._read()
         after = noted(before, now, leap)

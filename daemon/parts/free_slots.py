@@ -1,4 +1,4 @@
-"""Free slots that no ending step offers: at the start, and after settings that allow more steps at once."""
+"""Free slots that no ending step offers: at the start, and after new settings that allow more steps at once."""
 
 import sqlite3
 from collections.abc import Callable
@@ -50,7 +50,7 @@ class FreeSlots(Part):
         now = self.clock.now()
         for waiter in standing.waiters[: max(0, self.limit() - len(standing.running))]:
             if waiter.run in undecided:
-                continue  # an offer that waits behind a held job is enough, however often a daemon starts
+                continue  # don't repeat an offer that waits behind a held job each time the daemon starts
             by = f"{self.store.epoch}@{now}"
             self.tell(SlotOffered(waiter.run, waiter.step, waiter.attempt, now, by))
         return True

@@ -1,7 +1,6 @@
 """The replay of one running session, rendered further as the session's files grow.
 
-After a restart it is rendered from the beginning. Nothing of it is written before it is found to begin with what is
-recorded.
+After a restart it is rendered from the beginning. Nothing is written until it is found to begin with what is recorded.
 """
 
 import hashlib
@@ -31,7 +30,7 @@ MOST_BYTES: Final = 4 << 20
 
 
 class Changed(Exception):
-    """The session's files no longer give what was shown."""
+    """The session's files no longer produce what was shown."""
 
 
 @dataclass(slots=True)
@@ -56,12 +55,12 @@ class GrowingReplay:
 
     @property
     def order(self) -> BundleOrder:
-        """What it is rendered by."""
+        """The order by which it is rendered."""
         return self.replay.order
 
     @property
     def grown(self) -> Grown:
-        """What is rendered of it."""
+        """What is rendered so far."""
         issue, policy = self.replay.begun_with
         return Grown(self.length, self.digest.hexdigest(), issue, policy, self.steps)
 
@@ -78,7 +77,7 @@ class GrowingReplay:
         return lines, self.calls.offsets != before
 
     def restarted(self, files: Files) -> "GrowingReplay":
-        """The same, to be written from its first line."""
+        """The same replay, to be written again from its first line."""
         calls = files.calls(self.order.layout, self.order.path)
         return GrowingReplay(Replay(self.order), calls, self.recorded, is_verified=True)
 
@@ -99,7 +98,7 @@ class GrowingReplay:
         self.last = others.last
 
     def _step(self, before: tuple[Step, ...], others: int) -> None:
-        """What was rendered up to now will be rendered first again. A step that added no others needs no trace."""
+        """Note how far this step rendered, so that a successor repeats it. A step without new lines isn't noted."""
         earlier = [step.others for step in (Step(0, 0), *before)][-2:]
         kept = before[:-1] if earlier == [others, others] else (*before[:-1], *map(_bare, before[-1:]))
         written = (0, "") if self.recorded is None else (self.recorded.length, self.recorded.sha256)
@@ -121,7 +120,7 @@ class GrowingReplay:
 def begin_replay(
     files: Files, running: RunningReplay, stretch: Stretch, rules: BundleRules
 ) -> GrowingReplay | None:
-    """Begin to render a replay; None if what is written of it can't be read now. Raises `OSError`."""
+    """Begin to render a replay; None if its written part can't be read now. Raises `OSError`."""
     grown = None if running.begun is None else running.begun.grown
     order = BundleOrder(
         running.key,
@@ -151,7 +150,7 @@ def _bare(step: Step) -> Step:
 
 
 class _Counted:
-    """The calls of actions that pass, counted. `last` is the last action of them, or before them."""
+    """Counts the calls of actions that pass through. `last` is the last action among them, or else before them."""
 
     def __init__(self, told: Iterable[Told], last: LastTold) -> None:
         self._told = iter(told)

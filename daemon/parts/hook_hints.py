@@ -23,7 +23,7 @@ class HookHints:
     agents: AgentsInRuns
 
     def look(self, done: Done[NoteHook]) -> None:
-        """These hooks reported: what they named may exist by now."""
+        """Look at what these hooks named, because it may exist by now."""
         for job, _ in done:
             path = job.event.transcript_path if isinstance(job.event, HookSpoke) else None
             for root in self.roots.values() if path is not None else ():
@@ -32,7 +32,7 @@ class HookHints:
                     self.hints.add([(root.name, place)] if place is not None else [], Why.PROCESS)
 
     async def look_again(self, done: Done[NoteHook]) -> None:
-        """A hook said in which launched run its session is. The session may have been read before that was known."""
+        """Look again at a session whose hook named its launched run: it may have been read before that was known."""
         told = [effect.key for _, effect in done if effect.launcher_session is not None]
         if told:
             self.agents.known = True

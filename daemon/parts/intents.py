@@ -47,12 +47,12 @@ class Record(Protocol):
 
 @dataclass(slots=True)
 class _Reading:
-    """A file that is read: its run's directory, how far, and whether the run is over."""
+    """A file that is being read: its run's directory, how far it was read, and whether the run is over."""
 
     directory: str
     cursor: IntentCursor = UNREAD
     is_known: bool = False
-    """Whether the store was asked how far it was read."""
+    """Whether the store was already asked how far it was read."""
     is_over: bool = False
     is_due: bool = True
     retry_at: float = 0.0
@@ -91,7 +91,7 @@ class Intents(Part):
             )
 
     def look(self, target: Target) -> None:
-        """A run that is not over was looked at because something in it changed."""
+        """Something changed in a run that is not over."""
         root = self.roots.get(target[0])
         if root is None or root.shape is not None or root.records_history:
             return
@@ -104,7 +104,7 @@ class Intents(Part):
         self.wake()
 
     def at_end(self, root: WatchedRoot, directory: str, attempt: int) -> tuple[Rows, ...]:
-        """What remains once a run is over, recorded with its end: the rest of its file. Called in a thread."""
+        """The rest of the file of a run that is over, to be recorded with its end. Called in a thread."""
         path = f"{root.path}/{directory}"
         if root.records_history or not self.files.has_intents(path):
             return ()
@@ -113,7 +113,7 @@ class Intents(Part):
         return (Rows(intent_files.OWE, [(key, path, attempt)]),)
 
     def close(self, target: Target) -> None:
-        """A run is over: its file is read to its end, if it has one."""
+        """A run is over: read its file to the end, if it has one."""
         key = native.session_key(*target)
         path = self._ended.pop(key, None)
         self._unknown.pop(key, None)
@@ -214,7 +214,7 @@ class Intents(Part):
         return bool(events)
 
     def _give_up(self, key: str, reading: _Reading) -> bool:
-        """Read nothing more of this file."""
+        """Stop reading this file."""
         if reading.is_over:
             self._reading.pop(key, None)
         else:

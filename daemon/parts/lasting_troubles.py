@@ -41,7 +41,7 @@ def _of_job(job: HeldJob, recipient: str, now: float) -> SendNotice:
     text = (
         f"{job.lane} waits for it. {job.error}. See `runward queue show {job.id}`, then retry or discard it"
     )
-    # A job that is retried and held again is told again.
+    # A job that is retried and held again gets a new notice.
     told = notice_id(HELD, f"{job.id} {job.held_at!r}", recipient)
     return SendNotice(told, now, HELD, f"job {job.id}", recipient, title, text)
 

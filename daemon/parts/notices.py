@@ -48,7 +48,7 @@ class Messenger(Protocol):
 
 
 class NoMessenger:
-    """Stands in where nobody is notified."""
+    """Stands in if nobody is notified."""
 
     def recipients(self, kind: str) -> tuple[str, ...]:
         return ()
@@ -76,7 +76,7 @@ class Notices(Part):
     _next: float | None = None
     """When the next notice is due (Unix seconds); None where none is pending."""
     _recorded: frozenset[str] = field(default=frozenset())
-    """The notices of troubles that are recorded and still last."""
+    """The recorded notices of troubles that still exist."""
 
     def degraded(self) -> list[str]:
         """What keeps notices from being delivered, for `status`."""
@@ -120,7 +120,7 @@ class Notices(Part):
         try:
             quarantined = await in_thread(self.quarantined)
         except OSError:
-            quarantined = []  # the directory is a problem of its own, which `status` shows
+            quarantined = []  # `status` shows the problem with the directory itself
         found = await notices_of_troubles(
             self.store, self.messenger.recipients, quarantined, self.clock.now()
         )

@@ -48,7 +48,7 @@ class CancelOrders(Part):
     answers: dict[int, Told | NotTold] = field(default_factory=dict)
     """The results of orders that could not be marked as carried out, by their events."""
     inherited: frozenset[int] = frozenset()
-    """The orders that a daemon before this one owed, by their events: it may have given them."""
+    """The open orders of earlier daemons, by their events: they may have been given."""
     trouble: str | None = None
     """Why an order could not be carried out yet."""
 
@@ -100,7 +100,7 @@ class CancelOrders(Part):
         self.log.info("cancel.carried_out", session=owed.key, told=told, outcome=outcome)
 
     def _outcome(self, owed: OwedCancellation, answer: Told | NotTold) -> tuple[bool | None, str]:
-        """Whether anybody got the order (None if that can't be known), and its outcome in words."""
+        """Whether any process got the order (None if that can't be known), and the outcome in words."""
         if isinstance(answer, Told):
             return True, answer.who
         if answer.too_late and owed.event in self.inherited:
@@ -116,7 +116,7 @@ class CancelOrders(Part):
             self.files.check_epoch(self.store.epoch)
             return self.processes.end_tree(owed.processes, owed.directory)
         word = to_json({"said_by": owed.said_by, "reason": owed.reason}) + b"\n"
-        self.files.check_epoch(self.store.epoch)  # a successor may already have found that it is too late
+        self.files.check_epoch(self.store.epoch)  # a successor may find it too late by then
         place = self.files.leave_word(owed.directory, WORD, word)
         if isinstance(place, Gone):
             return NotTold("its directory is gone", too_late=True)

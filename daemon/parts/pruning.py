@@ -114,7 +114,7 @@ class Pruner(Part):
         return PERIOD if self.retention is None else min(PERIOD, patience(self.retention) / 4)
 
     async def _believes_clock(self, retention: float) -> bool:
-        """Whether the clock has run long enough without a leap to say what is old."""
+        """Whether the clock can be believed: it has run long enough without a leap."""
         doubt = await in_thread(self.trust.doubt, retention)
         if doubt != self._doubt and doubt is not None and doubt.leapt_from is not None:
             self.log.warning(
@@ -127,7 +127,7 @@ class Pruner(Part):
         return doubt is None
 
     async def _prune(self, before: float, event: int | None) -> int:
-        """Prune what ended before this moment (Unix seconds), as `event` asked; returns how many sessions."""
+        """Prune what ended before this moment (Unix seconds), as `event` requested; returns how many sessions."""
         slices, sessions = Slices(self.clock, self.busy, SESSIONS), 0
         place: Place | None = FIRST
         while place is not None:
@@ -150,7 +150,7 @@ class Pruner(Part):
 
     async def _prune_sessions(self, place: Place, before: float, event: int | None, most: int) -> Slice:
         async def some() -> Slice:
-            # The settings also mean what was recorded long ago: history from before the root was watched is new.
+            # The settings also require that it was recorded long ago: history that was just imported counts as new.
             recorded_before = before if event is None else None
             found = await pruning.sessions_to_prune(
                 self.store, place, before, recorded_before, most, self.clock.now()

@@ -1,4 +1,4 @@
-"""Running native runs whose replays have everything that their files said: until a file changes, there is nothing to read.
+"""Running native runs whose replays are complete so far: until a file changes, there is nothing to read.
 
 Nothing reports that an agent's `trace.jsonl` grows, so its state is compared with the one before the last reading.
 """
@@ -33,8 +33,10 @@ class QuietRuns:
         return target in self._marks
 
     def marks(self, paths: Mapping[Target, str]) -> dict[Target, Mark]:
-        """The state of runs' files, taken in a thread before they are read. One that the next change could leave the same
-        is left out."""
+        """The state of runs' files, taken in a thread before they are read.
+
+        A state that the next change might not alter is left out.
+        """
         now, marks = self.clock.now(), {}
         for target, path in paths.items():
             mark = self.files.mark_of(path, SOURCES)
@@ -43,7 +45,7 @@ class QuietRuns:
         return marks
 
     def note(self, target: Target, mark: Mark | None) -> None:
-        """Everything that a run's files said at this state was read."""
+        """Record that a run's files were fully read in this state."""
         if mark is not None:
             self._marks[target] = mark
 
@@ -57,10 +59,10 @@ class QuietRuns:
         }
 
     def disturb(self, targets: Collection[Target]) -> None:
-        """Something about these runs changed, or they are over."""
+        """Forget these runs: they changed, or they are over."""
         for target in targets:
             self._marks.pop(target, None)
 
     def disturb_all(self) -> None:
-        """What was read may count for nothing."""
+        """Forget all runs: everything may have to be read again."""
         self._marks.clear()

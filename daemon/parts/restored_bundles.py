@@ -1,7 +1,8 @@
 """The parts of bundles after a restore: those that are missing are made again, while no verdict is in progress.
 
-The restore marks each bundle whose parts were in place when the backup was made. A mark goes once the parts were looked
-for, so a successor continues where a daemon stopped. New bundles never wait for these: `Bundles` places them meanwhile.
+The restore marks each bundle whose parts were in place when the backup was made. A mark is removed once the parts were
+looked for, so a successor continues where a daemon stopped. New bundles never wait for these: `Bundles` places them
+meanwhile.
 """
 
 import sqlite3
@@ -43,7 +44,7 @@ class RestoredBundles(Part):
     """Whether verdicts, or their journals, are on their way."""
     _trouble: str | None = None
     _seen: int = 0
-    """The last bundle that this pass reached: those that are refused don't hold up others."""
+    """The last bundle that this pass reached, so that refused ones don't hold up others."""
     _slices: Slices = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,5 +95,5 @@ class RestoredBundles(Part):
 
 
 def _still_true(problem: str | None) -> str | None:
-    """What was wrong with the place before, if it still is: files that were kept aside."""
+    """The earlier problem with the place, if it still exists: files that were kept aside."""
     return problem if problem is not None and problem.startswith(KEPT_ASIDE) else None

@@ -35,7 +35,7 @@ MOST_TOLD: Final = 1000
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a run: the reported digest, when it is compared again (monotonic clock), and how often."""
+    """What is known about a run: the reported digest, when it is compared next (monotonic clock), and how often."""
 
     digest: str | None = None
     due: float = math.inf

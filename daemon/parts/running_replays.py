@@ -1,9 +1,9 @@
 """Replays that grow while their sessions run, so that anybody can see what was called so far.
 
-A line is a function of the session's files. What is recorded of it before it is written is its length and its hash. So
-a line that a crash lost is rendered again, and what was shown stays the beginning of the whole replay, which the
-bundle's job writes. Of another tool's session only what the worker has read is rendered. Of a native run nothing is
-rendered while its documents differ from those of the last look. So no call is shown in an attempt that is over.
+A line is a function of the session's files. Its length and hash are recorded before it is written. So a line that a
+crash lost is rendered again, and what was shown stays the beginning of the whole replay, which the bundle's job writes.
+For a foreign session only what the worker has read is rendered. For a native run nothing is rendered while its
+documents differ from those of the last look. So no call appears in an attempt that is already over.
 """
 
 import math
@@ -62,7 +62,10 @@ MOST_PASS: Final = 16 << 20
 """Bytes that all sessions of a pass may have rendered; the others wait for the next one."""
 
 MOST_CALLS: Final = 50_000
-"""Calls of all sessions together that are kept in memory. A session that was dropped is rendered again when it grows."""
+"""Calls of all sessions together that are kept in memory.
+
+A session that was dropped is rendered again when it grows.
+"""
 
 OVERHEAD: Final = 10
 """The number of calls that a session itself counts as."""
@@ -87,25 +90,25 @@ class _Step(NamedTuple):
 
     @property
     def attempt(self) -> tuple[str, int]:
-        """The attempt that it is of."""
+        """The attempt that the replay belongs to."""
         return self.running.key, self.running.attempt
 
     @property
     def grown(self) -> Grown:
-        """What the store is going to have of it, with these lines. With a problem there are no further ones."""
+        """What the store will record once these lines are added. With a problem, no more lines follow."""
         recorded = self.fold.recorded
         return self.fold.grown if self.problem is None or recorded is None else recorded
 
     @property
     def is_news(self) -> bool:
-        """Whether the store doesn't know this yet."""
+        """Whether this is new to the store."""
         recorded = self.fold.recorded
         return self.problem is not None or recorded is None or self.fold.length > recorded.length
 
 
 @dataclass(slots=True)
 class RunningReplays(Part):
-    """The replays of the sessions that run. `roots` is by name."""
+    """The replays of running sessions. `roots` is keyed by name."""
 
     files: Files
     store: Store
@@ -116,7 +119,7 @@ class RunningReplays(Part):
     actions: ToldActions
     """A session's actions in the exchange, as calls."""
     busy: Callable[[], bool]
-    """Whether verdicts are in progress, which come first."""
+    """Whether verdicts are in progress: they come first."""
     low_disk: Callable[[], str | None]
     placing: anyio.Lock
     """Held while parts of bundles get their names."""
@@ -150,7 +153,7 @@ class RunningReplays(Part):
         self.wake()
 
     def forget(self, target: Target) -> None:
-        """A session is over."""
+        """Stop following a session that is over."""
         self._due.pop(target, None)
         self._quiet.disturb([target])
 
@@ -200,7 +203,7 @@ class RunningReplays(Part):
                 self._due[target] = until
 
     async def _pass_over_unchanged(self, quiet: Sequence[Target]) -> None:
-        """Put off those of these runs whose files didn't change, without asking the store."""
+        """Postpone those of these runs whose files didn't change, without asking the store."""
         unchanged = await in_thread(self._quiet.unchanged, self._native_paths(quiet))
         self._quiet.disturb(set(quiet) - unchanged)
         self._put_off(list(unchanged), self.clock.monotonic() + QUIET_PERIOD)
@@ -212,7 +215,7 @@ class RunningReplays(Part):
 
     async def _grow(self, due: Sequence[Target]) -> None:
         targets = {f"{root}/{place}": (root, place) for root, place in due}
-        # Before anything is read: what comes later changes them.
+        # Before anything is read, so that any later change alters the marks.
         marks = await in_thread(self._quiet.marks, self._native_paths(due))
         found = await replays.running(self.store, targets)
         stretches = await receipts.stretches(self.store, [(each.key, each.attempt) for each in found])
@@ -228,7 +231,7 @@ class RunningReplays(Part):
         self._let_go()
 
     async def _record(self, steps: Sequence[_Step]) -> set[tuple[str, int]]:
-        """Record what is going to be written; returns the attempts that are over, whose replays grow no further."""
+        """Record what will be written; returns the attempts that are over, whose replays grow no further."""
         news = [(step, step.grown) for step in steps if step.is_news]
         if not news:
             return set()
@@ -267,7 +270,7 @@ class RunningReplays(Part):
         return answer
 
     def _note(self, target: Target, step: _Step, answer: _Answer, mark: Mark | None) -> None:
-        """Remember what became of a step, and when the session is looked at again."""
+        """Remember the result of a step, and when to look at the session again."""
         told = {"session": step.running.key, "attempt": step.running.attempt}
         now = self.clock.monotonic()
         if step.problem is not None:
@@ -286,7 +289,7 @@ class RunningReplays(Part):
             self.log.warning("replay.delayed", **told, why=answer.why)
 
     def _let_go(self) -> None:
-        """Forget the folds that were not used for longest, so that not too much is held in memory."""
+        """Forget the least recently used folds, to limit the memory used."""
         held = sum(len(fold.replay.calls) + OVERHEAD for fold in self._folds.values())
         for attempt in list(self._folds):
             if held <= MOST_CALLS:
@@ -335,7 +338,7 @@ class RunningReplays(Part):
     def _next(
         self, running: RunningReplay, stretch: Stretch, rules: BundleRules, target: Target
     ) -> _Step | None:
-        """The next lines of a session; None if nothing can be said now."""
+        """The next lines of a session; None if they can't be determined now."""
         root, state = self.roots.get(target[0]), _read_of(running)
         fold = self._folds.pop((running.key, running.attempt), None)
         if root is None or state is None:
@@ -349,7 +352,7 @@ class RunningReplays(Part):
             lines, more = fold.further(self.actions, running.actions, state.ends)
             if not more and not fold.is_verified:
                 if state.ends is not None:
-                    return None  # the worker reads the session again
+                    return None  # the worker will read the session again
                 raise Changed
         except Changed:
             return None if begun is None else _Step(running, fold, problem=CHANGED)
@@ -369,14 +372,14 @@ class RunningReplays(Part):
 
 
 class _State(NamedTuple):
-    """What the last look at a session says: the documents of a native run, or how far another tool's logs were read."""
+    """What the last look found: the documents of a native run, or how far a foreign session's logs were read."""
 
     documents: Mapping[str, Signature] | None = None
     ends: Mapping[str, int] | None = None
 
 
 def _read_of(running: RunningReplay) -> _State | None:
-    """What the last look says; None if the store doesn't yet have all that followed from it."""
+    """What the last look found; None if the store lacks some of its consequences."""
     if running.layout == native.LAYOUT:
         watched = read_watched(running.state)
         if watched is None or (watched.phase, watched.attempt) != ("open", running.attempt):

@@ -1,4 +1,4 @@
-"""Receipts that people want signed: one after another, alongside the worker.
+"""Signing receipts on request, one after another, alongside the worker.
 
 The receipt in place is read, compared with the recorded one, signed with our own key and put in its place. The same key
 makes the same signature. So if a daemon is killed in between, its successor does exactly the same. A receipt that can
@@ -119,7 +119,7 @@ class Signings(Part):
         return (now, answer.signature, to_json(answer.part).decode(), None, owed.id)
 
     def _sign(self, owed: OwedSigning) -> Signed | str | Unreadable:
-        """Sign it; returns why that can never be done, or not now. Runs in a thread."""
+        """Sign it; returns why that can't be done, now or ever. Runs in a thread."""
         self.files.check_epoch(self.store.epoch)
         if owed.receipt_hash is None:
             return f"there is no receipt of attempt {owed.attempt}"

@@ -59,10 +59,10 @@ class Starts(Part):
     begun: Callable[[StartRun], None] = lambda order: None
     """Called for each run that began: its directory is worth a look."""
     found: Callable[[StartEvent], None] = lambda event: None
-    """Called for each run that can never begin, that was gone before it was seen, or that began before its order was recorded."""
+    """Called for each run that can never begin, vanished before it was seen, or began before its order was recorded."""
     _failed: set[str] = field(default_factory=set)
     _unseen: dict[str, UnseenRun] = field(default_factory=dict)
-    """What has begun and is not a session yet, by the key of its start."""
+    """Runs that have begun and are not sessions yet, by the keys of their starts."""
     _delayed: dict[str, Delayed] = field(default_factory=dict)
     _trouble: str | None = None
 
@@ -132,9 +132,9 @@ class Starts(Part):
         return self._trouble is None
 
     async def look_for_unseen(self) -> None:
-        """Report the runs that were gone before anyone saw them, and those that were seen before they were ordered.
+        """Report runs that vanished before anyone saw them, and runs that were seen before their orders were recorded.
 
-        No session will ever say how the first ended. The sessions of the others don't know what they were ordered for.
+        The former have no session that could say how they ended. The sessions of the latter don't know their orders.
         """
         if not self._unseen:
             return
@@ -162,7 +162,7 @@ class Starts(Part):
         return isinstance(found, Gone) or (isinstance(found, Sight) and not found.signatures)
 
     def _fail(self, key: str, session: str, why: str) -> None:
-        """Report, once, that this can never begin. If a crash prevents recording it, a successor reports again."""
+        """Report once that this start is hopeless. If a crash prevents recording it, a successor reports again."""
         if key not in self._failed:
             self._failed.add(key)
             self.log.error("run.not_begun", session=session, why=why)
@@ -216,7 +216,7 @@ class Starts(Part):
             self.log.warning("run.delayed", session=order.session, why=why, tries=refused.tries)
 
     async def _mark(self, rows: Sequence[Row]) -> str | None:
-        """Mark these starts; returns why that may not have happened. Then they are requested again."""
+        """Mark these starts; if that may have failed, returns why. Then they are requested again."""
         try:
             await self.store.run([Statement(BEGUN, rows)], "start")
         except EpochRefused:

@@ -14,7 +14,10 @@ from runward.handlers.layouts import native
 from runward.handlers.sessions.reasons import is_failure
 
 REST: Final = 0.5
-"""Seconds after a verdict in which another one is expected. Lone runs don't notice it: background work is gathered longer."""
+"""Seconds after a verdict in which another one is expected.
+
+Lone runs don't notice it: background work is gathered longer.
+"""
 
 _OF_NATIVE: Final = f"{native.LAYOUT}:"
 
@@ -28,9 +31,9 @@ class Verdicts:
     """Logs the verdicts of a batch in one go."""
     count: int = 0
     lag: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
-    """Seconds from the ends of native runs to their durable verdicts, of the last that ended since the daemon started.
+    """Seconds from the end of a native run to its durable verdict, for the latest runs since the daemon started.
 
-    A foreign session's log is believed only after a rest, and may be read long after."""
+    Foreign sessions don't count: their logs are believed only after a rest, and may be read much later."""
     _since: float = field(init=False)
     _last: float = -math.inf
     """When the last verdict became durable (monotonic seconds)."""
@@ -43,7 +46,7 @@ class Verdicts:
         return self.clock.monotonic() - self._last < REST
 
     def react(self, done: Done[EndAttempt]) -> None:
-        """These attempts have ended."""
+        """Count and log the verdicts of these attempts."""
         now = self.clock.now()
         self._last = self.clock.monotonic()
         self.count += len(done)

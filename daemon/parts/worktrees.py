@@ -63,7 +63,7 @@ class Worktrees(Part):
         return did
 
     async def _one(self, owed: OwedRemoval) -> str | None:
-        """Remove it; returns why it could not be."""
+        """Remove it; returns why that failed."""
         point("worktree.before")
         removed = await in_thread(self.processes.remove_worktree, owed.name, owed.repo)
         point("worktree.after")

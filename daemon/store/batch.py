@@ -25,7 +25,7 @@ class Batch:
     epoch: int
     now: float
     steady: float
-    """The wall time that everything that waits goes by: it is stepped when the store notes a step."""
+    """The wall time that all waiting rows use: it jumps when the store notes a step of the clock."""
     jobs: list[Job] = field(default_factory=list)
     waiting: list[Job] = field(default_factory=list)
     released: bool = False
@@ -128,7 +128,7 @@ class Batch:
             rows.append(row)
 
     def row_once(self, write: Write, row: Row) -> None:
-        """Add a row to this statement, unless it has it; for few different rows."""
+        """Add a row to this statement unless it is there already; for few different rows."""
         if row not in self._rows.get(write, ()):
             self.row(write, row)
 

@@ -1,7 +1,8 @@
 """Checkpoints: moving committed data from the log into the database, in parallel with the verdicts.
 
 By default SQLite does this inside a commit, which then takes many times as long. So a separate connection does it
-whenever the log has grown. The writer would only do it at a size that is not reached while this keeps up.
+whenever the log has grown. The writer's own checkpoints start at a size that the log doesn't reach as long as this
+connection keeps up.
 """
 
 import os
@@ -17,7 +18,7 @@ WRITER_PAGES: Final = 20_000
 
 
 class Checkpointer:
-    """Checkpoints one store. Its calls block, and belong in a thread, one at a time."""
+    """Checkpoints one store. Its calls block: make them in a thread, one at a time."""
 
     def __init__(self, path: Path) -> None:
         self._log = f"{path}-wal"
@@ -31,7 +32,7 @@ class Checkpointer:
             return False
 
     def run(self) -> bool:
-        """Move what can be moved without waiting for anybody; returns whether that was everything.
+        """Move what can be moved without waiting for readers; returns whether that was everything.
 
         Raises `sqlite3.Error` if the disk refuses.
         """

@@ -1,7 +1,7 @@
 """The hash chain over events: each event's hash covers the one before it and its own facts.
 
-Journal lines carry their event's hash. So lines that left with a run's files expose a chain that somebody rebuilt from
-some event on.
+Journal lines carry their event's hash. So if somebody rebuilds the chain from some event on, lines that were copied
+with a run's files expose it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def follow(
     """Follow the chain from `head` over the events behind it, in order; returns its end, or where it breaks.
 
     An event that was changed breaks the chain there. If its hash was changed too, the chain breaks at the next event.
-    `pruned` are the stretches of events that are gone, each with its end, by the number of its first event.
+    `pruned` are the stretches of removed events, each with its end, by the number of its first event.
     """
     for each in events:
         head = pruned.get(head.seq + 1, head)

@@ -1,7 +1,7 @@
-"""What the store says about journals: where our lines are, and which journals must be compared with that.
+"""What the store knows about journals: where our lines are, and which journals must be compared with that.
 
 The keys of a session's events begin with the session's own key, so its lines are found by the index on keys. A line's
-number begins with its event's. An index on directories took half the cost of every mark.
+number begins with its event's. An index on directories would double the cost of marking a line.
 """
 
 import json
@@ -112,7 +112,7 @@ async def is_restored(store: Store) -> bool:
 
 
 async def older_than_their_roots(store: Store, sessions: Iterable[str]) -> frozenset[str]:
-    """Those of these sessions that began before this store knew their root: an earlier one may have lines there."""
+    """Those of these sessions that began before this store knew their root: an earlier store may have written there."""
     rows = await store.read(_OLDER, (listed(sessions),))
     return frozenset(str(key) for (key,) in rows)
 
@@ -141,7 +141,7 @@ async def under_repair(store: Store) -> dict[Journal, str]:
             told = json.loads(str(payload))
             found[(str(told["directory"]), str(told["name"]))] = str(key)
         except (ValueError, TypeError, KeyError, RecursionError):
-            continue  # its job is held, and says so
+            continue  # its job is held with the reason
     return found
 
 

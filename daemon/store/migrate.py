@@ -29,7 +29,7 @@ class Migration:
 
 
 def migrations() -> tuple[Migration, ...]:
-    """All migrations of this program, in order."""
+    """This program's migrations, in order."""
     found = []
     for entry in resources.files("runward.daemon.store").joinpath("migrations").iterdir():
         if entry.name.endswith(".sql"):
@@ -47,7 +47,7 @@ def make_empty(connection: sqlite3.Connection, version: int | None = None) -> No
 
 @lru_cache(1)
 def _empty(steps: tuple[Migration, ...]) -> bytes:
-    """The bytes of an empty store. To copy them takes a tenth of the time of the steps."""
+    """The bytes of an empty store. Copying them takes a tenth of the time of the migrations."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
         made.execute("pragma auto_vacuum = incremental")
         for step in steps:

@@ -1,5 +1,4 @@
-"""Journals in Runward's own state, after a restore: those that were lost are written again, because a whole disk may be
-lost."""
+"""Journals in Runward's own state, after a restore. Lost ones are written again, because a whole disk may be lost."""
 
 import os
 import sqlite3
@@ -28,7 +27,7 @@ def have_compared(connection: sqlite3.Connection, state: Path) -> None:
 
 
 def write_packed(connection: sqlite3.Connection, state: Path) -> None:
-    """Write missing journals of packed sessions: no daemon looks at those now. Raises `OSError`, `ValueError`."""
+    """Write missing journals of packed sessions, which daemons don't look at. Raises `OSError`, `ValueError`."""
     adopted: dict[int, bytes] = dict(connection.execute("select id, content from adopted_lines"))
     for (document,) in connection.execute(_PACKED):
         for (directory, name), content in _journals(document, adopted):

@@ -63,7 +63,7 @@ def _take(descriptor: int) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            # Sharing the lock succeeds exactly if all who hold it are only checking.
+            # A shared lock succeeds exactly if all its holders are only checking.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.sched_yield()

@@ -1,4 +1,4 @@
-"""A packed session: its rows as one document, compressed with a dictionary of what such documents have in common.
+"""A packed session: its rows as one document, compressed with a dictionary of common content.
 
 Commands read it too, so expensive imports happen only when the first document is read.
 """

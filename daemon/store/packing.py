@@ -1,6 +1,6 @@
 """Packing as statements: finished sessions with no open work become one row each, and become rows again.
 
-Only the size of the store may show a difference. The chain of events stays verifiable across packed rows, as it does
+Packing changes nothing but the size of the store. The chain of events stays verifiable across packed rows, as it does
 across pruned ones. A document keeps the hash before each of its stretches, so that they can be put back between
 others."""
 
@@ -124,7 +124,7 @@ async def _documents(store: Store, told: Mapping[str, tuple[str, object]]) -> di
 
 
 async def packed_sessions(store: Store, keys: Iterable[str]) -> dict[str, Document]:
-    """Those of these sessions that are packed. Raises `ValueError` where one can't be read."""
+    """Those of these sessions that are packed. Raises `ValueError` if one can't be read."""
     found = await store.read(
         "select session_key, document from packed where session_key in (select value from json_each(?))",
         (listed(keys),),

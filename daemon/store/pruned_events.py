@@ -23,7 +23,7 @@ class Stretch(NamedTuple):
 
 
 async def absent(store: Store, events: Mapping[int, str]) -> list[Statement]:
-    """Mark these events as gone: their numbers and hashes."""
+    """Mark these events (numbers and hashes) as removed."""
     rows = await store.read(
         "select last, first, hash from absent_events where last between ?1 - 1 and ?2"
         " union all select * from (select last, first, hash from absent_events where last > ?2 order by last limit 1)",

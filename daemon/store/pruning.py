@@ -1,7 +1,7 @@
-"""What is deleted when the record of old sessions is pruned, as statements, and what stays: their tombstones.
+"""Pruning the record of old sessions, as statements: what is deleted, and the tombstones that stay.
 
-Nothing is deleted of a session that runs or has open work: a job, a line, an order, a hash, a comparison. The chain of
-events stays verifiable, because the number and hash of the last event of each unbroken stretch stay.
+Nothing is deleted from a session that runs or has open work: a job, a line, an order, a hash, a comparison. The chain
+of events stays verifiable, because the number and hash of the last event of each unbroken stretch stay.
 """
 
 import json
@@ -124,7 +124,7 @@ class LooseSlice(NamedTuple):
 async def sessions_to_prune(
     store: Store, place: Place, before: float, recorded_before: float | None, most: int, now: float
 ) -> Slice:
-    """The next slice of the walk over sessions that ended before a moment, and were recorded before one (Unix seconds)."""
+    """The next slice of the walk over sessions that ended and were recorded before these times (Unix seconds)."""
     found = await store.read(_CANDIDATES, (before, now - ASKED_LATELY, recorded_before, *place, most))
     if not found:
         return Slice((), (), None)
@@ -168,7 +168,7 @@ async def loose_to_prune(store: Store, place: LoosePlace, before: float, most: i
 
 
 def _subject(lane: str, kind: str, payload: str) -> str:
-    """The subject under which the decision about a request is filed."""
+    """The subject of the decision about a request."""
     if kind == PlayRunRequested.type:
         asked = json.loads(payload)
         return of_start(run_name(asked["playbook"], asked["at"], asked["request"]))

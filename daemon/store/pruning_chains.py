@@ -1,6 +1,6 @@
-"""What is deleted when old chain runs are pruned, as statements: their steps, invocations, firings and approvals too.
+"""Pruning old chain runs, as statements: with their steps, invocations, firings and approvals.
 
-A chain run is deleted once it is over, old enough, and has no session left. One that is not over keeps its sessions
+A chain run is deleted once it is over, old enough, and has no session left. An unfinished one keeps its sessions
 (`reading_pruning.py`).
 """
 
@@ -57,7 +57,7 @@ async def chain_runs_to_prune(store: Store, place: str, before: float, most: int
     last = str(found[-1][0])
     if not going:
         return ChainSlice((), last)
-    # If a step's run was never seen, no session says what is left of it.
+    # If a step's run was never seen, there is no session to wait for.
     unseen: list[Row] = [(key,) for (key,) in await store.read(_SESSIONS, (listed(going),))]
     rows: list[Row] = [(run,) for run in going]
     statements = [Statement(sql, unseen) for sql in tables.GO_WITH_SESSION] if unseen else []

@@ -1,6 +1,6 @@
 """The store as commands read it: read-only, in one short transaction, whether the daemon is up or down.
 
-Plain sqlite3 and named tuples: `runward status` has no time for more. The writer is `store.py`.
+It uses plain sqlite3 and named tuples, because `runward status` must start fast. The writer is `store.py`.
 """
 
 import os
@@ -26,9 +26,9 @@ class StoreTooNew(StoreUnreadable):
 
 @contextmanager
 def reading(state: str) -> Iterator[sqlite3.Connection]:
-    """The store of the state directory `state`, as it is at this moment.
+    """The store of the state directory `state`, as it is at this moment. If no daemon has run yet, it is empty.
 
-    If no daemon has run yet, an empty store. Raises `StoreUnreadable`.
+    Raises `StoreUnreadable`.
     """
     path = os.path.join(state, STORE)
     connection = _connect(path) if exists(state) else _empty()
@@ -44,7 +44,7 @@ def reading(state: str) -> Iterator[sqlite3.Connection]:
 
 
 def exists(state: str) -> bool:
-    """Whether a daemon ever made a store here. Raises `StoreUnreadable` if this user may not know."""
+    """Whether a daemon ever made a store here. Raises `StoreUnreadable` if this user has no right to see it."""
     path = os.path.join(state, STORE)
     try:
         os.stat(path)
@@ -56,7 +56,7 @@ def exists(state: str) -> bool:
 
 
 def _fix(path: str) -> str:
-    """How to fix a store that this user can't read: it names the owner, if that can be told."""
+    """How to fix a store that this user can't read. It names the owner if known."""
     for place in (path, os.path.dirname(path)):
         try:
             owner = os.stat(place).st_uid
@@ -106,7 +106,7 @@ def _open(path: str) -> tuple[sqlite3.Connection, int]:
 
 
 def uri_of(path: str) -> str:
-    """A path in SQLite's URI format, to be followed by `?` and how it is opened."""
+    """A path in SQLite's URI format; the caller adds `?` and parameters."""
     return "file:" + path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 

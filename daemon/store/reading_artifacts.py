@@ -1,4 +1,4 @@
-"""What sessions found out, as commands read it from the store."""
+"""Outcomes of sessions, as commands read them from the store."""
 
 import json
 import sqlite3

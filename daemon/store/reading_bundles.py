@@ -33,7 +33,7 @@ _SIGNED = (
 
 
 def bundle_of(connection: sqlite3.Connection, key: str, attempt: int) -> BundleRow | None:
-    """What is recorded of the bundle of an attempt; None if nothing is."""
+    """What is recorded about the bundle of an attempt; None if nothing is."""
     row = connection.execute(
         f"select {_COLUMNS}, {_SIGNED} from receipts where session_key = ? and attempt = ?",  # noqa: S608 # our own words
         (key, attempt),
@@ -58,7 +58,7 @@ def job_state(connection: sqlite3.Connection, key: str, attempt: int) -> str | N
 
 
 def growing(connection: sqlite3.Connection, key: str, attempt: int) -> tuple[bool, str | None]:
-    """Whether anything was shown of the replay of this attempt while it runs, and why nothing more is."""
+    """Whether part of this attempt's replay was shown while it ran, and why it grows no further."""
     row = connection.execute(
         "select problem from replays where session_key = ? and attempt = ?", (key, attempt)
     ).fetchone()

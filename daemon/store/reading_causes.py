@@ -1,7 +1,7 @@
 """The store as `runward why` and `runward queue` read it: events, decisions and jobs, in their order.
 
 The keys of a session's events begin with the session's own, so they are found by the index on keys. A plus before a
-column keeps SQLite from scanning all jobs by number instead of the few open ones.
+column makes SQLite read the few open jobs instead of scanning all jobs by number.
 """
 
 import sqlite3
@@ -104,7 +104,7 @@ def events_with_causes(connection: sqlite3.Connection, numbers: Iterable[int]) -
 
 
 def event_recorded(connection: sqlite3.Connection, key: str) -> int | None:
-    """The number of the event that is recorded under `key`."""
+    """The number of the event with this key."""
     row = connection.execute("select seq from events where key = ?", (key,)).fetchone()
     return None if row is None else int(row[0])
 
@@ -115,7 +115,7 @@ def cancellations(connection: sqlite3.Connection, key: str) -> list[Cancellation
 
 
 def cancellation(connection: sqlite3.Connection, event: int) -> CancellationRow | None:
-    """The order that this event led to."""
+    """The order that this event caused."""
     return next(iter(_cancellations(connection, "event = ?", event)), None)
 
 

@@ -1,4 +1,4 @@
-"""Checks of commands on the record of one session: do its events fit the chain, and its lines their events?"""
+"""Checks that commands make on one session: whether its events fit the chain, and its lines fit their events."""
 
 import sqlite3
 
@@ -45,5 +45,5 @@ def lines_off_the_chain(connection: sqlite3.Connection, session: str) -> list[tu
 
 
 def _carries(line: bytes, digest: str) -> bool:
-    value = read_json(line)  # a person who changed the store may have put anything there
+    value = read_json(line)  # anyone who changed the store may have written anything there
     return isinstance(value, dict) and value.get("hash") == digest

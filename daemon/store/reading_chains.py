@@ -86,7 +86,7 @@ def name_of_cause(connection: sqlite3.Connection, run: str) -> str:
 
 
 class ChainStatusRow(NamedTuple):
-    """Whether a chain fires, since when (Unix seconds), and who said so."""
+    """Whether a chain is enabled, since when (Unix seconds), and who decided that."""
 
     status: str
     since: float
@@ -138,7 +138,7 @@ def runs_by_status(connection: sqlite3.Connection) -> dict[str, JsonValue]:
 
 
 def steps_by_standing(connection: sqlite3.Connection) -> dict[str, JsonValue]:
-    """How many steps run, and how many wait: for a slot, their run's turn, or their next try."""
+    """How many steps run, and how many wait for a slot, for their run's turn, or for their next try."""
     rows = connection.execute(
         "select status, count(*) from chain_steps where status in ('running', 'waiting') group by status"
     )

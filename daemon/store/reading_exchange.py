@@ -166,7 +166,7 @@ def action(connection: sqlite3.Connection, key: str) -> ActionRow | None:
 
 
 def held_job(connection: sqlite3.Connection, key: str) -> int | None:
-    """The job that is to carry this intent out and is held, because Runward failed at it."""
+    """The job for this intent, if it is held because Runward failed at it."""
     row = connection.execute(
         "select j.id from events e join jobs j on j.id between 32 * e.seq and 32 * e.seq + 31"
         " where e.key = ? and j.handler = 'exchange/act' and j.state = 'held'",
@@ -192,7 +192,7 @@ def ledger_entries(
 
 
 def wrong_balances(connection: sqlite3.Connection) -> Iterator[str]:
-    """What does not add up: balances that differ from the entries, those below zero, sums that aren't zero."""
+    """Errors in the ledger: balances that differ from the entries, negative balances, sums that aren't zero."""
     rows = connection.execute(
         "with sides (account, resource, amount) as (select taker, resource, amount from ledger_entries"
         " union all select giver, resource, -amount from ledger_entries),"
@@ -236,7 +236,7 @@ def cpu_used(connection: sqlite3.Connection, name: str, since: float) -> float:
 
 
 def scrip_in_circulation(connection: sqlite3.Connection) -> int:
-    """Scrip that was minted and not taken back."""
+    """Scrip that was minted, less what was taken back."""
     row = connection.execute(
         "select -amount from balances where account = ? and resource = ?", (MINT, SCRIP)
     ).fetchone()
@@ -271,7 +271,7 @@ def has_principals(connection: sqlite3.Connection) -> bool:
 
 
 def broken_dependencies(connection: sqlite3.Connection, artifact: SharedArtifact) -> list[str]:
-    """What an artifact depends on that no longer exists."""
+    """The dependencies of an artifact that no longer exist."""
     rows = connection.execute(
         "select id from shared_artifacts where deleted_at is null and id in (select value from json_each(?))",
         (json.dumps(artifact.depends_on),),

@@ -1,4 +1,4 @@
-"""What sessions produced, as commands read it from the store: as it was verified, and as it was hashed since."""
+"""Files that sessions produced, as commands read them from the store: as verified, and as hashed later."""
 
 import sqlite3
 from collections.abc import Iterable

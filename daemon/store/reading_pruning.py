@@ -1,4 +1,4 @@
-"""Queries of commands about pruning: what would be deleted, its progress, and what stays of a deleted session."""
+"""Queries of commands about pruning: what would be deleted, the progress, and what remains of a deleted session."""
 
 import sqlite3
 from typing import Final, NamedTuple
@@ -57,7 +57,7 @@ class PruningRow(NamedTuple):
 
 
 class Tombstone(NamedTuple):
-    """What stays of a session whose record was pruned. Times are Unix seconds."""
+    """What remains of a session whose record was pruned. Times are Unix seconds."""
 
     session_key: str
     session_id: str
@@ -71,7 +71,7 @@ class Tombstone(NamedTuple):
 
 
 def prunable(connection: sqlite3.Connection, before: float, now: float) -> Prunable:
-    """What would be pruned of sessions that ended before a moment (both Unix seconds)."""
+    """How much would be pruned of sessions that ended before a moment (both Unix seconds)."""
     old, free = connection.execute(_PRUNABLE, (before, now - ASKED_LATELY)).fetchone()
     return Prunable(free, old - free)
 
@@ -86,7 +86,7 @@ def pruning(connection: sqlite3.Connection, request: str) -> PruningRow | None:
 
 
 def tombstone(connection: sqlite3.Connection, text: str) -> Tombstone | None:
-    """What stays of the session whose key or id is `text`."""
+    """What remains of the session whose key or id is `text`."""
     row = connection.execute(
         "select session_key, session_id, status, attempt, started_at, finished_at, event, hash, pruned_at"
         " from tombstones where session_key = ?1 or session_id = ?1 order by session_key limit 1",

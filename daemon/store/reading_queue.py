@@ -25,7 +25,7 @@ class NextDue(NamedTuple):
 
 
 def queue_figures(connection: sqlite3.Connection) -> QueueFigures:
-    """How much is in the queue now."""
+    """The current figures of the queue."""
     rows = connection.execute(
         "select state, count(*) from jobs where state in ('waiting', 'held') group by state"
         " union all select 'running', count(*) from jobs where state = 'running'"

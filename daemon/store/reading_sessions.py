@@ -92,7 +92,7 @@ class Directory(NamedTuple):
 
 
 class RunningRow(NamedTuple):
-    """A running session: who it is, since when (Unix seconds), and what it does, if known."""
+    """A running session: its identity, since when it runs (Unix seconds), and what it does, if known."""
 
     session_id: str
     layout: str
@@ -105,7 +105,7 @@ class RunningRow(NamedTuple):
 class Wanted(NamedTuple):
     """Which sessions are wanted. Each filter that has values must match one of them.
 
-    `since` is a time in Unix seconds. `text` is looked for, in any case, in ids, names, the path and the reason. `cwd`
+    `since` is a time in Unix seconds. `text` is searched, ignoring case, in ids, names, the path and the reason. `cwd`
     is a directory: sessions that worked in it or below it match.
     """
 
@@ -180,7 +180,7 @@ _AT_ONCE: Final = 500
 
 
 def working_directories(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, str]:
-    """The directories that these sessions began in, as far as they are known."""
+    """The directories in which these sessions began, as far as known."""
     rows = connection.execute(
         "select k.value, json_extract(e.payload, '$.declaration.cwd') from json_each(?) k"
         " cross join main.events e on e.key = k.value || '#1/started'",

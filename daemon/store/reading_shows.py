@@ -1,4 +1,4 @@
-"""What is known of shows, as commands read it from the store."""
+"""Shows and their plays, as commands read them from the store."""
 
 import sqlite3
 from typing import NamedTuple

@@ -7,7 +7,10 @@ from runward.handlers.requests.subjects import START, of_start
 
 
 class StartRow(NamedTuple):
-    """A run that was ordered. `state` is `owed`, `begun` or `failed`; `ended_at` is when it was settled (Unix seconds)."""
+    """A run that was ordered.
+
+    `state` is `owed`, `begun` or `failed`; `ended_at` is when it was settled (Unix seconds).
+    """
 
     key: str
     event: int
@@ -29,7 +32,7 @@ def start_of(connection: sqlite3.Connection, key: str) -> StartRow | None:
 
 
 def start_called(connection: sqlite3.Connection, name: str) -> StartRow | None:
-    """The order for the run called `name`; None if it was refused, or nobody asked for it."""
+    """The order for the run called `name`; None if it was refused or never requested."""
     row = connection.execute(f"{_COLUMNS} where name = ? order by event desc", (name,)).fetchone()
     return None if row is None else StartRow(*row)
 
@@ -41,7 +44,7 @@ def start_of_session(connection: sqlite3.Connection, session_key: str) -> StartR
 
 
 def runs_called(connection: sqlite3.Connection, text: str, limit: int) -> list[str]:
-    """The names of runs that were asked for, also refused ones: the one called `text`, or those that begin with it."""
+    """Names of requested runs, including refused ones: the one called `text`, or those that begin with it."""
     wanted = of_start(text)
     for query in (_CALLED, _BEGINNING):
         rows = connection.execute(query, (wanted, limit)).fetchall()

@@ -18,7 +18,7 @@ _TAKEN: Final = (
 
 
 class LastTold(NamedTuple):
-    """The action of a run that was told last: its line, and when its result came (Unix seconds)."""
+    """The last action of a run in its replay: its line, and when its result came (Unix seconds)."""
 
     line: int = 0
     at: float = 0.0
@@ -28,7 +28,7 @@ NOTHING: Final = LastTold()
 
 
 def actions_taken(connection: sqlite3.Connection, session_key: str) -> int:
-    """How many of a run's intents have their result."""
+    """How many of a run's intents have a result."""
     row = connection.execute("select told from intent_files where session_key = ?", (session_key,)).fetchone()
     return 0 if row is None else int(row[0])
 
@@ -54,7 +54,10 @@ def told_actions(
 
 
 def told_actions_in(state: Path, session_key: str, count: int, last: LastTold = NOTHING) -> Generator[Told]:
-    """The same from the store in `state`, which isn't opened for none. Raises `sqlite3.Error` and `StoreUnreadable`."""
+    """The same from the store in `state`, which isn't opened if `count` is 0.
+
+    Raises `sqlite3.Error` and `StoreUnreadable`.
+    """
     if count > last.line:
         with closing(open_to_read(str(state / STORE))) as connection:
             yield from told_actions(connection, session_key, count, last)

@@ -1,4 +1,4 @@
-"""The store as read by commands that look for runs that it doesn't fully know yet."""
+"""Queries of commands that look for runs which the store doesn't fully know yet."""
 
 import sqlite3
 from typing import NamedTuple

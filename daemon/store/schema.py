@@ -1,4 +1,4 @@
-"""Whether a store has the schema that the migrations make: foreign triggers or views would change its record."""
+"""Whether a store has the migrations' schema: foreign triggers or views could change its record."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def _made(version: int) -> Schema:
 
 
 def refuse_strange(store: Path, version: int) -> None:
-    """Raises `StoreMalformed` where triggers or views of the store are not Runward's, and `sqlite3.Error`."""
+    """Raises `StoreMalformed` if the store has triggers or views that aren't Runward's, and `sqlite3.Error`."""
     with closing(sqlite3.connect(f"{uri_of(str(store))}?mode=ro", uri=True)) as connection:
         strange = difference(connection, version, ACTING)
     if strange is not None:

@@ -1,4 +1,4 @@
-"""The state of sessions field by field, as a store has it: what can be made again from their journals.
+"""The state of sessions field by field, as stored: what can be rebuilt from their journals.
 
 A session's location (`root`, `path`) is not part of it: that changes without an event when files are moved.
 """
@@ -60,7 +60,7 @@ def keys_after(connection: sqlite3.Connection, last: str, limit: int) -> list[st
 
 
 def packed_among(connection: sqlite3.Connection, keys: Sequence[str]) -> Mapping[str, Document]:
-    """Those of these sessions that are packed. From here on, this connection has their rows in their tables."""
+    """Those of these sessions that are packed. From now on, this connection sees their rows in the tables."""
     return packed_document.show(connection, keys)
 
 

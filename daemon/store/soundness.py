@@ -1,4 +1,4 @@
-"""What SQLite says about a store's soundness, for anyone who examines it: read-only, while a daemon may write."""
+"""SQLite's own checks of a store: read-only, and safe while a daemon writes."""
 
 import sqlite3
 import time
@@ -49,7 +49,7 @@ def strange_schema(state: Path, version: int) -> str | None:
 
 
 def quick_check(state: Path, within: float) -> list[str] | None:
-    """What `pragma quick_check` complains of; None if it did not finish within this many seconds.
+    """The complaints of `pragma quick_check`; None if it didn't finish within this many seconds.
 
     Raises `sqlite3.Error`.
     """

@@ -188,7 +188,7 @@ class Store:
                 return [tuple(row) for row in await self._connection.execute_fetchall(sql, parameters)]
 
     async def answer(self) -> None:
-        """Return once everything before is done: a sign that transactions get processed, successfully or not."""
+        """Return once everything queued before is done: this shows that transactions are processed, even if they fail."""
         try:
             await self.read("select epoch from daemon where id = 1")
         except sqlite3.Error:

@@ -22,7 +22,7 @@ class Statement(NamedTuple):
 
 
 class Fenced(Exception):
-    """A guard of the transaction failed: somebody else was faster, or the assumptions are wrong."""
+    """A guard of the transaction failed: another writer was faster, or an assumption is wrong."""
 
 
 class EpochRefused(Fenced):

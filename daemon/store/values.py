@@ -25,5 +25,5 @@ def as_bytes(value: object) -> bytes:
 
 
 def stored_text(value: object) -> str:
-    """A text that was read as bytes: one damaged text must not keep the rest of its query from being read."""
+    """A text that was read as bytes, so that one damaged text doesn't make the whole query fail."""
     return as_bytes(value).decode(errors="replace")

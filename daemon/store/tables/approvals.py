@@ -1,4 +1,4 @@
-"""What people are shown before a step runs, and what they decided."""
+"""Approvals: what people see before a step runs, and what they decided."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,4 @@
-"""What sessions found out: one row for each session, kind and name."""
+"""Outcomes of sessions: one row for each session, kind and name."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -66,7 +66,7 @@ async def files(store: Store, sessions: Iterable[str]) -> dict[str, tuple[Artifa
 
 
 async def latest(store: Store, sessions: Iterable[str]) -> dict[str, dict[str, JsonValue]]:
-    """The latest outcome of a registered kind that each of these sessions produced, as far as its verdict read it."""
+    """The latest outcome of a registered kind from each of these sessions, among those that its verdict read."""
     rows = await store.read(
         "select session_key, content from artifacts where is_known and not is_provisional and session_key in (select value from json_each(?))"
         " order by updated_at, place",

@@ -37,11 +37,11 @@ class OwedCancellation(NamedTuple):
     said_by: str
     reason: str
     is_deadline: bool = False
-    """The run's time is up: its processes are killed without being asked to end."""
+    """Whether the run's time is up: then its processes are killed without being asked to end."""
 
 
 async def orders_for(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], Cancellation]:
-    """For each attempt of these sessions, the last order to end it that its process got, may have got, or will get."""
+    """For each attempt of these sessions, the last order to end it that its process got or may still get."""
     rows = await store.read(
         "select session_key, attempt, said_by, reason, carried_out_at is null, timeout from cancellations"
         " where session_key in (select value from json_each(?)) and told is not 0 order by event",
@@ -76,7 +76,7 @@ async def owed(store: Store) -> list[OwedCancellation]:
 
 
 def _named(stored: Value) -> RunProcesses:
-    """Whom an order is for; nobody if that can't be read, which its outcome says."""
+    """Whom an order is for; nobody if that can't be read, and the order's outcome then says so."""
     try:
         return _PROCESSES.validate_json(stored_text(stored))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What is remembered of each session's files between two looks."""
+"""What is remembered about each session's files between two looks."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -46,7 +46,7 @@ async def open_cursors(store: Store) -> list[OpenCursor]:
 
 
 async def owes_of_root(store: Store, root: str) -> bool:
-    """Whether anything is still to be decided about a session that was seen in this root."""
+    """Whether decisions are pending for a session that was seen in this root."""
     rows = await store.read(
         "select 1 from (select lane from jobs where state in ('waiting', 'held')"
         "  union all select lane from jobs where state = 'running') j"
@@ -57,7 +57,7 @@ async def owes_of_root(store: Store, root: str) -> bool:
 
 
 async def known_in_root(store: Store, root: str, most: int) -> list[OpenCursor]:
-    """Places that were seen in this root, with what is remembered of them: at most so many, and those seen last first."""
+    """Places that were seen in this root, with what is remembered about them: the latest first, at most this many."""
     rows = await store.read(
         "select root, directory, session_key, cast(state as blob) from cursors where root = ? order by rowid desc limit ?",
         (root, most),
@@ -72,7 +72,7 @@ async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProces
     places = {key.partition(":")[2]: key for key in keys}
     found = {}
     for place, text in (await remembered(store, places)).items() if places else ():
-        watched = read_watched(text) or NEVER_SEEN  # as far as is known, its files name no process
+        watched = read_watched(text) or NEVER_SEEN  # no known process in its files
         found[places[place]] = RunProcesses(watched.launcher, watched.process, watched.host)
     return found
 

@@ -37,7 +37,7 @@ async def known_events(store: Store, keys: Iterable[str]) -> frozenset[str]:
     """Those of the keys under which an event is recorded, or was before it was pruned."""
     asked = list(keys)
     attempts = attempts_of(asked)
-    # One query, because a verdict waits for its answer.
+    # One query, because verdicts wait for the answer.
     rows = await store.read(
         "select key, null from events where key in (select value from json_each(?1)) union all"
         " select session_key, attempt from tombstones where session_key in (select value from json_each(?2))",
@@ -57,7 +57,7 @@ def attempts_of(keys: Iterable[str]) -> dict[str, tuple[str, int]]:
 
 
 def _waits(lane: str) -> bool:
-    return True  # the turn that decided this may be working on others of the lane
+    return True  # the turn that decided this may be working on other jobs of the lane
 
 
 def _emit(batch: "Batch", job: Job, effect: Emit) -> None:

@@ -1,4 +1,4 @@
-"""The events that chains' composite triggers have seen, and hold until the rest happens."""
+"""Events that chains' composite triggers hold until the other events have happened."""
 
 import json
 from collections.abc import Iterable, Mapping

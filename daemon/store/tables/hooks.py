@@ -1,4 +1,4 @@
-"""What the hook of each foreign session said last."""
+"""The last report of each foreign session's hook."""
 
 from collections.abc import Iterable
 from types import MappingProxyType

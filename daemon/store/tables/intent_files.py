@@ -58,7 +58,7 @@ async def intent_file(store: Store, session_key: str) -> IntentFile | None:
 
 
 async def owed(store: Store) -> list[IntentFile]:
-    """The files that aren't read to their end."""
+    """The files that are not fully read yet."""
     return [_file(row) for row in await store.read(f"{_SELECT} where state <> 'read'")]
 
 

@@ -1,4 +1,4 @@
-"""Invocations: what was ordered, and the result."""
+"""Invocations: each order and its result."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final

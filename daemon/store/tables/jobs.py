@@ -114,12 +114,12 @@ class JobResult(NamedTuple):
 
 
 def put_back(job: Job) -> JobResult:
-    """The result of a claimed job that was not reached: it waits again, and does not count as tried."""
+    """The result of a claimed job that was not reached: it waits again, and this doesn't count as a try."""
     return JobResult(job._replace(tries=job.tries - 1), "waiting")
 
 
 async def take_back(store: Store, now: float) -> int:
-    """Free what an earlier daemon had claimed; returns how many jobs were taken over that way."""
+    """Free the jobs that an earlier daemon had claimed; returns how many."""
     ((stolen,),) = await store.read(
         "select count(*) from jobs where state = 'running' and epoch < ?", (store.epoch,)
     )
@@ -263,7 +263,7 @@ def _ring(batch: "Batch", job: Job, effect: RingNow) -> None:
 
 
 async def waiting_lanes(store: Store, lanes: Iterable[str]) -> dict[str, bool]:
-    """Those of these lanes that have jobs which are neither done nor held."""
+    """Those of these lanes with jobs that are neither done nor held."""
     rows = await store.read(
         "select distinct k.value from json_each(?) k where"
         " exists (select 1 from jobs j where j.lane = k.value and j.state in ('waiting', 'held') and j.state = 'waiting')"

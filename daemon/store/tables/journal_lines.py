@@ -63,8 +63,8 @@ class LinePlace(NamedTuple):
 async def owed(store: Store, directories: Iterable[str] | None = None) -> list[OwedLine]:
     """The open lines of the journals in these directories, or of all. They may have been written already.
 
-    Each is looked for in the whole of its journal. Where older lines are says nothing: the run's directory may have
-    been made again since.
+    Each is searched for in its whole journal. The positions of older lines don't help, because the run's directory may
+    have been recreated since.
     """
     rows = await store.read(
         "select o.id, o.event, e.lane, o.directory, o.name, o.content, o.live"

@@ -1,4 +1,4 @@
-"""What launchers recorded before they released their commands."""
+"""Launches, as launchers recorded them before they released their commands."""
 
 import json
 from collections.abc import Iterable

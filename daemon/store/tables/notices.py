@@ -1,4 +1,4 @@
-"""Notices: pending until they are delivered or given up."""
+"""Notices: each is pending until it is delivered or given up."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple

@@ -23,7 +23,7 @@ _SIGNATURE: Final = TypeAdapter(Signature)
 
 
 class KnownPlace(NamedTuple):
-    """What the store knows of a place: its session (None: there is none), and its file's state when read to its end."""
+    """What the store knows about a place: its session, if any, and its file's state when it was last fully read."""
 
     session_key: str | None
     signature: Signature | None
@@ -45,7 +45,7 @@ async def known(store: Store, keys: Iterable[str]) -> dict[str, KnownPlace]:
 
 
 async def beside(store: Store, keys: Iterable[str]) -> list[tuple[str, str]]:
-    """The other places, with their roots, of the sessions that were seen at these (`root/place`)."""
+    """Other places, with their roots, of the sessions that were seen at these places (`root/place`)."""
     rows = await store.read(
         "select other.root, other.place from places join places other on other.session_key = places.session_key"
         " where places.key in (select value from json_each(?)) and other.key != places.key",

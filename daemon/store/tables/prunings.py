@@ -1,4 +1,4 @@
-"""What people asked to be pruned."""
+"""People's requests to prune."""
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,7 +20,7 @@ _END: Final = "update prunings set ended_at = ? where event = ? and ended_at is 
 
 
 class Pruning(NamedTuple):
-    """What somebody asked to be pruned: sessions that ended before this moment (Unix seconds)."""
+    """A request to prune sessions that ended before this moment (Unix seconds)."""
 
     event: int
     before: float
@@ -38,7 +38,7 @@ def pruning_ended(event: int, now: float) -> Statement:
 
 
 def counted(event: int, sessions: int) -> Statement:
-    """Add this many to those that are done."""
+    """Add this many sessions to the request's progress."""
     return Statement(_COUNT, [(sessions, event)])
 
 

@@ -44,7 +44,7 @@ class UnplacedBundle(NamedTuple):
     prev: str | None
     facts: str
     place_problem: str | None
-    """What was known of its place when the store was backed up; None if it was never placed."""
+    """What was known about its place when the store was backed up; None if it was never placed."""
 
 
 async def head(store: Store) -> str | None:
@@ -58,7 +58,7 @@ async def head(store: Store) -> str | None:
 async def unplaced(store: Store, after: int, most: int, was_placed: bool = False) -> list[UnplacedBundle]:
     """The bundles after this number to put in place, oldest first, at most this many.
 
-    With `was_placed` those that were in place when the store was backed up: their parts are to be looked for.
+    With `was_placed`, those that were in place when the store was backed up, whose parts must be looked for.
     """
     rows = await store.read(
         "select seq, session_key, attempt, directory, parts, receipt_hash, prev, facts, place_problem from receipts"
@@ -118,7 +118,7 @@ async def stretches(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[t
 
 
 async def reported(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Reported]:
-    """What is known of these attempts for their summaries, by session key and attempt."""
+    """The data for the summaries of these attempts, by session key and attempt."""
     rows = await store.read(
         "select s.key, asked.value ->> 1,"
         " (select h.reason_summary from status_history h where h.session_key = s.key and h.attempt = asked.value ->> 1"

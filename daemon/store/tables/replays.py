@@ -1,4 +1,4 @@
-"""The replays that grow while their sessions run: how far each is written, never its bytes."""
+"""The replays that grow while their sessions run: how far each is written, but not its content."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -81,7 +81,7 @@ async def running(store: Store, places: Iterable[str]) -> list[RunningReplay]:
 
 
 async def lengths(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], int]:
-    """How many bytes are recorded of the replays of these sessions."""
+    """The recorded lengths of these sessions' replays, in bytes."""
     rows = await store.read(
         "select session_key, attempt, length from replays where session_key in (select value from json_each(?))",
         (listed(keys),),

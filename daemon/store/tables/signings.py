@@ -1,4 +1,4 @@
-"""Signatures of receipts that people asked for: open until their result is known."""
+"""Requested signatures of receipts: each is open until its result is known."""
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -34,7 +34,7 @@ class OwedSigning(NamedTuple):
 
 
 async def owed_signings(store: Store, after: int, most: int) -> list[OwedSigning]:
-    """What is still to be signed after this number, oldest first, at most this many."""
+    """The receipts still to be signed after this number, oldest first, at most this many."""
     rows = await store.read(
         "select s.id, s.session_key, s.attempt, s.scheme, r.directory, r.receipt_hash,"
         " case when r.seq is null then exists ("

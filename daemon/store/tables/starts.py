@@ -1,4 +1,4 @@
-"""Runs that have to begin, and whether they began or never will."""
+"""Ordered runs: whether they have begun, or never will."""
 
 import json
 from collections.abc import Iterable
@@ -45,14 +45,14 @@ _NOT_LINKED: Final = (
 
 
 class OwedStarts(NamedTuple):
-    """The runs that have to begin, and those that never can."""
+    """The runs that must begin, and those that never can."""
 
     orders: list[StartRun]
     hopeless: list["Hopeless"]
 
 
 class Hopeless(NamedTuple):
-    """A start that a restore gave up, or whose order can no longer be read."""
+    """A start that a restore gave up, or whose order is unreadable."""
 
     key: str
     session: str

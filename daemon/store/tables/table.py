@@ -25,7 +25,7 @@ class Write:
 
 
 class Rows(NamedTuple):
-    """Rows for a statement that come from a look and not from an effect."""
+    """Rows for a statement that come from a look instead of an effect."""
 
     write: Write
     rows: Sequence[Row]
@@ -65,7 +65,7 @@ class Table:
 
 
 def no_rows(batch: "Batch", job: "Job", effect: object) -> None:
-    """The applier of an effect that is carried out once its job is durable, and leaves nothing in the store."""
+    """The applier of an effect that needs no rows: it is carried out once its job is durable."""
 
 
 def answers_by(
