@@ -39,7 +39,7 @@ class Examined(NamedTuple):
 
 
 def examine(path: Path) -> Examined:
-    """Read all of the store at `path`, which nobody writes to; nothing is written, not even next to it.
+    """Read all of the store at `path`, which must have no writer. Writes nothing, not even next to it.
 
     Raises `Damaged`, `StoreTooNew` and `OSError`.
     """
@@ -72,7 +72,10 @@ def _has_log(path: Path) -> bool:
 
 @contextmanager
 def unchanging(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to a store that nobody writes to; nothing is written next to it either. Raises `sqlite3.Error`."""
+    """A connection to a store that has no writer. It writes nothing, not even next to the store.
+
+    Raises `sqlite3.Error`.
+    """
     connection = sqlite3.connect(f"{uri_of(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None)
     try:
         yield connection
@@ -102,7 +105,7 @@ def examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
     end = follow((ChainedEvent(*row) for row in connection.execute(_EVENTS)), pruned=pruned)
     if isinstance(end, BrokenChain):
         raise Damaged(f"{path}: the chain of events breaks at {end.seq} ({end.key}): {end.why}")
-    end = pruned.get(end.seq + 1, end)  # the last events may be gone
+    end = pruned.get(end.seq + 1, end)  # the last events may have been removed
     (epoch,) = connection.execute("select epoch from daemon").fetchone()
     (sessions,) = connection.execute("select count(*) from sessions").fetchone()
     (last_at,) = connection.execute(_LAST_AT).fetchone()

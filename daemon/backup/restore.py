@@ -1,8 +1,8 @@
 """Restoring: a backup replaces the store, and what happened since the backup is found again.
 
-The run directories still have everything that the restored store forgot. So runs are judged again, and their journals
-already have the lines that are written then: `daemon/rundir/adopting.py`. What can't be found again is whether a run
-began that the backup still had to start. If that is unknown, it is not started, and a person is notified.
+The run directories still have everything that the restored store lacks. So runs are judged again. Their journals
+already contain the resulting lines: see `daemon/rundir/adopting.py`. One thing can't always be found out: whether a run
+has begun that the backup still had to start. If that is unknown, it is not started, and a person is notified.
 """
 
 import os
@@ -65,7 +65,7 @@ class Current(NamedTuple):
 
 
 class HeldAtRestore(NamedTuple):
-    """A job that the backup had not done, and whose work may have been done since: a person decides about it."""
+    """A job that was open in the backup and may have been done since: a person decides about it."""
 
     id: int
     handler: str
@@ -125,7 +125,7 @@ def restore(state: Path, plan: Plan, now: float) -> None:
         migrate(made, keep=False)
         with closing(sqlite3.connect(made, isolation_level=None)) as connection:
             make_ready(connection, state, plan, now)
-            connection.execute("pragma journal_mode = delete")  # one file, to be renamed
+            connection.execute("pragma journal_mode = delete")  # makes it a single file that can be renamed
         _sync(made)
         if plan.kept is not None and plan.current is not None:
             _keep(plan.current, plan.kept)
@@ -147,7 +147,7 @@ def _put_in_place(made: Path, store: Path, kept: Path | None) -> None:
 
 
 def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: float) -> None:
-    """Change what must be different in the copy before any daemon works with it."""
+    """Adapt the copy before any daemon works with it."""
     connection.execute("begin immediate")
     # Not an orderly stop: the journals of what was in progress are compared.
     connection.execute("update daemon set epoch = ?, stopped_cleanly = 0", (plan.epoch,))
@@ -187,7 +187,7 @@ def have_parts_looked_for(connection: sqlite3.Connection) -> None:
 def _maybe_begun(
     connection: sqlite3.Connection, state: Path, found: Examined
 ) -> tuple[tuple[str, ...], tuple[HeldAtRestore, ...]]:
-    """What the backup still had to start, and may have begun since without leaving a trace that a launcher finds.
+    """Runs that the backup still had to start, and that may have begun since without leaving a trace for a launcher.
 
     While the daemon of the backup was running, each launcher left its ticket. A later daemon deletes tickets.
     """
@@ -217,7 +217,7 @@ def _current(store: Path, backup: Examined) -> Current:
             (sessions,) = connection.execute("select count(*) from sessions").fetchone()
             last = max(_last(connection, "select max(seq) from events"), _last(connection, _LAST_ABSENT))
     except sqlite3.Error:
-        return Current(store, None, None, None)  # which may be why it is restored
+        return Current(store, None, None, None)  # that may be the reason for the restore
     return Current(store, epoch, sessions, max(0, last - backup.head.seq))
 
 
@@ -225,7 +225,7 @@ def _last(connection: sqlite3.Connection, question: str) -> int:
     try:
         return connection.execute(question).fetchone()[0] or 0
     except sqlite3.OperationalError:
-        return 0  # a store of before events could be absent
+        return 0  # a store from before events could be removed
 
 
 def _epoch_beside(state: Path) -> int:
@@ -250,7 +250,9 @@ def _keep(current: Current, kept: Path) -> None:
     Its log must not be next to the restored store, which would read it as its own.
     """
     store = current.path
-    if current.epoch is not None:  # else all its files are kept as they are: opening it might change them
+    if (
+        current.epoch is not None
+    ):  # otherwise all its files are kept as they are, because opening it might change them
         with closing(sqlite3.connect(store, isolation_level=None)) as connection:
             connection.execute("pragma journal_mode = delete")  # the content of the log moves into the file
     _move_sides(store, kept)

@@ -1,4 +1,4 @@
-"""An action for which code must run: worked out in a thread, over the store as it was, with a sandbox for each piece."""
+"""Working out an action that runs code: in a thread, over a snapshot of the store, each piece of code in a sandbox."""
 
 import sqlite3
 import threading
@@ -54,7 +54,10 @@ def acting_with_code(
     state: Path,
     trouble: "Trouble | None" = None,
 ) -> Work:
-    """Works out actions by the settings in force, over the store in `state`. Blocks. `trouble` keeps what `status` tells."""
+    """Works out actions by the settings in force, over the store in `state`. Blocks.
+
+    `trouble` collects problems for `status`.
+    """
     died = (KilledCount() if trouble is None else trouble.killed).add
     ready, lock = cache(lambda: _ready_workers(died)), threading.Lock()
 
@@ -78,14 +81,14 @@ def acting_with_code(
 
 
 class Trouble:
-    """Why code couldn't run when it was to run last, and which workers were killed, for `status`."""
+    """Why code couldn't run at the last try, and which workers were killed, for `status`."""
 
     def __init__(self) -> None:
         self._why: str | None = None
         self.killed = KilledCount()
 
     def note(self, code: "RunningCode") -> None:
-        """Code ran for an action, or was refused, or there was none."""
+        """Record whether code ran for an action, was refused, or wasn't needed."""
         if code.refused is not None or code.sandbox is not None:
             self._why = code.refused
         for reason in code.killed:
@@ -119,7 +122,7 @@ def empty_store() -> Iterator[sqlite3.Connection]:
 
 
 class RunningCode:
-    """The code of one action, over a snapshot: all its pieces together have one deadline and one CPU time.
+    """The code of one action, over a snapshot: all its pieces share one deadline and one limit of CPU time.
 
     `used` is the CPU time that the payer used before; it includes what was decided in the same batch and is not in the store yet.
     """
@@ -154,7 +157,7 @@ class RunningCode:
         """Why workers of it were killed or crashed."""
 
     def drive(self, asking: Asking[T]) -> T:
-        """What it returns when all that it asks is answered."""
+        """Answer all that a generator asks; returns its result."""
         answer: Any = None
         try:
             while True:
@@ -213,7 +216,7 @@ class RunningCode:
         return Ran(ended.code, ended.result, why)
 
     def _call(self, asked: CodeRun, call: "Call") -> JsonValue:
-        """What running code asked for. Raises `EndExecution`."""
+        """The answer to a call of running code. Raises `EndExecution`."""
         from runward.daemon.sandbox.calls import EndExecution
 
         try:

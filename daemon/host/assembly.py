@@ -1,4 +1,4 @@
-"""Which parts the daemon has, and what each is given. New parts are created here, and nowhere else."""
+"""Which parts the daemon has, and what each gets. Parts are created only here."""
 
 import os
 from collections.abc import Callable, Coroutine, Sequence
@@ -265,14 +265,14 @@ class Assembly:
         )
 
     def _opened(self, target: Target, processes: tuple[RecordedProcess, ...]) -> None:
-        """A running session was looked at."""
+        """Tell the parts that a running session was looked at."""
         self.exits.watch(target, processes)
         self.running_outcomes.look(target)
         self.running_replays.look(target)
         self.intents.look(target)
 
     def _closed(self, target: Target) -> None:
-        """A session is over, or gone."""
+        """Tell the parts that a session is over, or has vanished."""
         self.exits.forget(target)
         self.running_outcomes.forget(target)
         self.running_replays.forget(target)
@@ -312,7 +312,7 @@ class Assembly:
     def _found(
         self, event: JournalDamaged | StartEvent | ScheduleChanged | SlotOffered | OutcomesChanged
     ) -> None:
-        """One of our parts found a fact, which is recorded like any other."""
+        """Record a fact that one of our parts found, like any other."""
         self._observed(event.key, (event,))
 
     def _file_changed(self, event: EventOccurred | None, rows: Sequence[Rows]) -> None:
@@ -327,7 +327,7 @@ class Assembly:
         self.wake()
 
     def _run_begun(self, order: StartRun) -> None:
-        """An ordered run has begun: a look finds it, even if nothing is watched."""
+        """An ordered run has begun: request a look at it, in case nothing is watched."""
         names = {root.path: root.name for root in self.roots.values()}
         if order.root in names:
             self.hints.add([(names[order.root], order.name)], Why.WATCH)
@@ -349,7 +349,7 @@ class Assembly:
         self.woken.set()
 
     def degraded(self) -> list[Callable[[], list[str]]]:
-        """What keeps each part from its work, in the part's own words, for `status`."""
+        """What keeps each part from its work, for `status`."""
         return [
             self.outbox.degraded,
             self.comparison.degraded,
@@ -360,7 +360,7 @@ class Assembly:
         ]
 
     async def begin(self) -> int:
-        """Remember what the previous daemon left; returns how many journal lines are still to be written."""
+        """Load what the previous daemon left; returns how many journal lines are still to be written."""
         self.outbox.restored = await journals.is_restored(self._store)
         await self.comparison.start()
         owed = await journal_lines.owed(self._store)
@@ -381,7 +381,7 @@ class Assembly:
         ]
 
     def use(self, settings: Settings) -> None:
-        """Continue under other settings, whose roots are known already."""
+        """Continue under other settings, after their roots were taken over."""
         self.worker.batch = settings.batch
         self.rounds.period = settings.scan.period
         for part in self.parts:

@@ -1,7 +1,8 @@
 """Free space on the state directory's disk: below a limit nothing new is accepted, until there is enough again.
 
-What is already recorded and due is still carried out, so a little space must be left. What is not looked at waits on
-disk, so nothing is lost. The daemon waits out a completely full disk too (`daemon/worker/turn.py`), only less cleanly.
+What is already recorded and due is still carried out, so a little space must be left. Runs that are not looked at stay
+on disk, so nothing is lost. The daemon waits out a completely full disk too (`daemon/worker/turn.py`), only less
+cleanly.
 """
 
 from collections.abc import Callable

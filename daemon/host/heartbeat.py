@@ -1,4 +1,4 @@
-"""How to find out that a daemon which holds its lock is alive and not stalled: by the time of its last report."""
+"""Whether a daemon that holds its lock is stalled, judged by the time of its last report."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ STALLED_AFTER: Final = 45.0
 def stalled_s(told_at: float | None, now: float) -> float | None:
     """The seconds from `told_at` to `now`, if a living daemon would have reported since; else None.
 
-    Both are by the clock that nobody sets and that stops in suspend (CLOCK_MONOTONIC).
+    Both times are from CLOCK_MONOTONIC, which can't be set and stops during suspend.
     """
     silent = None if told_at is None else now - told_at
     return round(silent, 3) if silent is not None and silent > STALLED_AFTER else None

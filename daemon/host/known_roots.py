@@ -1,4 +1,4 @@
-"""The roots of the settings, with what earlier daemons and the current one know of them."""
+"""The roots of the settings, with what this daemon and earlier ones know about them."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class KnownRoots:
     roots: dict[str, WatchedRoot]
 
     async def use(self, settings: Settings) -> None:
-        """Use these roots, keeping what is known of those that stay. Raises `CommitUnknown` and `sqlite3.Error`."""
+        """Use these roots, keeping what is known about those that stay. Raises `CommitUnknown` and `sqlite3.Error`."""
         now = self.clock.now()
         rows = [(root.name, root.path, root.layout, now) for root in settings.roots]
         await self.store.run([Statement(roots.SEEN, rows)], "roots")
@@ -62,7 +62,7 @@ class KnownRoots:
 
 
 def _shape(layout: str) -> Shape:
-    """Where the sessions in a root of other tools are."""
+    """Where the sessions in a foreign root are."""
     return mixed_shape(LAYOUTS) if layout == AUTO else shape_of(LAYOUTS.named(layout))
 
 

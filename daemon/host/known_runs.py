@@ -1,7 +1,7 @@
 """Finished runs whose documents have not changed since their last look: they need no look.
 
-A look at each would find nothing new. So their documents are compared with the store's cursors in bulk: of all of them
-after a start, later of those whose directories changed.
+A look at each would find nothing new. So their documents are compared with the store's cursors in bulk: for all runs
+after a start, later for those whose directories changed.
 """
 
 import sqlite3
@@ -24,7 +24,7 @@ SLICE: Final = 2_000
 
 @dataclass(slots=True)
 class KnownRuns:
-    """Compares what earlier looks said of runs with their current state."""
+    """Compares what earlier looks found in runs with their current state."""
 
     store: Store
     files: Files

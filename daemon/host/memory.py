@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 def giver_back() -> Callable[[], None]:
-    """A function that gives free memory back, if the C library can (glibc's malloc_trim); else it does nothing."""
+    """A function that gives free memory back with glibc's malloc_trim; with other C libraries it does nothing."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None:
         return lambda: None

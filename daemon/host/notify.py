@@ -1,4 +1,4 @@
-"""Telling systemd the daemon's state: datagrams to NOTIFY_SOCKET (sd_notify(3)). If nobody asked, nothing is sent."""
+"""Telling systemd the daemon's state: datagrams to NOTIFY_SOCKET (sd_notify(3)), if that is set."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ LONGEST_STATUS: Final = 2048
 
 
 def notify(*states: str) -> None:
-    """Send the states, such as `READY=1`, if somebody asked for them."""
+    """Send the states, such as `READY=1`, if NOTIFY_SOCKET is set."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -20,7 +20,7 @@ def notify(*states: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
             sender.sendto("\n".join(states).encode(), address)
     except OSError:
-        # The process that asked has gone away; the log says the same.
+        # The receiver has ended; the log says the same.
         return
 
 
@@ -48,18 +48,18 @@ def extend(seconds: float) -> None:
 
 
 def alive(status: str) -> None:
-    """There was progress since the last call: this keeps the unit's watchdog quiet."""
+    """Report progress since the last call: this keeps the unit's watchdog quiet."""
     notify("WATCHDOG=1")
     tell(status)
 
 
 def is_asked() -> bool:
-    """Whether anybody wants to know."""
+    """Whether NOTIFY_SOCKET is set."""
     return bool(os.environ.get("NOTIFY_SOCKET"))
 
 
 def watchdog_period() -> float | None:
-    """Seconds within which `alive` is expected again and again; None if it isn't, or from another process."""
+    """Seconds within which each `alive` is expected; None if none is expected, or not from this process."""
     if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return None
     try:

@@ -63,7 +63,7 @@ class Report:
     workers_killed: KilledWorkers | None = None
     """The workers of the sandbox that were killed or crashed since it started; None if there were none."""
     told_at: float | None = field(default=None, compare=False)
-    """When it was written, by the clock that can't be set and that stops in suspend (CLOCK_MONOTONIC)."""
+    """When it was written, by CLOCK_MONOTONIC, which can't be set and stops during suspend."""
 
     def stalled_s(self) -> float | None:
         """The seconds since the daemon's last report, if there are too many; else None."""
@@ -78,8 +78,7 @@ def percentile(values: list[float], share: float) -> float | None:
 def write_report(state: Path, report: Report) -> None:
     """Replace the last report with this one. It is a convenience, so it is not synced.
 
-    On a full disk it is written over the last one, whose space is already allocated: that is just when people want to
-    know.
+    On a full disk it overwrites the last one, whose space is already allocated, because people need it most then.
     """
     content = _ADAPTER.dump_json(report)
     temporary = state / f".{NAME}.tmp"
@@ -96,14 +95,14 @@ def write_report(state: Path, report: Report) -> None:
 def _write_over(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        # Blanks after the end of a JSON value mean nothing.
+        # Blanks after a JSON value are ignored.
         os.pwrite(descriptor, content.ljust(os.fstat(descriptor).st_size), 0)
     finally:
         os.close(descriptor)
 
 
 def read_report(state: Path) -> Report | None:
-    """The last report of a daemon, None if there is none that can be read."""
+    """The last report of a daemon; None if there is no readable one."""
     try:
         return _ADAPTER.validate_json((state / NAME).read_bytes())
     except (OSError, ValidationError):

@@ -1,8 +1,8 @@
 """Whether the directory at a root's path is the root, or another one in its place.
 
-A root is known by device and inode. If its file system is not mounted, its mount point is there instead, and knows
-nothing of the root's runs. But a root may be recreated or restored, and device numbers may change at a boot. So another
-directory is accepted as the root if that can do no harm, or if it contains the known runs.
+A root is known by device and inode. If its file system is not mounted, its empty mount point is there instead. But a
+root may be recreated or restored, and device numbers may change at a boot. So another directory is accepted as the root
+if that can do no harm, or if it contains the known runs.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class RootIdentities:
     async def _may_be(self, root: WatchedRoot, found: str, recorded: str) -> bool:
         known = await cursors.known_in_root(self.store, root.name, MOST_KNOWN)
         if not known:
-            return True  # nothing is known that would contradict it
+            return True  # nothing known contradicts it
         open_here = [each for each in await cursors.open_cursors(self.store) if each.root == root.name]
         is_settled = not open_here and not await cursors.owes_of_root(self.store, root.name)
         if is_settled and _device(found) == _device(recorded):
@@ -58,7 +58,7 @@ class RootIdentities:
         return await in_thread(self._shows, root, open_here, known)
 
     def _shows(self, root: WatchedRoot, open_here: Sequence[OpenCursor], known: Sequence[OpenCursor]) -> bool:
-        """Whether every running session is there as it is known; if none runs, whether any session is."""
+        """Whether every running session is there, unchanged; if none runs, whether any session is."""
         if open_here:
             return all(self._is_there(root, each) for each in open_here)
         return any(self._is_there(root, each) for each in known)

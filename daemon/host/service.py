@@ -84,7 +84,7 @@ async def serve(
 
 
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What ended the task group: that a successor took over, or else the first failure in it."""
+    """What ended the task group: the error that a successor took over, or else its first failure."""
     leaves: list[BaseException] = []
     for each in group.exceptions:
         leaves.append(_cause(each) if isinstance(each, BaseExceptionGroup) else each)
@@ -219,7 +219,7 @@ def _collect_rarely() -> None:
 
 
 def _make_own_roots(settings: Settings) -> None:
-    """Make the roots that are in the state directory; others are their owners' to make."""
+    """Make the roots inside the state directory; other roots are made by their owners."""
     for root in settings.roots:
         if root.path.startswith(settings.state_dir + "/"):
             Path(root.path).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -231,7 +231,7 @@ def _listen(settings: Settings) -> tuple[str, ...]:
 
 
 class Obedience:
-    """What signals make the daemon do: stop, or read its settings again. Invalid settings change nothing."""
+    """How the daemon reacts to signals: it stops, or reads its settings again. Invalid settings change nothing."""
 
     def __init__(
         self,
@@ -250,14 +250,14 @@ class Obedience:
         self._wanted = anyio.Event()
 
     def stop(self, name: str) -> None:
-        """A signal to stop came; each further one makes the stop quicker."""
+        """React to a signal to stop; each further signal makes the stop quicker."""
         self._log.info("stopping", signal=name)
         if self._listener is not None:
             self._listener.stop()
         self._supervisor.stop()
 
     def reload(self) -> None:
-        """The settings must be read again."""
+        """Request that the settings be read again."""
         self._wanted.set()
 
     async def run(self) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:  # receiving signals comes before everything that takes time
+if TYPE_CHECKING:  # signals must be received before anything slow begins
     import asyncio
     from collections.abc import Callable
     from types import FrameType
@@ -60,8 +60,8 @@ class Signals:
     """SIGTERM, SIGINT and SIGHUP of this process. A closed terminal stops it, any other SIGHUP reads settings again.
 
     Until `hold`, a stop ends the process at once. After that it waits for the handler given to `obey`, and begins an
-    orderly end. In any case the process ends with 0 in time. Whatever is unfinished then is as after a crash, which
-    loses nothing.
+    orderly end. In any case the process exits with 0 in time. Work that is unfinished then is treated as after a crash,
+    which loses nothing.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Signals:
         threading.Thread(target=self._hear, name="signals", daemon=True).start()
 
     def hold(self) -> None:
-        """From here on something has begun that has to end in order."""
+        """From now on a stop must be orderly."""
         self._held = True
 
     def obey(
@@ -101,18 +101,18 @@ class Signals:
                 loop.call_soon_threadsafe(stop, name)
 
     def over(self) -> None:
-        """The daemon has finished: further signals change nothing, and nobody is waited for long."""
+        """The daemon has finished: ignore further signals, and limit the remaining time."""
         with self._lock:
             self._loop = None
             if self._asked:
                 self._end_within(LEFT_BEHIND)
         for number in HEARD:
-            # Python leaves the default behind, and a second SIGTERM would kill what is ending already.
+            # Python restores the default, and a second SIGTERM would kill the process while it ends.
             signal.signal(number, signal.SIG_IGN)
         self._wake()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """In the main thread: if nothing has begun, this is the end."""
+        """In the main thread: end the process if nothing has begun."""
         if not self._held and self._means_stop(number):
             sys.exit(0)
 
@@ -127,7 +127,7 @@ class Signals:
         try:
             os.write(self._tell, b"\0")
         except BlockingIOError:
-            return  # the pipe is so full that it is noticed anyway
+            return  # a full pipe is noticed anyway
 
     def _hear(self) -> None:
         poll = select.poll()

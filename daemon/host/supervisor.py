@@ -46,7 +46,7 @@ OWED_PATIENCE: Final = 8.0
 
 
 class SettingsNotTaken(Exception):
-    """The store can't be written now, so other settings can't come into force."""
+    """The store can't be written now, so the new settings can't come into force."""
 
 
 class Supervisor:
@@ -103,19 +103,20 @@ class Supervisor:
         return self._settings.low_disk
 
     def note_refusal(self, problems: Sequence[str]) -> None:
-        """Newer settings were refused, and why."""
+        """Record why newer settings were refused."""
         now = self._world.clock.now()
         self.settings_report = replace(self.settings_report, refused_at=now, refused=tuple(problems))
 
     def note_room(self, low: str | None) -> None:
-        """There is too little space on the state directory's disk, and why; or there is enough again."""
+        """Record why there is too little space on the state directory's disk, or that there is enough again."""
         self.assembly.worker.low_disk = low
         self.assembly.wake()
 
     def stop(self) -> None:
-        """End after the current start or turn, or without waiting for it if the world keeps it from ending.
+        """End after the current start or turn.
 
-        The next daemon takes back what a turn had claimed then. Called again, end as soon as nothing is torn.
+        If something outside blocks that, end without it: the next daemon takes over the jobs that it had claimed. When
+        called again, end as soon as no write is torn.
         """
         now, hurried, self.is_stopping = anyio.current_time(), self.is_stopping, True
         for phase, patience in (
@@ -125,7 +126,7 @@ class Supervisor:
         ):
             phase.deadline = now + (0.0 if hurried else patience)
         notify.stopping(self.doing())
-        self.assembly.watch.stands.set()  # nothing waits for it now
+        self.assembly.watch.stands.set()  # nobody waits for it any more
         self.assembly.worker.stopping.set()
         self.assembly.background.halt()
         self.assembly.wake()
@@ -187,7 +188,7 @@ class Supervisor:
         await self.assembly.watch.stands.wait()
         if self.is_stopping:
             return
-        await self.reporting.tell()  # a client that sees it ready can find where it listens
+        await self.reporting.tell()  # a client that sees READY must find the address
         self._log.info("ready", watched=self.assembly.coverage.watched, flat=self.assembly.coverage.flat)
         self.is_ready = True
         notify.ready(self.doing())
@@ -224,12 +225,12 @@ class Supervisor:
             self._log.warning("stopped.in_trouble", why=str(trouble))
 
     async def _finish(self) -> None:
-        """Write what is due and can be written, sync it, and leave a clean store."""
+        """Write all due lines that can be written, sync them, and leave a clean store."""
         if not self.begun.is_set():
             return
         with self._finishing:
             while await self.assembly.outbox.carry_out():
-                await anyio.lowlevel.checkpoint()  # nothing else in here notices that the time is up
+                await anyio.lowlevel.checkpoint()  # nothing else here notices that the time is up
             await anyio.lowlevel.checkpoint()
             await self.assembly.outbox.sweep()
         if not self.assembly.comparison.listing:

@@ -1,4 +1,4 @@
-"""Upkeep during the work: the store's log is kept short, and memory is given back when a burst is over."""
+"""Upkeep alongside the work: keeping the store's log short, and giving memory back when a burst is over."""
 
 import sqlite3
 from collections.abc import Callable

@@ -27,7 +27,7 @@ LEAST_PATIENCE: Final = 12.0
 
 
 class Daemon(Protocol):
-    """What the watchdog needs to know of the daemon. Unless ready and not stopping, its unit gets more time."""
+    """What the watchdog needs to know about the daemon. While it starts or stops, its unit gets more time."""
 
     is_ready: bool
     is_stopping: bool
@@ -81,7 +81,10 @@ class Watchdog:
             notify.alive(self.daemon.doing())
 
     def hanging(self) -> tuple[str, ...]:
-        """Which parts have shown no progress for too long. The loop isn't among them: if it hangs, nobody asks."""
+        """Which parts have shown no progress for too long.
+
+        The loop can't be among them: if it hangs, this isn't called.
+        """
         patience = max(LEAST_PATIENCE, (self.period or 0.0) / 2)
         seen = {"store": self._store_seen, "watcher": self.watcher_seen()}
         return tuple(part for part, at in seen.items() if at is not None and self.now() - at > patience)

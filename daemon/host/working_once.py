@@ -66,8 +66,10 @@ class WorkingOnce:
             assembly.queue.may_be_due = True
 
     def _is_waited_for(self) -> bool:
-        """Whether a run that was begun here is not over. All of them are looked at again, because nothing is
-        watched."""
+        """Whether any run that was begun here is not over.
+
+        All of them are looked at again, because nothing is watched.
+        """
         going = [
             (name, place)
             for name, place in self._assembly.begun_here or ()
@@ -79,9 +81,7 @@ class WorkingOnce:
     async def _step(self) -> bool:
         """Do some of what is waiting; returns whether there was anything."""
         if self._assembly.outbox.behind > MANY_OWED // 2:
-            await (
-                self._assembly.outbox.carry_out()
-            )  # nobody else does it here, and a turn would wait for that
+            await self._assembly.outbox.carry_out()  # nothing else does it here, and a turn would wait for it
         return (
             await self._assembly.worker.turn()
             or await self._assembly.comparison.step()

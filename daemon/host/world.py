@@ -46,13 +46,13 @@ class World:
     messenger: Messenger = NOBODY
     bundled: Bundled = no_bundles
     exchange: Callable[[], ExchangeRules] = ExchangeRules
-    """What the settings say of the exchange."""
+    """What the settings say about the exchange."""
     with_code: ActionsWithCode = field(default_factory=lambda: ActionsWithCode(no_sandbox))
-    """Works out what needs code."""
+    """Works out the actions that need code."""
     actions: ToldActions = no_actions
     """What the exchange reports about a session's calls."""
     troubles: Callable[[], list[str]] = list
-    """What is wrong with the operator's files, for `status`."""
+    """Problems with the operator's files, for `status`."""
     quarantined: Callable[[], list[tuple[str, str]]] = list
     """The chains whose files are wrong, each with the reason. Used in threads; raises `OSError`."""
     http: Callable[[], HttpReport | None] = lambda: None
@@ -60,4 +60,4 @@ class World:
     killed: Callable[[], KilledWorkers | None] = lambda: None
     """The workers that were killed, for `status`."""
     directories: WatchedDirectories = field(default_factory=WatchedDirectories)
-    """What the notifications watch in addition to the roots."""
+    """The directories that are watched in addition to the roots."""

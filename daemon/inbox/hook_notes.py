@@ -24,7 +24,7 @@ _BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
 
 
 def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | None:
-    """What a hook reported, attributed to the file's owner; why that can't be used; None if it concerns no session."""
+    """The report of a hook, attributed to the file's owner, or why it can't be used; None if it concerns no session."""
     agent, at = note.get(HOOK), seconds_in(note.get("at"))
     read = _READERS.get(agent) if isinstance(agent, str) else None
     if read is None or not isinstance(agent, str):
@@ -57,7 +57,7 @@ def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | 
 
 
 def _payload(text: JsonValue) -> dict[str, JsonValue] | None:
-    """The object that a hook was given. Only its uppermost fields are looked at, so the rest may be as it likes."""
+    """The object that a hook was given. Only its top-level fields are used, so the rest may have any form."""
     if not isinstance(text, str):
         return None
     try:

@@ -43,7 +43,7 @@ def launch_in(file: InboxFile) -> RunLaunched | None:
 
 
 def launch_of(event: RunLaunched) -> Launch:
-    """What handlers get to know about it."""
+    """What handlers learn about the launch."""
     contract = snapshot_from_run(event.contract).text
     launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
     return Launch(event.at, event.seal, contract, launcher, process, event.timeout)

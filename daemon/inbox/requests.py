@@ -23,7 +23,7 @@ def dump_request(request: Request) -> bytes:
 
 
 def load_request(file: InboxFile) -> Event | str | None:
-    """The event of a file, attributed to the file's owner; why it is invalid; None if no event follows."""
+    """The event of a file, attributed to the file's owner, or why it is invalid; None if no event follows."""
     if not file.is_ours:
         return f"belongs to {file.owner}, who may not make requests to this daemon"
     value = read_json(file.content)

@@ -31,7 +31,10 @@ def put(state: Path, name: str, content: bytes) -> None:
     try:
         write_durably(inbox, name + SUFFIX, content)
     except OSError as error:
-        error.filename, error.filename2 = str(inbox), None  # else a temporary name, without its directory
+        error.filename, error.filename2 = (
+            str(inbox),
+            None,
+        )  # otherwise it would be a temporary name without its directory
         raise
 
 
@@ -45,7 +48,7 @@ def list_inbox(state: Path) -> tuple[InboxFile, ...]:
         try:
             descriptor = os.open(inbox / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
-            continue  # a link, or gone: either way not a request
+            continue  # a link, or removed: not a request in either case
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -82,7 +85,7 @@ def _by_age(inbox: Path) -> list[str]:
         try:
             aged.append((os.stat(inbox / name, follow_symlinks=False).st_mtime_ns, name))
         except OSError:
-            continue  # gone
+            continue  # removed meanwhile
     return [name for _, name in sorted(aged)]
 
 

@@ -67,7 +67,7 @@ class LogFile:
         self._torn = written < len(line)
 
     def _rotate(self) -> None:
-        if self._path.exists():  # or else an earlier rotation got no further
+        if self._path.exists():  # otherwise an earlier rotation stopped here
             for number in range(SET_ASIDE, 0, -1):
                 with suppress(FileNotFoundError):
                     aside(self._path, number - 1).replace(aside(self._path, number))
@@ -84,7 +84,7 @@ def aside(path: Path, number: int) -> Path:
 
 
 class _Stream:
-    """A stream of another owner, which must not be closed here."""
+    """A stream that belongs to somebody else, so it must not be closed here."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -98,7 +98,7 @@ class _Stream:
             return
 
     def close(self) -> None:
-        """It stays open."""
+        """Does nothing: the stream stays open."""
 
 
 class Terminal(_Stream):
@@ -128,9 +128,9 @@ class Sinks:
         raise structlog.DropEvent
 
     def add(self, events: Iterable[dict[str, object]]) -> None:
-        """Add lines with their levels, all with the current time, in one go; everything in them is our own words.
+        """Add lines with their levels in one go, all with the current time; they must contain only our own words.
 
-        A batch has hundreds of verdicts: what a logger does for each would take a tenth of a burst's time.
+        A batch has hundreds of verdicts, and a logger call for each would take a tenth of a burst's time.
         """
         now = datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
         lines: list[bytes] = []

@@ -121,7 +121,7 @@ def _fields(value: Mapping[str, JsonValue], line: str, state_dir: str) -> Iterat
 
 
 def _shorter(key: str) -> Iterator[str]:
-    """What people call a session of this key, too: `root/name`, and the id."""
+    """Other names that people use for the session with this key: `root/name`, and the id."""
     yield (within := key.partition(":")[2])
     if key.startswith("native:"):
         yield within.partition("/")[2]

@@ -1,7 +1,7 @@
-"""A line of the daemon's log: as JSON, and as a person reads it. Whatever is logged, a line results.
+"""A line of the daemon's log, as JSON and for people. Every value can be logged.
 
-A line is at most `MAXIMUM_LINE` bytes. It contains nothing that looks like a secret, and nothing that a terminal would
-obey.
+A line is at most `MAXIMUM_LINE` bytes. It contains nothing that looks like a secret, and no control sequences for
+terminals.
 """
 
 import json
@@ -65,7 +65,7 @@ def _names_time(key: str) -> bool:
 
 
 def _iso(at: float) -> str | float:
-    """Unix seconds in words; a time outside any calendar stays a number."""
+    """Unix seconds as ISO 8601; a time outside the calendar stays a number."""
     try:
         return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
     except (ValueError, OverflowError, OSError):
@@ -73,7 +73,7 @@ def _iso(at: float) -> str | float:
 
 
 def _bounded(line: bytes) -> bytes:
-    """The line with its newline, at most `MAXIMUM_LINE` bytes, and nothing in it that a terminal obeys."""
+    """The line with its newline, at most `MAXIMUM_LINE` bytes, without control sequences for terminals."""
     if len(line) < MAXIMUM_LINE and (not line.isascii() or b"\x7f" in line):
         line = _escaped(line.decode()).encode()
     return (line if len(line) < MAXIMUM_LINE else _shortened(line)) + b"\n"
@@ -105,7 +105,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _escaped(text: str) -> str:
-    """JSON in which what a terminal might obey is escaped, as JSON may escape it."""
+    """JSON in which control characters for terminals are escaped."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else _code_of(each) for each in text)
