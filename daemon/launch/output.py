@@ -1,8 +1,7 @@
 """A command's output goes two ways: into the log, and on to the reader of the launcher's own output.
 
-The log comes first and is complete. A slow reader slows the command, as a pipe does. A reader that went away stops
-neither command nor log. Output that would fill the disk is no longer logged. Only a write to a plain file ever blocks
-here.
+The log comes first and is complete. A slow reader slows the command, as a pipe does. If a reader goes away, command and
+log continue. Output that would fill the disk is no longer logged. Only a write to a plain file ever blocks here.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _LOOK_EVERY = 8 << 20
 
 
 class LowDisk(OSError):
-    """There is so little space where a log is that no more is written to it."""
+    """The log's disk has too little space to write more."""
 
 
 class PassedStream:
@@ -48,12 +47,12 @@ class PassedStream:
 
     @property
     def sink_descriptor(self) -> int | None:
-        """What to wait for before `pass_on` can do more; None if nothing is left to pass on."""
+        """The descriptor to wait for before `pass_on` can do more; None if nothing is left to pass on."""
         return self._sink.descriptor if self._sink is not None and self._pending else None
 
     @property
     def wants_input(self) -> bool:
-        """Whether the command's next output should be read now: not before the previous one was taken."""
+        """Whether to read the command's next output now: only after the previous output was passed on."""
         return self.is_open and not self._pending
 
     def take_in(self) -> int:
@@ -72,7 +71,7 @@ class PassedStream:
         return len(content)
 
     def take_in_rest(self) -> None:
-        """What is still in the pipe. It doesn't wait for an end of file, which an escaped process could withhold."""
+        """Reads the rest of the pipe. It doesn't wait for the end of file, which an escaped process could withhold."""
         taken = 0
         while self.is_open and taken < _LARGEST_PIPE and (size := self.take_in()):
             taken += size
@@ -97,19 +96,19 @@ class PassedStream:
         self._pending = b""
 
     def close_source(self) -> None:
-        """The command's side is over."""
+        """Closes the command's side."""
         if self.is_open:
             self.is_open = False
             os.close(self.source)
 
     def resize(self) -> None:
-        """The caller's terminal may have another size; a pipe has none."""
+        """Does nothing: a pipe has no size."""
 
     def restore(self, *, is_cut_off: bool) -> None:
         """The command is over, `is_cut_off` if it could not clean up; a pipe needs no restoring."""
 
     def close_log(self) -> None:
-        """The log is complete, except for what it leaves out."""
+        """Closes the log, which is complete except for what its limit leaves out."""
         try:
             self.log_omitted = self._log.close()
         except OSError as error:
@@ -140,13 +139,13 @@ class PassedStream:
 
     def _keep_room(self) -> None:
         """Raises LowDisk."""
-        from runward.config.settings_keys import DEFAULT_LOW_DISK  # most runs write less
+        from runward.config.settings_keys import DEFAULT_LOW_DISK  # most runs write less than this
         from runward.daemon.disk import free_space
 
         try:
             space = free_space.space_of(self._log.descriptor)
         except OSError:
-            return  # it is not known, and a write will show
+            return  # unknown: the write will show
         low_disk = DEFAULT_LOW_DISK if self._low_disk is None else self._low_disk
         limit = free_space.limit_of(space, low_disk)
         if space.free < limit:
@@ -165,7 +164,7 @@ class PlainSink:
 
 
 class SharedPipeSink:
-    """A pipe that can only be used as it came, blocking: each write is at most what is sure to fit.
+    """A pipe that must stay blocking: each write is at most what certainly fits.
 
     Also a terminal of another user, which takes at least 256 bytes when it reports that it takes any.
     """
@@ -187,7 +186,7 @@ class SocketSink:
     """A socket. It is shared with others, so it is not made non-blocking; each write is."""
 
     def __init__(self, descriptor: int) -> None:
-        import socket  # 10 ms that only those pay whose output is one
+        import socket  # costs 10 ms, so only if the output is a socket
 
         self.descriptor = descriptor
         self._flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL

@@ -61,7 +61,7 @@ def begin_terms(
 ) -> Callable[[], Terms]:
     """Begins to read the terms for a playbook and an agent, by name or by file; the result waits for them.
 
-    That raises TermsRefused. In between the launcher has something better to do.
+    That raises TermsRefused. Meanwhile the launcher does other work.
     """
     if playbook is None and agent is None and not _has_settings(config, environment, cwd):
         root = default_root(environment, cwd)
@@ -90,7 +90,7 @@ def default_root(environment: Mapping[str, str], cwd: str) -> str:
 
 
 def _has_settings(config: str | None, environment: Mapping[str, str], cwd: str) -> bool:
-    """Whether anything besides the state directory's place is set; a `~` in that is left to its reader."""
+    """Whether anything besides the location of the state directory is set. A `~` in that counts: only the reader expands it."""
     if settings_file(config, environment, cwd) is not None or environment.get(_STATE_DIR, "").startswith("~"):
         return True
     return any(name.startswith("RUNWARD_") and name not in _NO_SETTINGS for name in environment)
@@ -180,7 +180,7 @@ def _begin_in_a_child(read: Callable[[], JsonValue]) -> Callable[[], JsonValue]:
     os.close(answer_in)
 
     def wait() -> JsonValue:
-        import json  # only where somebody wrote something
+        import json  # only if there is an answer
 
         with open(answer_out, encoding="utf-8") as file:
             text = file.read()
@@ -192,7 +192,7 @@ def _begin_in_a_child(read: Callable[[], JsonValue]) -> Callable[[], JsonValue]:
 
 
 def _answer(read: Callable[[], JsonValue], descriptor: int) -> NoReturn:
-    """Writes the answer, or what went wrong; whatever happens, the child never returns into its parent's stack."""
+    """Writes the answer or the error. In no case does the child return into its parent's stack."""
     try:
         import json
 

@@ -14,6 +14,6 @@ class Clock(Protocol):
 
 
 class Randomness(Protocol):
-    """Where tokens come from."""
+    """The source of tokens."""
 
     def token(self) -> str: ...

@@ -121,7 +121,7 @@ def dump_files_read(read: FilesRead) -> str:
 
 
 def load_files_read(text: str) -> FilesRead:
-    """What was stored. Raises `ValueError` for what this program never wrote."""
+    """The stored state. Raises `ValueError` if this program can't have written it."""
     return brought_up(_ADAPTER.validate_json(text, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Where this program's processes are known by their numbers."""
+"""The scope in which this program's pids are valid."""
 
 import os
 
