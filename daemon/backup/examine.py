@@ -17,7 +17,7 @@ _EVENTS: Final = (
 
 _LAST_AT: Final = "select recorded_at from (select max(seq), recorded_at from events)"
 _PRUNED_SINCE: Final = 9
-"""The version of the schema from which on events may be gone."""
+"""The first version of the schema in which events may be absent."""
 
 
 class Damaged(Exception):

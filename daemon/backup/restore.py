@@ -31,10 +31,10 @@ MAYBE_BEGUN: Final = (
 )
 
 _STARTS_SINCE: Final = 3
-"""The version of the schema that brought the table of starts."""
+"""The version of the schema that added the table of starts."""
 
 _APPROVALS_SINCE: Final = 17
-"""The version of the schema that brought approvals."""
+"""The version of the schema that added approvals."""
 
 _TEMPORARY: Final = f".{STORE}.restoring"
 _SIDES: Final = ("-wal", "-shm")

@@ -19,7 +19,7 @@ SYNCED: Final = 16 * SLICE
 """Pages after which what was copied is synced: one sync of all of it at the end would keep concurrent commits waiting."""
 
 Tell = Callable[[int, int], None]
-"""Told how many pages are copied, and of how many."""
+"""Called with the number of copied pages and of all pages."""
 
 
 def tell_nobody(done: int, of: int) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _SHARE: Final = 10
-"""The limit is at most this part of the whole file system: on a small one the daemon must work, too."""
+"""The limit is at most this part of the file system, so that the daemon also works on a small one."""
 
 
 class Space(NamedTuple):

@@ -29,7 +29,7 @@ STEERING: Final = (
     "log",
     "tokens",
 )
-"""What is in the state directory and decides what the daemon does, or is written by it without a further look."""
+"""Files in the state directory that control the daemon, or that it writes without further checks."""
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 

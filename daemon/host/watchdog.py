@@ -17,10 +17,10 @@ from runward.daemon.host import notify
 from runward.daemon.store.store import Store
 
 LONGER: Final = 30.0
-"""Seconds that each sign of life asks for while the daemon starts or stops."""
+"""Seconds that each sign of life requests while the daemon starts or stops."""
 
 EVERY: Final = 10.0
-"""Seconds between two signs of life at most."""
+"""The longest time between two signs of life, in seconds."""
 
 LEAST_PATIENCE: Final = 12.0
 """Seconds without a sign that count as a hang at least: the watcher may wait for a change for five of them."""

@@ -13,7 +13,7 @@ from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.scanner import RecordedProcess
 
 LAUNCH = "runward-launch"
-"""The key by which such a file is known. Its value is the version of the rest."""
+"""The key that identifies such a file. Its value is the version of the rest."""
 
 VERSION = 1
 

@@ -7,7 +7,7 @@ import time
 from runward.daemon.launch.containment_methods import ContainmentUnavailable
 
 PREFIX = "runward-"
-"""What the names of our cgroups begin with."""
+"""The prefix of our cgroups' names."""
 
 _PATIENCE_S = 10.0
 _YOUNG_S = 60.0

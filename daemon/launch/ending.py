@@ -19,7 +19,7 @@ CANCELLED = 143
 BY_SIGNAL = 128
 
 BY_THE_SYSTEM = frozenset({signal.SIGTERM, signal.SIGHUP})
-"""What a system that shuts down sends, as a person may."""
+"""The signals that a system sends when it shuts down. A person may send them, too."""
 SHUTDOWN = "shutdown"
 """The error of a run that the system's shutdown ended (the native layout)."""
 STALE = "stale"

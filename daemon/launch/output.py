@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 65536
 _LARGEST_PIPE = 1 << 20
-"""What /proc/sys/fs/pipe-max-size lets anybody keep in a pipe."""
+"""The size that /proc/sys/fs/pipe-max-size allows every user for a pipe."""
 _LOOK_EVERY = 8 << 20
-"""Bytes of a log after which its disk is looked at."""
+"""Bytes of a log after which the disk's free space is checked."""
 
 
 class LowDisk(OSError):

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 STOPPING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-"""Ask for the end of the run: passed on, and after the grace the whole tree is killed."""
+"""Requests to end the run: passed on, and after the grace period the whole tree is killed."""
 
 CANCELLING = frozenset({CANCEL})
-"""A person's order by way of the daemon: the whole tree is asked to end, and after the grace killed."""
+"""A person's order through the daemon: the whole tree is asked to end, and killed after the grace period."""
 
 PASSED_ON = frozenset({signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
-"""Are the command's own business: passed on, and no more."""
+"""Signals that only concern the command: they are just passed on."""
 
 RESIZING = frozenset({signal.SIGWINCH, signal.SIGCONT})
 """The terminal may have another size than before: its owner was told, or was stopped while it changed."""

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 _SETTLE_S = 0.2
-"""How long processes that a command left behind may take to end by themselves: the last of a pipeline usually does."""
+"""How long leftover processes of a command may take to end on their own: the last of a pipeline usually does."""
 _SAME_PRESS_S = 0.1
-"""Signals so close together are one request: a key that bounces, a sender that signals process and group."""
+"""Signals this close together count as one request: a key may bounce, or a sender may signal process and group."""
 
 
 class Supervision:

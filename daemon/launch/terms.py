@@ -90,7 +90,7 @@ def default_root(environment: Mapping[str, str], cwd: str) -> str:
 
 
 def _has_settings(config: str | None, environment: Mapping[str, str], cwd: str) -> bool:
-    """Whether anything besides the location of the state directory is set. A `~` in that counts: only the reader expands it."""
+    """Whether anything but the state directory's location is set. A `~` in that counts: only the reader expands it."""
     if settings_file(config, environment, cwd) is not None or environment.get(_STATE_DIR, "").startswith("~"):
         return True
     return any(name.startswith("RUNWARD_") and name not in _NO_SETTINGS for name in environment)

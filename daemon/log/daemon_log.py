@@ -23,9 +23,9 @@ LOG: Final = "log/runward.jsonl"
 MAXIMUM_BYTES: Final = 16 << 20
 """From this size on, the file is renamed to `runward.jsonl.1`, and a new one is started."""
 SET_ASIDE: Final = 4
-"""The files that are kept besides, `.1` the newest."""
+"""The number of older files that are kept; `.1` is the newest."""
 IN_JOURNAL: Final = "log/in-journal"
-"""An empty file that says: of this state directory there are lines in the systemd journal, too."""
+"""An empty file: it shows that the systemd journal has lines about this state directory, too."""
 
 
 class Console(Protocol):

@@ -17,7 +17,7 @@ from runward.handlers.secrets import without_secrets
 MAXIMUM_LINE: Final = 64 << 10
 """Bytes. The values of a longer line are cut."""
 PRIORITIES: Final = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
-"""The levels, the least first, and what syslog calls them (syslog(3))."""
+"""The levels, lowest first, with their numbers in syslog(3)."""
 
 _FIRST: Final = ("ts", "level", "event")
 _TIMES: Final = frozenset({"at", "before", "since"})

@@ -36,7 +36,7 @@ FEWER_BYTES: Final = 1 << 20
 """The same while native runs come and go, whose verdicts wait as long as a transcript is read."""
 
 HOOKED_AFTER: Final = 2.0
-"""Seconds after a hook spoke in which its own helpers may still be there: one that lives longer may be the agent."""
+"""Seconds for which a hook's own helpers may outlive its report: a process that lives longer may be the agent."""
 
 SOUGHT_AGAIN: Final = 1.0
 """Seconds after which a session whose files have vanished is looked at again, because they may be found elsewhere."""

@@ -41,7 +41,7 @@ from runward.handlers.shows.events import PlayChanged
 from runward.handlers.unreadable import Unreadable
 
 WEIGHED: Final = Why.PROCESS | Why.START | Why.AGAIN
-"""The reasons for which a look asks the machine whether the recorded processes live."""
+"""The reasons for which a look checks whether the recorded processes are alive."""
 
 
 class Looked(NamedTuple):

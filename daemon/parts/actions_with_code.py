@@ -35,10 +35,10 @@ from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.effects import RecordAction
 
 TIMES_BESIDE_OTHERS: Final = 3
-"""How often an action is worked out while others continue."""
+"""How often an action is worked out before other actions must wait for it."""
 
 LONGEST_TURN_S: Final = 5.0
-"""How long other actions wait for one that was worked out to be recorded: it may be held."""
+"""How long other actions wait until one that was worked out is recorded: its job may be held."""
 
 Work: TypeAlias = Callable[[ActedWithCode], Worked]
 """Works an action out to its end. Blocks. Raises `NotWorkedOut`."""

@@ -47,7 +47,7 @@ Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
 """What a playbook and an agent of these names declare now."""
 
 Ruling: TypeAlias = Callable[[RuledPlaybook], Ruled]
-"""What a foreign session falls under by the settings in force."""
+"""The settings that apply to a foreign session now."""
 
 Playable: TypeAlias = Callable[[str], Play]
 """What a playbook of this name would start now."""
@@ -91,7 +91,7 @@ class Chains(Protocol):
 NOTHING_RUNS: Final = ActionsWithCode(no_sandbox)
 
 GoOn: TypeAlias = Callable[[int], bool]
-"""Asked while files are hashed, with the bytes that were read; a job that is halted this way is put back."""
+"""Called with the number of bytes read while files are hashed. A job that it halts is put back."""
 
 
 def no_rules(question: RuledPlaybook) -> Ruled:

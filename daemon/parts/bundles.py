@@ -54,7 +54,7 @@ BATCH: Final = 64
 """Bundles that are put in place before they are marked."""
 
 PERIOD: Final = 5.0
-"""Seconds between tries of what the world refused."""
+"""Seconds before something that the machine refused is tried again."""
 
 GONE: Final = "its directory is gone"
 

@@ -15,7 +15,7 @@ PERIOD: Final = 3600.0
 """Seconds between two lines."""
 
 _AFTER_TROUBLE: Final = 60.0
-"""Seconds until the store is asked again, where it refused."""
+"""Seconds until the store is asked again after a refusal."""
 
 
 @dataclass(slots=True)

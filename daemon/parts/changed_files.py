@@ -31,7 +31,7 @@ GLOBS_PERIOD: Final = 5.0
 """Seconds between two looks at which globs chains name."""
 
 LOOKS_APART: Final = 0.25
-"""Seconds between two looks at least: a file that is written to all the time is notified all the time."""
+"""The shortest time between two looks, because a file that is always written to causes endless notifications."""
 
 Tell = Callable[[EventOccurred | None, Sequence[Rows]], None]
 """Has a change recorded, with what is kept of it in the same transaction."""

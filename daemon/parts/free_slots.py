@@ -15,7 +15,7 @@ from runward.daemon.worker.part import Part
 from runward.handlers.chains.events import SlotOffered
 
 _PERIOD: Final = 5.0
-"""Seconds until the store is asked again, where it refused."""
+"""Seconds until the store is asked again after a refusal."""
 
 
 @dataclass(slots=True)

@@ -98,7 +98,7 @@ class GrowingReplay:
         self.last = others.last
 
     def _step(self, before: tuple[Step, ...], others: int) -> None:
-        """Note how far this step rendered, so that a successor repeats it. A step without new lines isn't noted."""
+        """Note how far this step rendered, to repeat it after a restart. Steps without new actions are merged."""
         earlier = [step.others for step in (Step(0, 0), *before)][-2:]
         kept = before[:-1] if earlier == [others, others] else (*before[:-1], *map(_bare, before[-1:]))
         written = (0, "") if self.recorded is None else (self.recorded.length, self.recorded.sha256)

@@ -24,14 +24,14 @@ from runward.daemon.worker.part import Part
 from runward.handlers.notices.effects import ResendNotice, SendNotice
 
 AT_ONCE: Final = 4
-"""How many notices are on their way at the same time."""
+"""How many notices are being delivered at the same time."""
 
 FIRST_PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 1800.0
 """Seconds before the second try, and at most; the pause doubles."""
 
 GIVEN_UP_AFTER: Final = 86_400.0
-"""Seconds for which a notice is tried."""
+"""Seconds for which the delivery of a notice is tried."""
 
 _PERIOD: Final = 5.0
 """Seconds until the store is asked again: where it refused, and for troubles that no event reports."""

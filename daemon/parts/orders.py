@@ -31,7 +31,7 @@ from runward.handlers.layouts.process_host import is_here
 from runward.handlers.unreadable import Unreadable
 
 PERIOD: Final = 5.0
-"""Seconds between tries of what the machine refused."""
+"""Seconds before something that the machine refused is tried again."""
 
 
 @dataclass(slots=True)

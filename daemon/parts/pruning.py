@@ -31,10 +31,10 @@ from runward.daemon.worker.slices import Slices
 from runward.handlers.effects import PruneSessions
 
 PERIOD: Final = 86_400.0
-"""Seconds after which it is looked again for sessions that are older than the settings want."""
+"""Seconds between two searches for sessions that are older than the settings allow."""
 
 SESSIONS: Final = 64
-"""Sessions that go in one transaction, at most."""
+"""The maximum number of sessions that are pruned in one transaction."""
 
 PAGES: Final = 256
 """Pages that are given back to the disk at once."""

@@ -26,10 +26,10 @@ from runward.daemon.worker.slices import Slices
 from runward.handlers.unreadable import Unreadable
 
 BATCH: Final = 64
-"""Bundles that are looked for before they are marked, at most."""
+"""The maximum number of bundles that are looked for before they are marked."""
 
 PERIOD: Final = 60.0
-"""Seconds between tries of what the world refused."""
+"""Seconds before something that the machine refused is tried again."""
 
 
 @dataclass(slots=True)

@@ -53,7 +53,7 @@ COMPARED_AT_ONCE: Final = 1024
 """Native runs whose files are compared in one go."""
 
 SHARE: Final = 10
-"""After a pass it pauses so many times as long as the pass took: this work never takes more than that share."""
+"""A pause lasts this many times as long as the pass before it, which bounds the share of time for this work."""
 
 AT_ONCE: Final = 64
 """Sessions of one pass, which costs one commit."""
@@ -68,7 +68,7 @@ A session that was dropped is rendered again when it grows.
 """
 
 OVERHEAD: Final = 10
-"""The number of calls that a session itself counts as."""
+"""How many calls a session itself counts as, towards the limit."""
 
 TRIED_AGAIN: Final = 30.0
 """Seconds until what the disk refused is tried again."""
@@ -76,7 +76,7 @@ TRIED_AGAIN: Final = 30.0
 CHANGED: Final = "the session's files changed after its replay was shown; the rest is written at its end"
 
 _Answer: TypeAlias = KeptAside | Unreadable | Gone | None
-"""What became of the lines of a step; None if they are written."""
+"""What happened to the lines of a step; None if they are written."""
 
 
 class _Step(NamedTuple):

@@ -38,10 +38,10 @@ BATCH: Final = 64
 """Receipts that are signed before they are marked."""
 
 PERIOD: Final = 5.0
-"""Seconds between tries of what the world refused."""
+"""Seconds before something that the machine refused is tried again."""
 
 SOON: Final = 0.5
-"""Seconds between looks whether a receipt is there that is still being made."""
+"""Seconds between two checks for a receipt that is still being made."""
 
 NO_LIBRARY: Final = f"signing needs more libraries: {how_to_install('sign')}"
 

@@ -42,7 +42,7 @@ AT_ONCE: Final = 4
 _GONE: Final = "its run directory, or its run.json, was gone before anyone looked at it"
 
 PERIOD: Final = 1.0
-"""Seconds until the store is asked again, where it refused."""
+"""Seconds until the store is asked again after a refusal."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from runward.daemon.worker.part import Part
 from runward.handlers.starts.effects import RemoveWorktree
 
 _PERIOD: Final = 30.0
-"""Seconds between tries of what the machine refused."""
+"""Seconds before something that the machine refused is tried again."""
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ UNREAD: Final = Cursor()
 
 
 VERSION: Final = 2
-"""Of what is stored of a session's files. Up to 1 a last line without its newline was left unread."""
+"""The version of the stored state of a session's files. Up to 1, a last line without its newline was left unread."""
 
 NOT_KNOWN: Final[Signature] = (0, 0, 0)
 """A signature that no file has, so the place is always looked at again."""

@@ -7,7 +7,7 @@ from runward.handlers.layouts.scanner import RecordedProcess
 
 MOST_ANCESTORS: Final = 16
 VARIABLE: Final = b"RUNWARD_SESSION_ID="
-"""What the launcher gives its command, whose descendants inherit it (see `launch.py`)."""
+"""The variable that the launcher gives its command and that descendants inherit (see `launch.py`)."""
 
 _MAXIMUM_ENVIRONMENT: Final = 1 << 21
 """Bytes of an environment that are read; the kernel allows a quarter of the stack's limit, usually 2 MiB."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _PATIENCE_S = 10.0
-"""How long killed processes may take to be gone: one that waits for a dead disk never is."""
+"""How long killed processes may take to end: one that waits for a dead disk never ends."""
 
 
 class Killed(Value):

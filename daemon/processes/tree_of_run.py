@@ -17,7 +17,7 @@ from runward.handlers.facts import RunProcesses
 _MARK: Final = b"RUNWARD_RUN_DIR="
 _LARGEST_ENVIRONMENT: Final = 4 << 20
 _PATIENCE: Final = 5.0
-"""Seconds for which new processes are looked for: a tree that forks without end is killed as far as it is known."""
+"""Seconds for which to search for new processes. Of a tree that keeps forking, the known processes are killed."""
 
 
 def end_tree(processes: RunProcesses, directory: str) -> Told | NotTold:

@@ -18,10 +18,10 @@ from runward.daemon.store.transaction import Statement
 from runward.daemon.store.values import as_float
 
 SHORTEST: Final = 0.25
-"""Seconds by which the clocks must drift apart to count as a step. What a clock is slewed by adds up to steps, too."""
+"""Seconds by which the clocks must drift apart to count as a step. Slewing adds up to steps, too."""
 
 AGAIN: Final = 60.0
-"""Seconds between notes of what the wall clock says: all that is known of it after a reboot."""
+"""Seconds between notes of the wall clock's time. After a reboot only the last note is known."""
 
 _BRACKET: Final = 0.01
 """Seconds within which both clocks must be read, or they are read again: the reader may have been kept from running."""

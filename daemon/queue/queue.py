@@ -41,7 +41,7 @@ REFUSALS: Final = (
     TypeError,
     OverflowError,
 )
-"""What a wrong row causes, again and again; anything else is the world's doing and is retried."""
+"""Errors that a wrong row always causes. Any other error comes from the environment and is retried."""
 
 
 MANY: Final = 64

@@ -19,10 +19,10 @@ from runward.handlers.layouts.foreign_json import read_json
 _NOTHING: Final = frozenset[str]()
 _HASH: Final = frozenset({"hash"})
 _HOW_LATE: Final = frozenset({"hash", "ts", "t", "basis", "checked_at", "invocation_id"})
-"""What may also differ where the same fact was learned later: when it was noticed, and that the contract was."""
+"""Fields that may also differ if the same fact was learned later: when it was noticed, and that the contract was."""
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
-"""A value that is not a digest was changed by somebody: such a line doesn't count as Runward's."""
+"""What a hash looks like. Somebody changed any other value, so such a line doesn't count as Runward's."""
 
 _LONGEST: Final = 1 << 20
 """The number of bytes of a line that are read; Runward's lines are shorter."""

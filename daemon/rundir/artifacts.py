@@ -22,7 +22,7 @@ MAXIMUM_STEPS: Final = 512
 """The maximum number of names that are examined for one path with links: a run can build any maze."""
 
 NOWHERE: Final = ABSENT | {errno.ENAMETOOLONG}
-"""Where a run says that its artifacts are: nothing is there, nor can be, under a name that is too long."""
+"""Errors of a declared artifacts directory that doesn't exist, or can't because its name is too long."""
 
 LATEST_NS: Final = (1 << 63) - 1
 """The farthest time from 1970 that a column of the store can represent."""

@@ -9,7 +9,7 @@ import os
 import stat
 
 _MOST = 10_000
-"""Entries of a look; a larger directory counts as changed when one of the first ones did."""
+"""Entries that one look checks; of a larger directory only the first ones count."""
 _DEEPEST = 32
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

@@ -20,7 +20,7 @@ from runward.handlers.layouts.transcript import LogLine
 from runward.handlers.layouts.transcript_lines import is_object
 
 LONGEST_LINE: Final = 8 << 20
-"""Bytes of a line that are kept; a longer one is cut there, and said to be."""
+"""Bytes of a line that are kept; a longer one is cut there and marked as cut."""
 
 MOST_BYTES: Final = 4 << 20
 """Bytes of a log that are read at a time, unless a line is longer."""
@@ -29,10 +29,10 @@ _CHUNK: Final = 1 << 17
 """Bytes that are asked for at once, unless a line is longer: few enough to be taken from memory that is mapped."""
 
 _BEFORE: Final = 64
-"""Bytes before the cursor by which a file is known again."""
+"""Bytes before the cursor by which a file is recognised."""
 
 Happened: TypeAlias = Literal["grew", "same", "rewritten", "truncated", "replaced"]
-"""What became of a log since it was last read. After the three in the middle the lines are those of a new file."""
+"""What happened to a log since it was last read. After the three in the middle the lines are those of a new file."""
 
 FROM_THE_BEGINNING: Final = frozenset({"rewritten", "truncated", "replaced"})
 

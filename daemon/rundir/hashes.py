@@ -21,7 +21,7 @@ from runward.handlers.contracts.file_hashes import FileHash, RootHashes
 from runward.handlers.unreadable import Unreadable
 
 CHUNK: Final = 8 << 20
-"""Bytes that are read and hashed in one go, outside the interpreter's lock; a stop waits for no more.
+"""Bytes that are read and hashed in one go, outside the interpreter's lock; a stop waits for at most one such piece.
 
 After each the lock has to be had again, which takes up to 5 ms alongside verdicts: of 1 MiB each, 512 MB took half as long again.
 """

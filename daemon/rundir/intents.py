@@ -19,7 +19,7 @@ LONGEST_UNFINISHED: Final = 64 << 20
 
 _CHUNK: Final = 1 << 18
 _BEFORE: Final = 64
-"""Bytes before the cursor that must be what they were."""
+"""Bytes before the cursor that must be unchanged."""
 
 _REWRITTEN: Final = "was rewritten or truncated: it is not read further, only appended lines count"
 

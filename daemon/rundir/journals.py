@@ -28,7 +28,7 @@ MANY: Final = 64
 """For this many files or more, their whole file system is synced instead of each of them."""
 
 CLOSING: Final = b" \n"
-"""What closes off a torn line. The space is how it is known again, also after a crash."""
+"""What closes off a torn line. The space identifies it, even after a crash."""
 
 _CHUNK: Final = 1 << 20
 

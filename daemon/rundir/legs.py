@@ -23,7 +23,7 @@ LEAST_ENTRIES: Final = 32
 """Entries that are looked at for each leg, however many there are."""
 
 MAXIMUM_DEPTH: Final = 16
-"""How far below where it begins a walk goes."""
+"""How many levels a walk goes down."""
 
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -118,7 +118,7 @@ def unchanged(
 
 
 def mark_of(directory: str, names: Sequence[str]) -> Mark | None:
-    """What tells this state of a directory and of the files with these names from the next; None if it can't be reached."""
+    """Distinguishes this state of a directory and of the named files from the next; None if it can't be reached."""
     own = signature_at(directory)
     if own is None or own == _UNREACHABLE:
         return None
@@ -147,7 +147,7 @@ def _no_directory(root: str, error: OSError) -> Unreadable | Gone:
 
 
 def gone(root: str) -> Gone | Unreadable:
-    """Whether a file was removed: it is missing, and the root that would contain it can be reached."""
+    """What a missing file means: it counts as removed only if its root can be reached."""
     try:
         os.stat(root)
     except OSError as missing:

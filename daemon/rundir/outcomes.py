@@ -24,7 +24,7 @@ ENDINGS: Final = (".json", ".xml", ".sarif")
 MOST_FILES: Final = 200
 MOST_NAMES: Final = 2000
 MOST_BYTES: Final = 8 << 20
-"""Bytes of all files of a run; what is beyond counts as too large."""
+"""Bytes of all files of a run together; files beyond this count as too large."""
 
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_THERE: Final = ABSENT | REFUSED | {LINK, errno.ENAMETOOLONG, errno.EINVAL}

@@ -31,7 +31,7 @@ _STATUSES: Final[Mapping[str | None, WriterStatus]] = {"busy": "busy", "idle": "
 """What a program says about itself; no transcript says that it waits for a person's permission."""
 
 _LONGEST_START: Final = 60.0
-"""The most seconds that a program takes to say when it started; it took two on a machine with two cores."""
+"""The longest time in seconds that a program takes to write its start time; two seconds were seen on two cores."""
 
 _LONGEST_ENVIRONMENT: Final = 1 << 21
 _LONGEST_NAMES: Final = 1 << 13

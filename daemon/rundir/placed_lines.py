@@ -17,7 +17,7 @@ from runward.handlers.layouts.transcript_lines import is_object
 _CHUNK: Final = 1 << 16
 """Bytes that are read at once: larger pieces take longer, because the kernel gives new memory for each."""
 _BEFORE: Final = 64
-"""Bytes before the place by which a file is known again."""
+"""Bytes before the place by which a file is recognised."""
 
 
 class LinesRead(NamedTuple):

@@ -32,10 +32,10 @@ MOST_ENTRIES: Final = 100_000
 """Entries of a directory that are compared with a glob."""
 
 LONGEST_WAIT: Final = 300.0
-"""Seconds until something that failed again and again is tried again, at most."""
+"""The longest pause in seconds before something that keeps failing is tried again."""
 
 JUST_WRITTEN: Final = 2.0
-"""Seconds for which a document that is not JSON, or a last line that is none, may be one that is being written."""
+"""Seconds for which a document or a last line that is not JSON may still be being written."""
 
 _MOST_UNPACKED: Final = 32 << 20
 """Bytes of a packed log that are given at a time, at most: all that was given before is unpacked again for them."""

@@ -13,7 +13,7 @@ from runward.daemon.disk.sparse import data_after, is_empty
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR
 
 MAXIMUM_LINE: Final = 1 << 20
-"""Bytes of a line that are kept; what is longer is cut, and said to be."""
+"""Bytes of a line that are kept; a longer one is cut and marked as cut."""
 
 _CHUNK: Final = 1 << 16
 

@@ -6,7 +6,7 @@ from typing import IO, Final, cast
 import zstandard
 
 LARGEST_WINDOW: Final = 8 << 20
-"""Bytes that unpacking may look back, which is the memory it takes; RFC 8878 asks no decoder for more."""
+"""Bytes that unpacking may look back, which is the memory it needs; RFC 8878 requires no more of a decoder."""
 
 MOST_PACKED: Final = 2 << 30
 MOST_UNPACKED: Final = 1 << 30

@@ -15,7 +15,7 @@ from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 
 MOST_CALLS: Final = 1000
-"""How often one execution may ask."""
+"""The maximum number of calls of one execution."""
 
 MOST_LINE: Final = 1 << 20
 """The bytes of one call, and of one answer."""
@@ -53,7 +53,7 @@ class EndExecution(Exception):
 
 
 _Check: TypeAlias = Callable[[JsonValue], str | None]
-"""What is wrong with an argument, or None."""
+"""Checks an argument: returns what is wrong with it, or None."""
 
 
 def _names(longest: int) -> _Check:
@@ -107,7 +107,7 @@ CALLS: Final[Mapping[str, tuple[tuple[str, _Check], ...]]] = MappingProxyType(
 )  # fmt: skip
 """What code and contracts may ask, with the arguments.
 
-Amounts are not checked here: a wrong amount has an answer of its own.
+Amounts are not checked here, because a wrong amount has its own answer.
 """
 
 

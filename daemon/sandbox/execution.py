@@ -7,7 +7,7 @@ from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 
 _CODES: Final = ("invalid_argument", "runtime_error", "killed", "output_limit")
-"""What a worker may say about its code."""
+"""The results that a worker may report."""
 
 _LONGEST_ERROR: Final = 4000
 

@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 from runward.daemon.sandbox.isolated import NoSandbox
 
 INSIDE: Final = "/python"
-"""Where all of it is in the sandbox."""
+"""The directory of all these files inside the sandbox."""
 
 _COPIES: Final = Path("/var/cache/runward")
 _SURVEY_S: Final = 30.0
 _LEFT_OUT: Final = ("site-packages", "dist-packages", "test", "idlelib", "ensurepip", "turtledemo", "lib2to3")
-"""Folders of the standard library's place that code gets nothing of."""
+"""Folders next to the standard library that are hidden from code."""
 
 _SURVEY: Final = """
 import ctypes, json, os, sys, sysconfig, warnings

@@ -7,16 +7,16 @@ from typing import Final, Protocol
 from runward.config.json_value import JsonValue
 
 NOBODY: Final = 65534
-"""The user that code runs as where the daemon is root."""
+"""The user that code runs as if the daemon is root."""
 
 MOST_FILES: Final = 10_000
-"""The files that code may make: nothing else bounds the kernel's memory for them."""
+"""The number of files that code may make. Nothing else bounds the kernel's memory for them."""
 
 REFUSED: Final = "code of the exchange is refused: "
 """How the daemon says in its report that it can't run code, before the reason and the fix."""
 
 END_S: Final = 2.0
-"""Seconds until a process that was killed must have ended."""
+"""Seconds within which a killed process must end."""
 
 
 class NoSandbox(Exception):

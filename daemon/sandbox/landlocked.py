@@ -18,7 +18,7 @@ from runward.daemon.sandbox.private_directory import PrivateDirectory
 
 _MORE_THREADS: Final = 32
 _DRIFT: Final = 16
-"""By how many the threads of the user may change while a worker waits; beside the other workers that wait."""
+"""By how much the user's number of threads may change while a worker waits, not counting other waiting workers."""
 
 _FIX: Final = (
     "let processes of this user be started, be seen in /proc, and open files: `ulimit -u` and `ulimit -n`"

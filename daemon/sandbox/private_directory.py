@@ -19,7 +19,7 @@ _PREFIX: Final = "runward-sandbox-"
 _OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST: Final = 32
 _AGAIN_S: Final = 0.05
-"""Between two counts."""
+"""Seconds between two counts."""
 
 _ABANDONED_S: Final = 600.0
 """The age at which a directory that no process has locked is removed: its daemon was killed."""

@@ -48,7 +48,7 @@ _OPENING: Final = ((os.O_TRUNC, 0), (os.O_ACCMODE, os.O_WRONLY), (os.O_ACCMODE, 
 """Flags of `open`, each with its mask: emptying a file needs the right to write it, which older Landlock doesn't ask for."""
 
 _ABSENT: Final = ("clone3", "openat2")
-"""Calls that the C library tries first and replaces by an older one where the kernel lacks them."""
+"""Calls that the C library tries first, and replaces by older ones if the kernel lacks them."""
 
 ARCHITECTURES: Final = ("x86_64", "aarch64")
 

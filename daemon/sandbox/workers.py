@@ -37,7 +37,7 @@ _TURN_S: Final = 0.05
 _SHORTEST_TURN_S: Final = 0.002
 
 _SILENT: Final = "free memory and processor time, and look into the kernel's log for what ended it: `journalctl -k`, or `dmesg`"
-"""What to do where a worker ended or hung without a complaint."""
+"""What to do if a worker ended or hung without a complaint."""
 
 _FIXES: Final = (
     ("Unknown option", "install bubblewrap 0.8 or later"),
@@ -55,7 +55,7 @@ _FIXES: Final = (
         "let the daemon's processes do this: a unit's SystemCallFilter=, AppArmor or SELinux forbids it",
     ),
 )
-"""Words of what a worker complains of, and what to do."""
+"""Words in a worker's complaint, and what to do about it."""
 
 _ABOUT_THE_MEANS: Final = ("namespace", "Landlock", "not permitted", "denied", "No space left")
 """Words that only complaints of the isolation method contain: its own fix helps.

@@ -14,7 +14,7 @@ WORTH_IT: Final = 4 << 20
 """Bytes of the log from which on a checkpoint is worth its syncs."""
 
 WRITER_PAGES: Final = 20_000
-"""Pages of the log at which the writer would have to do it itself: 80 MB."""
+"""Pages of the log at which the writer would do a checkpoint itself: 80 MB."""
 
 
 class Checkpointer:

@@ -15,7 +15,7 @@ from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.store.values import as_bytes, as_int, listed
 
 SETTLE_PERIOD: Final = 3600.0
-"""Seconds after which a marked line counts as out of any crash's reach (at the latest after twice as many)."""
+"""Seconds after which no crash can undo a marked line (at the latest after twice as many)."""
 
 LISTED: Final = 1000
 """Events whose lines are listed in one transaction: it must not hold up a verdict."""
@@ -25,10 +25,10 @@ COMPARED: Final = "delete from uncompared where directory = ? and name = ?"
 MARKED_LATE: Final = (
     "update daemon set settled = min(settled, ?1 - 1), settling = min(settling, ?1 - 1) where id = 1"
 )
-"""A line was marked whose number had settled before: it is as new as any."""
+"""A line was marked although its number had settled: it counts as new."""
 
 ADOPTED: Final = "insert or replace into adopted_lines (id, content) values (?, ?)"
-"""What is in place of a line, which says the same."""
+"""The text in place of a line, which says the same."""
 
 _SETTLE: Final = (
     "update daemon set settled = settling, "

@@ -11,7 +11,7 @@ from runward.daemon.disk.state_rights import check
 LOCK: Final = "lock"
 
 _ASKERS: Final = 10_000
-"""How often the lock is tried for while others only ask who has it."""
+"""How often to try for the lock while others only ask who holds it."""
 
 
 class StateDirectoryHeld(Exception):

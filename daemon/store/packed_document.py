@@ -77,7 +77,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "decisions": ("event", "handler", "subject", "at", "verdict", "summary", "known"),
     "journal_lines": ("id", "directory", "name", "live", "content", "offset", "places", "why"),
 }
-"""What is packed of each table, in the order in which it can be put back."""
+"""The packed columns of each table, in the order in which rows can be put back."""
 
 CHOSEN: Final[dict[str, str]] = {
     "events": (

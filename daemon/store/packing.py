@@ -20,7 +20,7 @@ SETTLED: Final = (
     " where e.key > s.key || '#' and e.key < s.key || '$' and e.lane = s.key"
     " and l.id > (select settled from daemon))"
 )
-"""Whether, for a session `s`, no crash can take anything back from its journals."""
+"""Whether no crash can undo anything in the journals of a session `s`."""
 
 _CANDIDATES: Final = (
     f"select s.key, s.finished_at, s.rowid, s.evidence_refs, s.artifact_verification_json, {NOTHING_OWED} and {SETTLED}"  # noqa: S608 # our own words

@@ -29,7 +29,7 @@ _SIGNED = (
     "(select s.part from signings s where s.session_key = receipts.session_key and s.attempt = receipts.attempt"
     " and s.signature is not null order by s.id desc limit 1)"
 )
-"""The receipt's file as it was signed last, where somebody asked for that."""
+"""The receipt's file as it was last signed, if somebody requested that."""
 
 
 def bundle_of(connection: sqlite3.Connection, key: str, attempt: int) -> BundleRow | None:

@@ -8,7 +8,7 @@ ASKED: Final = "substr(e.key, 1, length(e.lane) + 1) <> e.lane || '#'"
 lanes."""
 
 ASKED_LATELY: Final = 86_400.0
-"""Seconds for which a request is known in any case: the same file may come again."""
+"""Seconds for which a request is remembered in any case, because the same file may come again."""
 
 NOTHING_OWED: Final = (
     "s.status <> 'running'"  # noqa: S608 # our own words
@@ -34,7 +34,7 @@ NOTHING_OWED: Final = (
     " and not exists (select 1 from starts x join events e on e.seq = x.event"
     "  where x.session_key = s.key and e.recorded_at >= ?2)"
 )
-"""Whether a session `s` is over, has no open work, and nothing was asked of it since `?2` (Unix seconds). """
+"""Whether a session `s` is over, without open work, and without requests since `?2` (Unix seconds). """
 
 _PRUNABLE: Final = (
     f"select count(*), coalesce(sum({NOTHING_OWED}), 0) from sessions s"  # noqa: S608 # our own words

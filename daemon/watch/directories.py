@@ -29,7 +29,7 @@ _MOST_PIECES: Final = 64
 """Pieces that are read before their content is passed on."""
 
 _SLICE_MS: Final = 500
-"""How often somebody who waits looks at whether to stop."""
+"""How often a waiting thread checks whether to stop."""
 
 _NOT_TO_BE_WATCHED: Final = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.ENAMETOOLONG}

@@ -15,7 +15,7 @@ from runward.daemon.watch.hints import Hints, Target, Why
 from runward.handlers.layouts.scanner import RecordedProcess
 
 MOST: Final = 256
-"""Processes that are watched at once, each by a descriptor; the rounds ask after the others."""
+"""Processes that are watched at once, each by a descriptor; the rounds check the others."""
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ ITSELF: Final = ""
 """Used in place of a place if the sessions of the whole root may have changed."""
 
 Hint = tuple[Target, int]
-"""A target and the bits of `Why` that say who hinted at it."""
+"""A target, and where the hint came from, as bits of `Why`."""
 
 
 LATER_AT_ONCE: Final = 16

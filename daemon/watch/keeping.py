@@ -13,7 +13,7 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
 
 RETRY: Final = 30.0
-"""Seconds after which a watch that could not be had is tried again."""
+"""Seconds after which a failed watch is tried again."""
 
 
 @dataclass(slots=True)

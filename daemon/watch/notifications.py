@@ -26,7 +26,7 @@ from runward.handlers.layouts.native import is_untelling
 from runward.handlers.layouts.places import is_storable
 
 TIMEOUT_MS: Final = 5000
-"""How long the watcher waits at most before it looks at its stop flag; waking costs idle time."""
+"""The longest time that the watcher waits before it checks its stop flag. Shorter waits cost more when idle."""
 
 COST_FACTOR: Final = 100.0
 """The plan is looked through again after at least this many times its cost."""
@@ -35,13 +35,13 @@ FLAT_COST_FACTOR: Final = 1000.0
 """Where roots are watched flat only for their size, they are counted again after at least this many times the cost."""
 
 REFUSED_PAUSE: Final = 600.0
-"""Seconds in which no root is watched to the bottom after the system had no watches left."""
+"""Seconds for which no root is watched to the bottom after the system ran out of watches."""
 
 LIMITS: Final[Mapping[str, Path]] = {
     "fs.inotify.max_user_watches": Path("/proc/sys/fs/inotify/max_user_watches"),
     "user.max_inotify_watches": Path("/proc/sys/user/max_inotify_watches"),
 }
-"""What bounds a user's watches, and those of a user namespace."""
+"""The kernel settings that limit the watches of a user, and of a user namespace."""
 
 OLDEST_LIMIT: Final = (8192, "fs.inotify.max_user_watches")
 """The kernel's oldest default, where it doesn't say."""

@@ -11,7 +11,7 @@ from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.scanner import RecordedProcess
 
 Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable", "replaced"]
-"""How a root was at its last scan; unknown before the first one."""
+"""The state of a root at its last scan; unknown before the first one."""
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ FLAT_LOOKED: Final = 20
 """Running sessions of such roots that are looked into in each beat, for not every change shows in their directory."""
 
 WRITERS_ASKED: Final = 250
-"""Running foreign sessions that are looked at in each of these periods, because nothing says who writes them."""
+"""Running foreign sessions that are looked at in each period, because nothing reports who writes them."""
 
 PROCESS_PERIOD: Final = 5.0
 """Seconds between looks at the recorded processes of running sessions."""
@@ -66,7 +66,7 @@ CLOCK_STEP: Final = 1.0
 
 
 Unchanged: TypeAlias = Callable[[WatchedRoot, Sequence[str]], Awaitable[frozenset[str]]]
-"""Tells which of these places of a root are as they were at their last look, and would say the same again."""
+"""Returns which of these places of a root are unchanged, so that another look would find nothing new."""
 
 
 async def nothing_known(root: WatchedRoot, names: Sequence[str]) -> frozenset[str]:

@@ -27,7 +27,7 @@ from runward.daemon.worker.deciding import Arguments, Decider, Result
 from runward.handlers.event_kinds import OfFiles
 
 GATHER: Final = 1.0
-"""Seconds in which the work that verdicts leave is gathered, so that few commits delay others."""
+"""Seconds for which follow-up work of verdicts is gathered, so that few commits delay others."""
 
 PATIENCE: Final = 30.0
 """Seconds of verdicts without a pause after which the work is done alongside them, until there is a pause."""
@@ -43,14 +43,14 @@ MANY_BYTES: Final = 64 << 20
 """Bytes from which on a batch takes no further job, so that small files don't wait for large ones."""
 
 LARGE: Final = 1 << 30
-"""Bytes of a job that only one of the two takes, so that large jobs never hold up all others."""
+"""Jobs with more bytes than this go to only one of the two loops, so that they never hold up all others."""
 
 TROUBLED: Final = 2.0
 """Seconds after which what the store refused is tried again."""
 
 _LOOPS: Final = (float(LARGE), math.inf)
 _LOOK: Final = 0.02
-"""Seconds between two looks whether verdicts are on their way."""
+"""Seconds between two checks for pending verdicts."""
 
 
 def _set_event() -> anyio.Event:

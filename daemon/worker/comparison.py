@@ -36,10 +36,10 @@ AT_ONCE: Final = 2
 """Threads that compare."""
 
 RETRY: Final = 30.0
-"""Seconds after which journals are tried again that couldn't be read."""
+"""Seconds after which unreadable journals are tried again."""
 
 TROUBLE: Final = 1.0
-"""Seconds after which it continues when the store refused."""
+"""Seconds after which it continues if the store refused."""
 
 Standing: TypeAlias = Mapping[Journal, Sequence[StandingLines]]
 Answers: TypeAlias = dict[Journal, Compared | Gone | Unreadable]

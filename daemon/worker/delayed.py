@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 import anyio
 
 LONGEST: Final = 30.0
-"""Seconds that pass at most between two tries."""
+"""The longest pause between two tries, in seconds."""
 
 SHORTEST: Final = 1.0
-"""Seconds that pass between the first try and the second; then twice as many each time."""
+"""Seconds between the first and the second try; the pause then doubles each time."""
 
 _PATIENT: Final = 100
 _LOOK: Final = 0.005

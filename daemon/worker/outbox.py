@@ -32,11 +32,11 @@ from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
 from runward.daemon.worker.delayed import Delayed, delayed, let_verdicts_pass
 
 SWEEP: Final = 5.0
-"""Seconds between sweeps of syncs: what a power cut may take back, and the next start restores."""
+"""Seconds between sweeps of syncs. A power cut may undo this much, and the next start restores it."""
 
 BATCH: Final = 256
 FEW: Final = 8
-"""Rows that are carried out first in a pause between verdicts, which may be short; then twice as many each time."""
+"""Rows that are carried out first in a pause between verdicts, which may be short; the number then doubles."""
 
 MANY_OWED: Final = 60_000
 """Rows in memory from which on the worker waits for the outbox."""

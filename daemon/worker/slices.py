@@ -9,13 +9,13 @@ import anyio
 from runward.daemon.ports.clock import Clock
 
 LONGEST: Final = 0.01
-"""Seconds that a slice should take: a verdict that comes in the middle waits for its end."""
+"""Seconds that a slice should take: a verdict that arrives meanwhile waits for its end."""
 
 PATIENCE: Final = 30.0
 """Seconds of verdicts without a pause after which a slice is done alongside them."""
 
 _LOOK: Final = 0.02
-"""Seconds between two looks whether verdicts are on their way."""
+"""Seconds between two checks for pending verdicts."""
 
 
 @dataclass(slots=True)

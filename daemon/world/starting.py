@@ -26,7 +26,7 @@ LAUNCHER: Final = (sys.executable, "-P", "-m", detached.__name__)
 directory and the epoch follow, and the run's name: without one it forks launchers."""
 
 LOG: Final = "launcher.log"
-"""Next to the daemon's own log: the errors of launchers that nothing waits for now."""
+"""A file next to the daemon's own log: the errors of launchers that nobody waits for any more."""
 
 PATIENCE: Final = 10.0
 """Seconds that a launcher may take to begin. One that takes longer continues; the next try finds its ticket locked."""
@@ -56,8 +56,11 @@ OF_THE_DAEMON: Final = frozenset(
         "WATCHDOG_USEC",
     }
 )
-"""Variables that are the daemon's own business: with them a command could speak to systemd in its name, or would be
-in the trace of anyone who started the daemon."""
+"""Variables that only concern the daemon.
+
+With them a command could talk to systemd in the daemon's name, or would appear in the trace of whatever started the
+daemon.
+"""
 
 
 class StartingProcesses(RealProcesses):
