@@ -1,4 +1,4 @@
-"""Reading the world in threads that a stop doesn't wait for: the disk may hang, and reading changes nothing."""
+"""Reading in threads that a stop doesn't wait for: the disk may hang, and reading changes nothing."""
 
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple, Unpack

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Take: TypeAlias = "Callable[[Executor], Worker]"
-"""Gives a worker that nobody used."""
+"""Gives an unused worker."""
 
 CONTRACT_S: Final = 2.0
 """Seconds that a contract may take in all: one for its definition, and one for its call."""

@@ -6,7 +6,7 @@ BEAT: Final = 10.0
 """Seconds after which a daemon reports again although nothing is new."""
 
 STALLED_AFTER: Final = 45.0
-"""Seconds of a running machine after which a daemon that did not report is stopped, or stuck."""
+"""Seconds, suspends excluded, after which a daemon that did not report counts as stopped or stuck."""
 
 
 def stalled_s(told_at: float | None, now: float) -> float | None:

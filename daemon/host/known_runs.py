@@ -19,7 +19,7 @@ from runward.handlers.layouts.scanner import Signature
 from runward.handlers.sessions.observe import read_watched
 
 SLICE: Final = 2_000
-"""Run directories that are asked about at once: this many cursors are in memory."""
+"""Run directories that are queried at once: this many cursors are in memory."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from runward.handlers.layouts.scanner import Started
 from runward.handlers.sessions.observe import read_watched
 
 MOST_KNOWN: Final = 256
-"""Runs that are over by which a root may be known again."""
+"""The number of finished runs by which a root may be recognised."""
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from runward.daemon.web.listener import Listener
 
 MIGRATION: Final = 600.0
-"""Seconds that a start may take for bringing the store of an older version up to date, its copy included."""
+"""Seconds that a start may take to upgrade the store of an older version, including its copy."""
 
 Load = Callable[[], Parsed[Settings]]
 

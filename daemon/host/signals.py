@@ -27,7 +27,7 @@ HURRIED: Final = 2.0
 """Seconds from a further signal to the end of the process at the latest."""
 
 LEFT_BEHIND: Final = 1.0
-"""Seconds that threads which read something may still take once the daemon came to its end in order."""
+"""Seconds that reading threads may still take after an orderly end of the daemon."""
 
 SAYING: Final = 0.5
 """Seconds in which the log may take a last line: it may be on the very disk that hangs."""

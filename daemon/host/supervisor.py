@@ -33,16 +33,16 @@ from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.worker.turn import StoppedInTrouble
 
 REPORT_PERIOD: Final = 1.0
-"""Seconds between two looks at whether there is something new to tell, and whose time it is."""
+"""Seconds between two checks for news to report and for a successor."""
 
 TURN_PATIENCE: Final = 4.0
 """Seconds that the current start or turn may still take once the daemon is asked to stop."""
 
 PUTTING_BACK_PATIENCE: Final = 5.0
-"""Seconds from then on, until which the background puts back what it claimed."""
+"""Seconds after that, during which background work puts back its claimed jobs."""
 
 OWED_PATIENCE: Final = 8.0
-"""Seconds from then on, until which what is owed is still carried out. All this is within the bound of a stop."""
+"""Seconds after that, during which due work is still carried out. All this is within the bound of a stop."""
 
 
 class SettingsNotTaken(Exception):

@@ -16,14 +16,14 @@ PERIOD: Final = 1.0
 """Seconds between checks for work."""
 
 MANY_COMMITS: Final = 50
-"""Commits after which memory is given back, once none came for a period."""
+"""Commits after which memory is given back, once a period passes without a commit."""
 
 COMMITS_BETWEEN: Final = 2
 """Commits after which a further checkpoint may begin.
 
 SQLite before 3.51.3 may damage a database if a checkpoint that finds nothing to move runs alongside a commit (its
-WAL-reset bug). Of two commits that were counted since the last checkpoint ended, one at least began after it, as there
-is but one at a time; so there is something to move.
+WAL-reset bug). Commits run one at a time. So of two commits counted since the last checkpoint ended, at least one began
+after it, and there is something to move.
 """
 
 

@@ -23,7 +23,7 @@ EVERY: Final = 10.0
 """The longest time between two signs of life, in seconds."""
 
 LEAST_PATIENCE: Final = 12.0
-"""Seconds without a sign that count as a hang at least: the watcher may wait for a change for five of them."""
+"""The shortest silence that counts as a hang, in seconds: the watcher may wait for a change for five."""
 
 
 class Daemon(Protocol):

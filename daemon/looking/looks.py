@@ -1,4 +1,4 @@
-"""A batch of looks: at native run directories, and at foreign sessions. What they found is noted once it is recorded."""
+"""A batch of looks at native run directories and foreign sessions. Findings are noted once they are recorded."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,9 +64,9 @@ class Looks:
     doubt: Callable[[Iterable[str]], None] = lambda names: None
     """Called with roots that may contain the files of a session that are missing elsewhere."""
     opened: Callable[[Target, tuple[RecordedProcess, ...]], None] = lambda target, processes: None
-    """Called with a session that runs, and its processes."""
+    """Called with a running session and its processes."""
     closed: Callable[[Target], None] = lambda target: None
-    """Called with a session that was running and no longer is."""
+    """Called with a session that has stopped running."""
     _native_at: float = -math.inf
 
     async def at(self, hints: Sequence[Hint], most_requests: int) -> Found:
@@ -87,7 +87,7 @@ class Looks:
         if any(look.is_forgotten for look in looked):
             looked, waits_now = await self._look_anew(looked, hints, remembered, launched, most_requests)
             waits = waits or waits_now
-        if is_long:  # a launch may be in what is not read yet, so nothing can be said of runs without one
+        if is_long:  # an unread request may be a launch, so runs without one can't be judged yet
             left = [each for each in looked if f"{_OF_NATIVE}{each.root.name}/{each.place}" not in launched]
             self.hints.add_to_backlog([(each.root.name, each.place) for each in left], Why.AGAIN)
             looked = [each for each in looked if each not in left]
@@ -142,8 +142,8 @@ class Looks:
         return [look for look in looked if look.root.path not in away]
 
     async def _follow(self, hints: Sequence[Hint]) -> list[Looked]:
-        """Looks at foreign sessions; those that were not reached wait again."""
-        roots = dict(self.roots)  # other settings may arrive meanwhile
+        """Looks at foreign sessions; those that were not reached are queued again."""
+        roots = dict(self.roots)  # the settings may change meanwhile
         known = await known_places(self.store, self.files, [target for target, _ in hints], roots)
         alone = self.clock.monotonic() - self._native_at > ALONE_AFTER
         most = MOST_BYTES if alone else FEWER_BYTES
@@ -169,7 +169,7 @@ class Looks:
                 root.open[name] = look.processes
                 self.opened(
                     (root.name, name), look.processes[:1]
-                )  # a launcher's end mostly coincides with its command's
+                )  # a launcher usually ends together with its command
             elif root.open.pop(name, None) is not None or (look.phase == "over" and look.events):
                 self.closed((root.name, name))
             if look.doubted:

@@ -23,7 +23,7 @@ PERIOD: Final = 60.0
 """Seconds between two looks at what has become old enough."""
 
 SESSIONS: Final = 64
-"""Sessions that are packed in one transaction, at most."""
+"""The maximum number of sessions that are packed in one transaction."""
 
 
 @dataclass(slots=True)

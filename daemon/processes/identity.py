@@ -114,7 +114,7 @@ def current_boot_id(proc: str = _PROC) -> str:
 
 
 def descriptor_of(process: ProcessIdentity) -> int | None:
-    """A descriptor of exactly this process, readable when it ends; None if it has ended, or none can be had."""
+    """A descriptor of exactly this process, readable when it ends; None if it has ended, or if there can be none."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except (OSError, OverflowError, ValueError):

@@ -421,7 +421,7 @@ class Queue:
     async def _attempt(
         self, statements: Sequence[Statement], name: str, happened: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Run a transaction, resolve an uncertain commit, and report the world's trouble."""
+        """Run a transaction, resolve an uncertain commit, and raise `StoreTrouble` if the store can't write."""
         try:
             await self._store.run(statements, name)
         except EpochRefused:

@@ -80,7 +80,7 @@ def _hash(root: int, path: str, most: int, go_on: Callable[[int], bool]) -> File
 
 
 def _open(root: int, parts: list[str]) -> int | FileHash:
-    """A descriptor to read the file from, or why there is none. Raises `OSError` if the machine is the trouble."""
+    """A descriptor to read the file from, or why there is none. Raises `OSError` if the machine is at fault."""
     try:
         found = resolve(root, parts)
         if isinstance(found, FileFact):

@@ -235,8 +235,8 @@ def _closed_before(descriptor: int, offset: int) -> int:
 def sync(journals: Sequence[Journal], sync_file_system: Callable[[int], None]) -> dict[Journal, str]:
     """Make the lines of these journals survive a power cut; returns those that may not, and why.
 
-    A journal whose run directory is gone needs no sync; one whose root is away may be back. What the disk refused once
-    must be written again, because the next sync may only say that nothing is left to do.
+    A journal whose run directory was removed needs no sync; one whose root is unavailable may return. What the disk
+    refused once must be written again, because the next sync may only say that nothing is left to do.
     """
     refused: dict[Journal, str] = {}
     if len(journals) > MANY:

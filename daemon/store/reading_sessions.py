@@ -23,7 +23,7 @@ _ACTIVITY: Final = (
 fields 8 and 9 of what is remembered of its directory), here (10, as `is_here` says)."""
 
 _ABOUT: Final = "case when s.layout <> :native then json_extract(c.state, '$[10]') end"
-"""What is shown of a foreign session: the field 10 of what is remembered of it."""
+"""What is shown of a foreign session: field 10 of what is remembered about it."""
 
 
 class SessionRow(NamedTuple):
@@ -176,7 +176,7 @@ def sessions(
 _CHOSEN: Final = ("statuses", "layouts", "roots", "playbooks", "agents")
 
 _AT_ONCE: Final = 500
-"""Sessions whose directories are looked up at once: packed ones have to be unpacked for it."""
+"""Sessions whose directories are looked up at once: packed ones must be unpacked for that."""
 
 
 def working_directories(connection: sqlite3.Connection, keys: Sequence[str]) -> dict[str, str]:

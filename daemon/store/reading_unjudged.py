@@ -12,7 +12,7 @@ _BEING_OPENED = (
     " exists (select 1 from jobs j where j.lane = c.session_key and j.state in ('waiting', 'held'))"
     " or exists (select 1 from jobs j where j.state = 'running' and j.lane = c.session_key))"
 )
-"""Whether the session of a cursor `c` was seen, and is opened by a transaction that is still to come."""
+"""Whether the session of a cursor `c` was seen, and a later transaction will open it."""
 
 _OPENED_SOON = (
     "select l.lane from ("
@@ -20,7 +20,7 @@ _OPENED_SOON = (
     " union select lane from jobs where state = 'running' and lane > ?1 || '/' and lane < ?1 || '0'"
     ") l where not exists (select 1 from sessions s where s.key = l.lane)"
 )
-"""The lanes of a root's native sessions that are seen, and opened by a transaction that is still to come."""
+"""The lanes of a root's native sessions that were seen, and that a later transaction will open."""
 
 
 class OpenRun(NamedTuple):

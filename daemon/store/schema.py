@@ -15,7 +15,7 @@ _ROWS: Final = "select type, name, tbl_name, sql from sqlite_schema where name n
 _SHOWN: Final = 3
 KINDS: Final = ("table", "index", "trigger", "view")
 ACTING: Final = ("trigger", "view")
-"""Schema objects that change the record without a statement of Runward's, or change what is read of it."""
+"""Schema objects that change the record without a statement of Runward's, or change how it reads."""
 
 Schema: TypeAlias = frozenset[tuple[str, str, str, str | None]]
 """What `sqlite_schema` says: each row's type, name, table and text."""

@@ -12,7 +12,7 @@ from runward.daemon.store.reading import STORE, uri_of
 from runward.daemon.store.schema import difference
 
 _INSTRUCTIONS: Final = 100_000
-"""SQLite's steps between two looks at the time."""
+"""SQLite's steps between two checks of the time."""
 
 
 class Soundness(NamedTuple):

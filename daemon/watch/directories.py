@@ -55,7 +55,7 @@ class _Node:
 class Directories:
     """Watches directories, `deep` ones to the bottom, with at most this many watches.
 
-    Raises `OSError`: ENOSPC if no more watches can be had, EMFILE if no inotify instance can be had.
+    Raises `OSError`: ENOSPC if there are no more watches, EMFILE if there are no more inotify instances.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ OLDEST_LIMIT: Final = (8192, "fs.inotify.max_user_watches")
 class Watching:
     """How the roots are watched now: how many watches there are, which roots only flat or not at all, and why.
 
-    `lost` says why the previous watch ended by itself.
+    `lost` says why the previous watch failed.
     """
 
     watched: int

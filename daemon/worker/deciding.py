@@ -31,7 +31,7 @@ Kind = TypeVar("Kind", bound=Asked)
 
 
 class FromStore(NamedTuple):
-    """Answers all questions of one kind together, for the jobs of a batch. Each question must be in the answer."""
+    """Answers all questions of one kind together, for the jobs of a batch. The answer must contain every question."""
 
     answer: Callable[[Sequence[Any], Sequence[Job]], Awaitable[Mapping[Any, Any]]]
 

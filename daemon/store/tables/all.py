@@ -104,9 +104,9 @@ APPLIERS: Final[Mapping[type[Effect], Applier]] = joined(table.appliers for tabl
 ANSWERS: Final[Mapping[type[Question[Any]], Answerer]] = joined(table.answers for table in TABLES)
 FOLDS: Final[Mapping[type[Effect], tuple[Fold, ...]]] = joined(table.folds for table in TABLES)
 MOVED_BY_STEPS: Final = tuple(sql for table in TABLES for sql in table.moved_by_steps)
-"""What a step of the wall clock moves."""
+"""The times that a step of the wall clock moves."""
 
 GO_WITH_SESSION: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_session)
 GO_WITH_EVENT: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_event)
 GO_WITH_CHAIN_RUN: Final = tuple(sql for table in reversed(TABLES) for sql in table.goes_with_chain_run)
-"""What pruning deletes, children before their parents."""
+"""The rows that pruning deletes, children before their parents."""

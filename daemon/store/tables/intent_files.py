@@ -31,7 +31,7 @@ READ: Final = Write(
     ' set identity = excluded.identity, "offset" = excluded."offset", line = excluded.line, before = excluded.before,'
     " state = iif(?8, 'read', intent_files.state), problem = excluded.problem"
 )
-"""Lines were read. A file that is over stays so until all of it is."""
+"""Lines were read. The file of a run that is over stays in that state until all of it is read."""
 
 TOLD: Final = Write("update intent_files set told = told + 1 where session_key = ?")
 

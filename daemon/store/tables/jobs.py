@@ -52,12 +52,12 @@ MOVE: Final = (
     "update jobs set run_after = run_after + ? where state in ('waiting', 'held') and run_after > 0"  # noqa: S608 # our own words
     f" and lane not glob '{SCHEDULED}*'"
 )
-"""What is put off waits for a while; a schedule goes by the wall clock."""
+"""A delayed job waits for a duration; a schedule follows the wall clock."""
 
 HOLD: Final = "update jobs set state = 'held', error = ?, updated_at = ? where id = ? and state = 'waiting'"
 
 _BACKGROUND: Final = f"{BACKGROUND}*"
-"""The lanes in the background, as `glob` has it."""
+"""The background lanes, as a pattern for `glob`."""
 
 _BEFORE: Final = f"(j.run_after <= ?{{}} or j.lane not glob '{SCHEDULED}*')"
 

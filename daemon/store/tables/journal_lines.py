@@ -28,7 +28,7 @@ STANDS: Final = (
 TAMPERED: Final = "find out who did; `runward why` with the session's id tells what was found and when"
 
 LINES_A_JOB: Final = 8
-"""The id of an owed line is this times its job's, plus its place among the job's: likewise."""
+"""The id of a line is this times its job's id, plus its place among the job's lines: unique by construction."""
 
 
 class OwedLine(NamedTuple):

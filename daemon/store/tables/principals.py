@@ -22,7 +22,7 @@ KEEP: Final = Write(
     " disk_quota = excluded.disk_quota, disk_used = excluded.disk_used, cpu_seconds = excluded.cpu_seconds,"
     " version = excluded.version where principals.version = excluded.version - 1"
 )
-"""It refuses a version that doesn't follow the one that is kept."""
+"""It refuses a version that doesn't follow the stored one."""
 
 
 def _keep(batch: "Batch", job: Job, effect: KeepPrincipal) -> None:

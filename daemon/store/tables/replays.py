@@ -20,7 +20,7 @@ GROW: Final = (
     " on conflict (session_key, attempt) do update set steps = excluded.steps, length = excluded.length,"
     " sha256 = excluded.sha256, problem = excluded.problem"
 )
-"""What is written from now on. Once the attempt is over this changes nothing: the bundle's job writes the rest."""
+"""What will be written. Once the attempt is over this changes nothing: the bundle's job writes the rest."""
 
 GONE: Final = Write("delete from replays where session_key = ? and attempt = ?", exact=False)
 """The receipt of the whole replay is recorded."""

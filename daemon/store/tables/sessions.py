@@ -40,7 +40,7 @@ PLACE: Final = Write(
     " from cursors c join roots r on r.name = c.root where c.key = sessions.key and sessions.key = ?",
     exact=False,
 )
-"""Another tool's session may have been moved since its start was recorded."""
+"""A foreign session may have been moved since its start was recorded."""
 
 MOVE: Final = Write("update sessions set root = ?, path = ? where key = ?", exact=False)
 
@@ -69,7 +69,10 @@ TRANSIT: Final = Write(
     " evidence_refs = ?, artifact_verification_json = ?, delivery = ?"
     " where key = ? and status = ? and attempt = ?"
 )
-"""From one status to the next. It refuses a session that is not in the status and attempt that the change started from."""
+"""From one status to the next.
+
+It refuses a session that is not in the status and attempt that the change started from.
+"""
 
 END_ATTEMPT: Final = Write(
     "update attempts set status = ?, ended_by = ?, reason_code = ?, ended_at = ?, produced = ?"

@@ -37,7 +37,7 @@ KEEP: Final = Write(
     " access_contract_id = excluded.access_contract_id, version = excluded.version"
     " where shared_artifacts.version = excluded.version - 1"
 )
-"""It refuses a version that doesn't follow the one that is kept: another action came in between."""
+"""It refuses a version that doesn't follow the stored one: another action came in between."""
 VERSION: Final = Write(
     "insert into artifact_versions (id, version, at, owner_id, content, code) values (?, ?, ?, ?, ?, ?)"
 )

@@ -21,14 +21,14 @@ INSERT: Final = Write(
 )
 
 BEGUN: Final = "update starts set state = 'begun', ended_at = ? where key = ? and state = 'owed'"
-"""It began. One that was withdrawn meanwhile stays so, and is told to end when it is seen."""
+"""It began. A start that was withdrawn meanwhile stays withdrawn, and its run is told to end when it is seen."""
 
 GIVE_UP: Final = Write(
     "update starts set state = case state when 'owed' then 'failed' else state end, why = ?,"
     " ended_at = coalesce(ended_at, ?) where key = ? and (state = 'owed' or state = 'begun' and why is null)",
     exact=False,
 )
-"""It never begins; or it began, and its directory was gone before anyone looked at it."""
+"""It never begins; or it began, and its directory vanished before anyone looked at it."""
 
 WITHDRAW: Final = Write(
     "update starts set state = 'failed', why = ?, ended_at = ? where session_key = ? and state = 'owed'",

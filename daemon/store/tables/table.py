@@ -42,7 +42,7 @@ Applier: TypeAlias = "Callable[[Batch, Job, Any], None]"
 """Turns an effect of a job into rows of the batch."""
 
 Answerer: TypeAlias = "Callable[[Store, Sequence[Any], Sequence[Job]], Awaitable[Mapping[Any, Any]]]"
-"""Answers all questions of one kind together, for the jobs of a batch. Each question must be in the answer."""
+"""Answers all questions of one kind together, for the jobs of a batch. The answer must contain every question."""
 
 
 @dataclass(frozen=True, slots=True)
