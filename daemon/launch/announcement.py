@@ -1,9 +1,9 @@
 """The launcher's message to the daemon, which bypasses the run: what was launched, sealed with a secret.
 
-A run may write what it likes into its own directory. So the launcher puts a message into the daemon's inbox before it
-releases the command: the contract, the timeout, and the hash of a secret. The secret is revealed only when the run
-ends, and only an `exit.json` with it ends the run. When the whole tree is dead, the launcher puts the same message
-there again. So a run gains nothing by removing it from the inbox.
+A run may write what it likes into its own directory. So, before it releases the command, the launcher puts into the
+daemon's inbox the contract and the timeout of the command, and the hash of a secret. Only the end of the run reveals
+the secret: only an `exit.json` with it ends the run. When the whole tree is dead, the launcher puts the same message
+there again: a run that removed it from the inbox gained nothing.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Cgroup:
             os.close(events)
 
     def remove(self) -> None:
-        """Removes it, with any cgroups that the command made below it. Cgroups that are not empty stay."""
+        """Removes it with any cgroups that the command made below it. A cgroup that is not empty stays."""
         for directory, _, _ in os.walk(self.path, topdown=False):
             try:
                 os.rmdir(directory)

@@ -41,8 +41,8 @@ class Forked(Value):
 class GatedCommand:
     """A forked child that has not become its command yet. It ends if its launcher dies.
 
-    `own` are the processes that do not count as its survivors. If waiting for a child doesn't reveal its end,
-    `status_descriptor` becomes readable at its end.
+    `own` are the processes that do not count as its survivors. If its end is not learnt by waiting for a child,
+    `status_descriptor` becomes readable then.
     """
 
     status_descriptor: int | None = None
@@ -53,7 +53,7 @@ class GatedCommand:
         self.own = frozenset({forked.pid})
 
     def status_among(self, exits: Mapping[int, int]) -> int | None:
-        """The command's wait status if it has ended; `exits` are the wait statuses of the launcher's children."""
+        """The command's wait status if it has ended; `exits` are those of the launcher's children."""
         return exits.get(self.pid)
 
     def release(self) -> StartFailure | None:
@@ -61,7 +61,7 @@ class GatedCommand:
         try:
             os.write(self.forked.gate, b"!")
         except BrokenPipeError:
-            pass  # it was killed while it waited: its wait status will show that
+            pass  # somebody killed it while it waited: its wait status will say so
         os.close(self.forked.gate)
         report = bytearray()
         while part := os.read(self.forked.report, 4096):
@@ -140,7 +140,7 @@ def _become(
     except ValueError as error:  # a NUL or a lone surrogate in a word, or no such directory
         os.write(report, f"0 {error}".encode(errors="replace"))
     finally:
-        os._exit(NOT_EXECUTABLE)  # in any case: the child must not return into its parent's stack
+        os._exit(NOT_EXECUTABLE)  # whatever happened: the child must not return into its parent's stack
 
 
 def _enter(directory: str) -> None:

@@ -1,8 +1,8 @@
 """How a run's whole process tree is contained, so that it can be ended completely.
 
 The strongest method comes first: a transient systemd scope, then a cgroup of its own, then the launcher as subreaper,
-which it also is with the other two. A command notices none of them. It would notice a PID namespace, because agents
-record their own pids. So one is only made on request.
+which it also is with the other two. A command notices none of them. It would notice a PID namespace (agents write down
+their own pids), so that is only made on request.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def contain(means: str, held: Held) -> Containment:
 
 
 class Uncontained:
-    """No containment: what the command leaves behind keeps running, and only processes still below us are reached."""
+    """No hold: what the command leaves behind keeps running, and only processes still below us are reached."""
 
     name = "none"
 
@@ -80,7 +80,7 @@ class InPidNamespace(Subreaper):
 
 
 class InCgroup(Subreaper):
-    """A cgroup around everything: it also reaches processes that are no longer in our process tree."""
+    """A cgroup around it all: it also finds and reaches processes that kills took out of our reach in the tree."""
 
     name = "cgroup"
 

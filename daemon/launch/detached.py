@@ -4,8 +4,8 @@ Without a NAME it waits on a socket for orders, and forks a launcher for each, w
 Nothing is decided before the fork, so such a launcher takes the same path as any other.
 
 It is the same launcher as `runward run`, except for its beginning. The order comes as JSON on stdin. The result goes to
-stdout, one line, before the command is released, so that the caller stops waiting. The launcher is detached and has its
-own session. Its later complaints go to stderr, which is a file. However often it is started for one order, the command
+stdout, one line, before the command is released, so that the caller stops waiting. The launcher is nobody's child and
+has its own session. Its later complaints go to stderr, a file. However often it is started for one order, the command
 runs once: see `ticket.py`.
 """
 
@@ -60,13 +60,13 @@ class Ordered(NamedTuple):
 
 
 class Answer:
-    """The one line for the daemon that ordered the run; later output is not for that daemon."""
+    """The one line for the daemon that ordered the run; what comes after it is not for that daemon."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
 
     def give(self, *words: str) -> None:
-        """Answer, unless already answered."""
+        """Answer, unless that was done already."""
         if self._descriptor is None:
             return
         try:
@@ -103,7 +103,7 @@ def main() -> NoReturn:
 
 
 def _import_ahead() -> None:
-    """Import in advance what a launch needs."""
+    """Load what a launch needs in advance."""
     from runward.daemon.launch import cgroup, launch, record, scope, ticket, worktree  # noqa: F401
 
 
@@ -170,7 +170,7 @@ def _launch(ordered: Ordered, state: Path, claim: "Claim", answer: Answer) -> No
     except (OSError, ContainmentUnavailable) as error:
         answer.give(FAILED, str(error))
         return
-    answer.give(BEGUN)  # even if the command could not be started, because the run's record says so
+    answer.give(BEGUN)  # also if the command could not be started: the run's record says so
     for complaint in launched.complaints:
         _complain(ordered.name, complaint)
 
@@ -202,7 +202,7 @@ def _order(ordered: Ordered, state: Path) -> "Order":
 
 def _let_go_of_streams() -> Answer:
     """The command's streams lead only into the run's logs; nobody reads the launcher's own."""
-    answer = Answer(os.dup(1))  # commands don't inherit these descriptors
+    answer = Answer(os.dup(1))  # Python lets no command inherit these
     sys.stderr = open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115  # for its life
     nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in (0, 1, 2):
@@ -230,7 +230,8 @@ def _ignore_no_signal() -> None:
 def _leave_service(name: str) -> None:
     """Leave the daemon's own unit: stopping it would otherwise end every run that it started.
 
-    If systemd can't be asked, the launcher stays in the unit. Our unit file spares it (KillMode=process).
+    If systemd can't be asked, the launcher stays in the unit, and the unit file that we ship leaves it alone
+    (KillMode=process).
     """
     from runward.daemon.launch.cgroup import cgroup_of
     from runward.daemon.launch.containment_methods import ContainmentUnavailable, Held

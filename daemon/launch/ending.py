@@ -27,7 +27,7 @@ STALE = "stale"
 
 
 class Cancellation(Value):
-    """An order to end the run other than a signal; `order` says who gave it, if known."""
+    """An order to end the run that was not a signal to it; `order` says whose it was, if that is known."""
 
     order: str | None
 
@@ -96,7 +96,7 @@ def _name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
-        return f"signal {number}"  # a real-time signal
+        return f"signal {number}"  # a real-time one
 
 
 def looks_interrupted(status: int) -> bool:

@@ -31,14 +31,14 @@ class NotFolded(Exception):
 def folded_by_the_daemon(state: str, session_key: str) -> Contract | None:
     """The contract that the daemon made from the first plan that it saw; None if it has made none yet.
 
-    A run may rewrite its plan. The first plan that was seen counts, so the daemon's record takes precedence over the
-    disk.
+    A run may rewrite its plan. The first one that was seen counts, so the daemon's word takes precedence over the
+    disk's.
     """
     try:
         with closing(reading.open_to_read(os.path.join(state, reading.STORE))) as connection:
             session = reading_sessions.session(connection, session_key)
     except (reading.StoreUnreadable, sqlite3.Error):
-        return None  # the current plan is the first one that a daemon will see
+        return None  # the plan that is there now is the first that a daemon will see
     if session is None or not session.folded or session.artifact_contract_json is None:
         return None
     return stored_contract(session.artifact_contract_json)

@@ -142,7 +142,7 @@ class _Launch:
         if self._announcement is not None:
             secret = self._announcement.secret
             try:
-                self._announcement.put()  # the whole run is dead and can't remove it any more
+                self._announcement.put()  # the whole run is dead by now, and can't remove it
             except OSError as error:
                 complaints.append(f"the inbox can't be written: {error}")
         point("launch.announced_again")
@@ -185,7 +185,7 @@ class _Launch:
                 command.abandon()
             if containment is not None:
                 containment.close()
-            self._directory.discard()  # without run.json it never counted as a session
+            self._directory.discard()  # without run.json nobody took it for a session
             raise
         point("launch.run_json")
         return command, containment, room
@@ -228,7 +228,7 @@ class _Launch:
         point("launch.released")
         silence = None
         if self._order.stale_after is not None:
-            from runward.daemon.launch.silence import Silence  # imported only if needed
+            from runward.daemon.launch.silence import Silence  # nothing for those without
 
             silence = Silence(self._order.stale_after, self._directory.descriptor)
         supervision = Supervision(
@@ -257,7 +257,7 @@ class _Launch:
         order = self._order
         if order.worktree is None or order.cwd is None:
             return None
-        from runward.daemon.launch.worktree import GitFailed, make  # imported only if needed
+        from runward.daemon.launch.worktree import GitFailed, make  # nothing for those without
 
         try:
             make(*order.worktree, order.cwd)
@@ -286,7 +286,7 @@ class _Launch:
                 if 1 in write_ends and os.isatty(1) and os.fstat(1).st_rdev == os.fstat(number).st_rdev:
                     write_ends[number] = os.dup(
                         write_ends[1]
-                    )  # both go to one screen, so the log keeps the order on it
+                    )  # one screen: the log has the order that is shown
                 else:
                     self._open_terminal(number, log_name, write_ends)
                 continue
@@ -297,7 +297,7 @@ class _Launch:
         return write_ends
 
     def _open_terminal(self, number: int, log_name: str, write_ends: dict[int, int]) -> None:
-        from runward.daemon.launch.terminal import TerminalStream, open_terminal  # imported only if needed
+        from runward.daemon.launch.terminal import TerminalStream, open_terminal  # nothing for those without
 
         try:
             near, write_ends[number] = open_terminal(number)
@@ -371,7 +371,7 @@ class _Launch:
 
 
 def _by_whom(ending: Ending) -> Ending:
-    """The ending; its cause is the system's shutdown if that sent the signal to the launcher or the command."""
+    """The ending, with the system's shutdown as cause if it sent the signal to the launcher or the command."""
     if ending.cause not in ("cancelled", "signalled") or ending.signal not in BY_THE_SYSTEM:
         return ending
     from runward.daemon.launch.shutdown import is_system_stopping

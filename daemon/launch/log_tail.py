@@ -57,7 +57,7 @@ class LogTail:
         try:
             os.rename(self._name, self._name + _JOINED, src_dir_fd=self._within, dst_dir_fd=self._within)
         except FileNotFoundError:
-            return omitted  # the run moved the file
+            return omitted  # the run moved it
         for start, descriptor in self._pieces:
             self._remove(start, descriptor)
         os.close(self._directory)
@@ -76,7 +76,7 @@ class LogTail:
         try:
             os.unlink(self._piece(start), dir_fd=self._directory)
         except FileNotFoundError:
-            pass  # the run removed it
+            pass  # the run did it
 
     def _piece(self, start: int) -> str:
         return f"{self._head}-{start}"

@@ -1,7 +1,8 @@
 """A command's output goes two ways: into the log, and on to the reader of the launcher's own output.
 
-The log comes first and is complete. A slow reader slows the command, as a pipe does. If a reader goes away, command and
-log continue. Output that would fill the disk is no longer logged. Only a write to a plain file ever blocks here.
+The log comes first and is complete. A slow reader slows the command, as a pipe does. A reader that went away stops
+neither command nor log. Output that would fill the disk is no longer logged. Only a write to a plain file ever blocks
+here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LOOK_EVERY = 8 << 20
 
 
 class LowDisk(OSError):
-    """The log's disk has too little space to write more."""
+    """There is so little space where a log is that no more is written to it."""
 
 
 class PassedStream:
@@ -47,12 +48,12 @@ class PassedStream:
 
     @property
     def sink_descriptor(self) -> int | None:
-        """The descriptor to wait for before `pass_on` can do more; None if nothing is left to pass on."""
+        """What to wait for before `pass_on` can do more; None if nothing is left to pass on."""
         return self._sink.descriptor if self._sink is not None and self._pending else None
 
     @property
     def wants_input(self) -> bool:
-        """Whether to read the command's next output now: only after the previous output was passed on."""
+        """Whether the command's next output should be read now: not before the previous one was taken."""
         return self.is_open and not self._pending
 
     def take_in(self) -> int:
@@ -71,7 +72,7 @@ class PassedStream:
         return len(content)
 
     def take_in_rest(self) -> None:
-        """Reads the rest of the pipe. It doesn't wait for the end of file, which an escaped process could withhold."""
+        """What is still in the pipe. It doesn't wait for an end of file, which an escaped process could withhold."""
         taken = 0
         while self.is_open and taken < _LARGEST_PIPE and (size := self.take_in()):
             taken += size
@@ -96,19 +97,19 @@ class PassedStream:
         self._pending = b""
 
     def close_source(self) -> None:
-        """Closes the command's side."""
+        """The command's side is over."""
         if self.is_open:
             self.is_open = False
             os.close(self.source)
 
     def resize(self) -> None:
-        """Does nothing: a pipe has no size."""
+        """The caller's terminal may have another size; a pipe has none."""
 
     def restore(self, *, is_cut_off: bool) -> None:
         """The command is over, `is_cut_off` if it could not clean up; a pipe needs no restoring."""
 
     def close_log(self) -> None:
-        """Closes the log, which is complete except for what its limit leaves out."""
+        """The log is complete, except for what it leaves out."""
         try:
             self.log_omitted = self._log.close()
         except OSError as error:
@@ -139,13 +140,13 @@ class PassedStream:
 
     def _keep_room(self) -> None:
         """Raises LowDisk."""
-        from runward.config.settings_keys import DEFAULT_LOW_DISK  # most runs write less than this
+        from runward.config.settings_keys import DEFAULT_LOW_DISK  # most runs write less
         from runward.daemon.disk import free_space
 
         try:
             space = free_space.space_of(self._log.descriptor)
         except OSError:
-            return  # unknown: the write will show
+            return  # it is not known, and a write will show
         low_disk = DEFAULT_LOW_DISK if self._low_disk is None else self._low_disk
         limit = free_space.limit_of(space, low_disk)
         if space.free < limit:
@@ -164,7 +165,7 @@ class PlainSink:
 
 
 class SharedPipeSink:
-    """A pipe that must stay blocking: each write is at most what certainly fits.
+    """A pipe that can only be used as it came, blocking: each write is at most what is sure to fit.
 
     Also a terminal of another user, which takes at least 256 bytes when it reports that it takes any.
     """
@@ -186,7 +187,7 @@ class SocketSink:
     """A socket. It is shared with others, so it is not made non-blocking; each write is."""
 
     def __init__(self, descriptor: int) -> None:
-        import socket  # costs 10 ms, so only if the output is a socket
+        import socket  # 10 ms that only those pay whose output is one
 
         self.descriptor = descriptor
         self._flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL

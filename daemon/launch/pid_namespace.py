@@ -37,7 +37,7 @@ class NamespacedCommand(GatedCommand):
         self._init = init
 
     def status_among(self, exits: Mapping[int, int]) -> int | None:
-        """See `GatedCommand`. If `init` was killed, so was everything in the namespace."""
+        """See `GatedCommand`. If `init` was killed, everything in the namespace was."""
         try:
             text = os.read(self._status, 100)
         except BlockingIOError:

@@ -6,7 +6,7 @@ from runward.daemon.processes.tree import Killed
 
 
 class Containment(Protocol):
-    """Control over a whole process tree. `run.json` records its `name`."""
+    """A hold on a process tree. `name` is what `run.json` records."""
 
     name: str
 
@@ -20,7 +20,7 @@ class Containment(Protocol):
         """Kills all processes in it, and returns when they have ended."""
 
     def close(self) -> None:
-        """Releases the containment's own resources."""
+        """Releases what the hold itself took."""
 
 
 class Sink(Protocol):
@@ -29,4 +29,4 @@ class Sink(Protocol):
     descriptor: int
 
     def write(self, content: bytes) -> int:
-        """How many bytes were taken. Raises BlockingIOError if none were, and OSError if nobody reads."""
+        """How much of it was taken. Raises BlockingIOError for nothing, and OSError where nobody reads."""

@@ -50,7 +50,7 @@ class RunDirectory:
         write_durably(self.descriptor, name, _encoded(value))
 
     def reserve_exit(self) -> ReservedFile:
-        """Reserves space for `exit.json` while the disk still has some."""
+        """Reserves space for `exit.json` while there is some."""
         return ReservedFile(self.descriptor, EXIT, _EXIT_ROOM)
 
     def write_exit(self, room: ReservedFile, ending: Ending, secret: str | None = None) -> None:
@@ -86,7 +86,7 @@ class RunDirectory:
         os.rmdir(self.path)
 
     def close(self) -> None:
-        """Closes the directory: nothing more is written."""
+        """Nothing more is written."""
         os.close(self.descriptor)
 
 
@@ -142,12 +142,12 @@ class BegunAlready(Exception):
 def adopt_run_directory(root: str, name: str, start: str) -> RunDirectory:
     """The directory `root/name` that a launcher for `start` left when it died before writing its `run.json`.
 
-    The launcher's files in it are removed. Raises BegunAlready, NameTaken, FileNotFoundError if it no longer exists.
+    What it left in it is removed. Raises BegunAlready, NameTaken, FileNotFoundError if it no longer exists.
     """
     path = os.path.join(root, name)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except NotADirectoryError:  # a link isn't one either
+    except NotADirectoryError:  # nor is a link
         raise NameTaken("it is not a directory") from None
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():
@@ -184,7 +184,7 @@ def _is_temporary(entry: str) -> bool:
 
 def _start_of(directory: int) -> JsonValue:
     """The start that the `run.json` in a directory names; None if it says nothing readable."""
-    import json  # needed only if an earlier launcher for this start died
+    import json  # only if a launcher died at the same start before
 
     try:
         descriptor = os.open(
@@ -230,4 +230,4 @@ def _exit_json(ending: Ending) -> dict[str, JsonValue]:
 
 
 def _encoded(value: Mapping[str, JsonValue]) -> bytes:
-    return json_text(value).encode(errors="replace") + b"\n"  # a record with a ? is better than none
+    return json_text(value).encode(errors="replace") + b"\n"  # a record with a ? in it is better than none

@@ -36,7 +36,7 @@ class Request(Value):
 
     number: int
     from_keyboard: bool
-    """Whether the terminal sent it, to its whole foreground group at once."""
+    """The terminal sent it, to its whole foreground group at once."""
     sender: int
 
 
@@ -71,7 +71,7 @@ class SignalInbox:
 def is_below_us(pid: int) -> bool:
     """Whether a process is one of the launcher's own descendants.
 
-    A command that signals its process group (`kill 0`) also hits the launcher, without asking anything of it.
+    A command that signals its process group (`kill 0`) also hits the launcher, and asks nothing of it.
     """
     us = os.getpid()
     try:

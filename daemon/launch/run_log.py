@@ -34,7 +34,7 @@ class RunLog:
         rest = memoryview(content)
         self.size += len(rest)
         if self._tail is None and self._limit and self.size > self._limit // 2:
-            from runward.daemon.launch.log_tail import LogTail  # most runs write less than this
+            from runward.daemon.launch.log_tail import LogTail  # most runs write less
 
             head = self._limit // 2
             room = head - (self.size - len(rest))
@@ -55,6 +55,6 @@ class RunLog:
 
 
 def write_all(descriptor: int, content: memoryview) -> None:
-    """Writes all of the bytes. Raises OSError."""
+    """All of it. Raises OSError."""
     while content:
         content = content[os.write(descriptor, content) :]

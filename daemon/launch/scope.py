@@ -33,7 +33,7 @@ def make_scope(name: str, held: Held, environment: Mapping[str, str]) -> Cgroup:
 
 
 def _check_bus(environment: Mapping[str, str]) -> None:
-    """Checks that the bus is this user's: under sudo the variable may still name another user's bus."""
+    """The user's own bus, or none: under sudo the variable may still name another user's."""
     bus = os.path.join(environment.get("XDG_RUNTIME_DIR", ""), "bus")
     try:
         is_ours = os.stat(bus).st_uid == os.geteuid()

@@ -43,12 +43,12 @@ def _ask(environment: Mapping[str, str]) -> bytes:
         return _read(answer_out).strip()
     finally:
         os.close(answer_out)
-        os.kill(pid, signal.SIGKILL)  # it was not reaped yet, so its pid can't have been reused
+        os.kill(pid, signal.SIGKILL)  # it is not waited for yet, so its number can't have been reused
         os.waitpid(pid, 0)
 
 
 def _read(descriptor: int) -> bytes:
-    """The line of the answer; empty if it takes too long."""
+    """The answer's one line; empty if it takes too long."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return os.read(descriptor, 100) if poll.poll(_PATIENCE_MS) else b""

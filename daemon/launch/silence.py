@@ -8,7 +8,7 @@ from runward.daemon.rundir.changes import Changes
 
 
 class Silence:
-    """Measures the silence from now on, by CLOCK_MONOTONIC. `longest` is the limit in seconds."""
+    """Counts it from now on, by CLOCK_MONOTONIC. `longest` is the limit in seconds."""
 
     def __init__(self, longest: float, directory: int) -> None:
         self._longest = longest
@@ -25,10 +25,7 @@ class Silence:
         self._heard_at = now
 
     def is_over(self, now: float) -> bool:
-        """Whether it lasted too long.
-
-        The directory is checked only if there was no output, so a run that writes costs nothing.
-        """
+        """Whether it lasted too long. Only then is the directory looked at, so a run that writes costs nothing."""
         if now < self.due:
             return False
         newest = self._changes.newest()

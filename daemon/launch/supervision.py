@@ -147,19 +147,17 @@ class Supervision:
 
     def _handle_stop_request(self, request: Request, now: float) -> None:
         if request.from_keyboard and self._is_interactive:
-            self._interrupted_at = (
-                now  # the command handles this itself: an agent ends its turn, a shell its line
-            )
+            self._interrupted_at = now  # the command's own business: an agent ends its turn, a shell its line
         elif self._asked_at is None and self._status is None:
             self._asked_at, self._kill_at = now, now + self._grace
             self._cancelled_by = request.number
         elif self._asked_at is None:
-            self._kill_at = now  # only leftover processes remain
+            self._kill_at = now  # only leftovers are waited for
         elif now - self._asked_at > _SAME_PRESS_S:
             self._kill_at = now
 
     def _handle_order(self, now: float) -> None:
-        """Handle an order. A repeated order changes nothing: the daemon repeats one that it may have given already."""
+        """The daemon repeats an order that it may already have given: that changes nothing."""
         if self._asked_at is None and self._status is None:
             self._cancellation = Cancellation(self._read_order())
             self._ask_all(now)
@@ -211,7 +209,7 @@ class Supervision:
         return Ending(cause, None, self._cancelled_by, time.time(), duration, error=error)
 
     def _interruption(self) -> int | None:
-        """SIGINT if the command ended because of a Ctrl-C that it had to handle itself."""
+        """SIGINT if the command ended because of a Ctrl-C, which was its own to handle."""
         assert self._status is not None
         if self._interrupted_at is None:
             return None

@@ -5,8 +5,8 @@ job control and the size reach it as they would without a launcher, and nothing 
 leaves the terminal as it found it. What is written to the pseudo-terminal goes to the caller's terminal unchanged, and
 has the same effect there.
 
-A program that configures its terminal through its output (as ncurses does) configures the pseudo-terminal. The kernel
-reports that to the near end, and the caller's terminal is configured the same way.
+A program that sets its terminal through its output (ncurses does) sets the pseudo-terminal. The kernel reports that to
+the near end, and the caller's terminal is set alike.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class TerminalStream(PassedStream):
             termios.tcsetwinsize(self.source, size)
             os.killpg(os.tcgetpgrp(self._outer), signal.SIGWINCH)
         except (OSError, termios.error):
-            pass  # the terminal was closed, or belongs to another session now
+            pass  # the terminal went away, or belongs to somebody else by now
 
     def restore(self, *, is_cut_off: bool) -> None:
         """Restores the caller's terminal, if the command was `is_cut_off` and could not do that itself."""
         if not (is_cut_off or self._has_set_outer):
             return
         try:
-            if os.tcgetpgrp(self._outer) == os.getpgrp():  # doing this from the background would stop us
+            if os.tcgetpgrp(self._outer) == os.getpgrp():  # from the background it would stop us
                 termios.tcsetattr(self._outer, termios.TCSANOW, self._before)
         except (OSError, termios.error):
             pass  # it went away
@@ -74,7 +74,7 @@ class TerminalStream(PassedStream):
                 packet = super()._read()
             except OSError as error:
                 if error.errno == errno.EIO:
-                    return b""  # no process has the far end open any more
+                    return b""  # no process has the far end open now
                 raise
             if not packet or packet[0] == 0:
                 return packet[1:]

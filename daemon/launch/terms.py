@@ -61,7 +61,7 @@ def begin_terms(
 ) -> Callable[[], Terms]:
     """Begins to read the terms for a playbook and an agent, by name or by file; the result waits for them.
 
-    That raises TermsRefused. Meanwhile the launcher does other work.
+    That raises TermsRefused. In between the launcher has something better to do.
     """
     if playbook is None and agent is None and not _has_settings(config, environment, cwd):
         root = default_root(environment, cwd)
@@ -180,7 +180,7 @@ def _begin_in_a_child(read: Callable[[], JsonValue]) -> Callable[[], JsonValue]:
     os.close(answer_in)
 
     def wait() -> JsonValue:
-        import json  # only if there is an answer
+        import json  # only where somebody wrote something
 
         with open(answer_out, encoding="utf-8") as file:
             text = file.read()
@@ -192,7 +192,7 @@ def _begin_in_a_child(read: Callable[[], JsonValue]) -> Callable[[], JsonValue]:
 
 
 def _answer(read: Callable[[], JsonValue], descriptor: int) -> NoReturn:
-    """Writes the answer or the error. In no case does the child return into its parent's stack."""
+    """Writes the answer, or what went wrong; whatever happens, the child never returns into its parent's stack."""
     try:
         import json
 

@@ -5,8 +5,8 @@ right before its command is released. So of all launchers for one start only one
 reads that the command may have run. The epoch is read inside the lock: a launcher of a daemon that was taken over
 does nothing, so its successor may delete tickets of finished starts.
 
-It is in the state directory, not in the run's, because a run directory may be moved, removed or unmounted. Even if the
-ticket is empty, a `run.json` of this very start shows that it began.
+It is in the state directory, not in the run's, because a run directory may be moved, removed or unmounted. If it says
+nothing yet, a `run.json` of this very start says that it began.
 """
 
 import errno
@@ -47,7 +47,7 @@ class Ticket:
         return os.fstat(self._descriptor).st_size > 0
 
     def mark(self) -> None:
-        """Record that the command is about to be released. Durable when it returns; raises `OSError`."""
+        """The command is about to be released. Durable when it returns; raises `OSError`."""
         os.write(self._descriptor, _MARK)
         os.fsync(self._descriptor)
 
@@ -73,7 +73,7 @@ def claim_start(state: Path, key: str, epoch: int, root: str, name: str) -> Clai
         if ticket.has_begun:
             raise BegunAlready
         if not os.path.isdir(root):
-            # The root is not made here: its file system may only be unmounted at the moment.
+            # It is not made here: what is mounted there may only be absent for now.
             raise OSError(errno.ENOENT, "its root is missing", root)
         try:
             directory = make_run_directory(root, name)
@@ -110,7 +110,7 @@ def take_ticket(state: Path, key: str, epoch: int) -> Ticket:
 
 
 def has_ticket(state: Path, key: str) -> bool:
-    """Whether a launcher ever worked on the start `key`. A deleted ticket counts as no."""
+    """Whether any launcher ever took up the start `key`, unless its ticket was deleted."""
     return os.path.lexists(f"{state}/{STARTS}/{_name(key)}")
 
 

@@ -26,8 +26,8 @@ def why_not_delivered(
 ) -> str | None:
     """ADR-0029's summary if the directory `artifacts` or a required artifact in it is missing, else None.
 
-    `within` is the run directory `run` if the artifacts are in it, else "". What can't be checked counts as not
-    delivered. `started_at` is in Unix seconds.
+    `within` is the run directory `run` if the artifacts are in it, else "". What can't be looked at was not delivered.
+    `started_at` is in Unix seconds.
     """
     facts = contract_facts(contract, artifacts, within, run, started_at)
     if isinstance(facts, Unreadable):

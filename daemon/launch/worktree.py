@@ -1,7 +1,7 @@
 """A step's git worktree: made by its launcher before the command starts, removed by the daemon after the end.
 
 git runs without hooks, without a monitor of the file system and without a terminal, and for a bounded time. The content
-of a worktree is the agent's, so removal doesn't depend on it.
+of a worktree is the agent's: it is not consulted when the worktree is removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_SAID = 1000
 
 
 class GitFailed(Exception):
-    """git failed: its message, or why it could not be run."""
+    """What git said, or why it could not be asked."""
 
 
 def place_of(state: str, name: str) -> str:
@@ -65,10 +65,7 @@ def remove(repo: str, path: str) -> str | None:
 
 
 def _left_to_do(repo: str, path: str, failure: GitFailed) -> str | None:
-    """What a person can do if git still lists a worktree.
-
-    None if it no longer does, for example since before a crash.
-    """
+    """What a person can do if git did not forget a worktree. None if it had already forgotten it: before a crash, say."""
     places = {path, os.path.realpath(path)}
     prune = f"run `git -C {repo} worktree prune`"
     try:

@@ -1,1 +1,1 @@
-"""Looking: what is new in run directories and foreign sessions' logs, and what follows from it."""
+"""Looking: what is new in run directories and other tools' logs, and what follows from it."""

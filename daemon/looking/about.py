@@ -1,4 +1,4 @@
-"""What a foreign session is about, for lists: small, and stored with what is remembered of the session."""
+"""What a foreign session is about, as lists show it: small, and stored with what is remembered of it."""
 
 from typing import Final, NamedTuple
 

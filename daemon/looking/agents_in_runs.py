@@ -20,7 +20,7 @@ class AgentsInRuns:
     known: bool = False
     """Whether any agent's session is known to have been started in a launcher's run."""
     inbox_is_long: bool = False
-    """Whether the inbox held more than was taken at once, so that a hook's note may still be in it."""
+    """Whether there was more in the inbox than could be taken up at once, so a hook's note may be there."""
 
     async def begin(self) -> None:
         """Find out whether an earlier daemon knew of any."""

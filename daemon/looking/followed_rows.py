@@ -1,4 +1,4 @@
-"""Rows stored with a look at a foreign session, in the same transaction as its events. They contain no decisions."""
+"""Rows stored with a look at another tool's session, in the same transaction as its events: no decisions."""
 
 from pydantic_core import to_json
 
@@ -21,7 +21,7 @@ def after_reading(
         found += placed(hinted, key, whole)
         is_told = after.problems != stored.problems
         if known.signature is None and not known.is_new and not is_told:
-            found += _problems(hinted, stored, after, now)  # one of our own problems may be among them
+            found += _problems(hinted, stored, after, now)  # a problem of our own making may be among them
     return found
 
 
@@ -43,14 +43,14 @@ def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now
 
 
 def placed(hinted: Hinted, key: str | None, signature: Signature | None) -> Change:
-    """The session of this place, and the state of its file when it was fully read."""
+    """Whose place this is, and the state of its file when it was read to its end."""
     root, place = hinted.root.name, hinted.place
     text = None if signature is None else to_json(signature).decode()
     return (Rows(places.UPSERT, [(f"{root}/{place}", root, place, key, text)]),)
 
 
 def forgotten(hinted: Hinted) -> Change:
-    """The row for a place at which nothing is left."""
+    """There is nothing at this place now."""
     return (Rows(places.FORGET, [(f"{hinted.root.name}/{hinted.place}",)]),)
 
 

@@ -122,12 +122,12 @@ class _Batch:
         if self._is_there(stored):
             return self._aside(hinted)
         if not self._is_there(moved):
-            # Neither place can be reached now. Without a mark this one is looked at again: the session may be here.
+            # Neither can be reached now. Without a mark it is looked at again, because the session may be there.
             return _nothing(hinted)._replace(rows=forgotten(hinted))
         return self._follow(hinted, key, stored, moved)
 
     def _aside(self, hinted: Hinted) -> Looked:
-        """A place that needs no further look until it changes: it has no session, or a copy of one."""
+        """A place that needs no look while it stays unchanged: it has no session, or a copy of one."""
         root, known = hinted.root, hinted.known
         looked = _nothing(hinted)._replace(unreadable=known.unreadable)
         assert root.shape is not None, "native runs are looked at elsewhere"
@@ -177,7 +177,7 @@ class _Batch:
         # a process is believed only after a time in which nothing more arrived.
         writer = self._writer(hinted, told, before)
         launcher = self._launcher(hinted, writer, before)
-        # The files that can't be read now may say how it ended.
+        # What can't be read now may say how it ended.
         is_complete = not sight.more and not any(log.may_pass for log in sight.read.logs)
         lines = _lines_read(hinted, sight.read)
         sign = Sign(told, resumed, writer, sight.changed_at, self._now, is_complete, lines, sight.anew)
@@ -209,7 +209,7 @@ class _Batch:
         )
 
     def _lost(self, hinted: Hinted, key: str, before: Remembered) -> Looked:
-        """The session's place has vanished; its files may be moving elsewhere."""
+        """The session's place has vanished; the session may be moving to another one."""
         found = lose(before.followed, key, self._now)
         since = found.after.lost_since or before.followed.lost_since
         if found.events and not self._is_sought(hinted.layout.name, since):
@@ -281,7 +281,7 @@ class _Batch:
 
 
 def _earlier(before: float | None, now: float | None) -> float | None:
-    """When the machine started. Setting the clock forward moves that too, which must not make anything look older."""
+    """When the machine started. A clock that is set forward moves that too, and must not make anything look older."""
     return now if before is None or now is None else min(before, now)
 
 

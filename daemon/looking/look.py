@@ -74,7 +74,7 @@ class Looked(NamedTuple):
     is_forgotten: bool = False
 
     def observation(self) -> Observation | None:
-        """The observation to record, if any."""
+        """What must be recorded, if anything."""
         if not self.events and not self.rows:
             return None
         return Observation(f"{self.root.name}/{self.place}", self.events, self.rows)
@@ -88,7 +88,7 @@ AT_ONCE: Final = 32
 
 
 class _Read(NamedTuple):
-    """What was read from a run directory."""
+    """What was read of a run directory."""
 
     root: WatchedRoot
     directory: str
@@ -219,7 +219,7 @@ class Looker:
 
 
 def _in_todays_digests(watched: Watched, sight: Sight, items: Sequence[Item]) -> Watched:
-    """What an earlier version remembered of a run's files, converted to compare it with the current files."""
+    """What an earlier version remembered of a run's files, to be compared with what they say now."""
     if watched.phase == "none":
         return watched
     before, documents = dict(watched.signatures), {each.name: each for each in sight.documents}

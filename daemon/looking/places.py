@@ -1,4 +1,4 @@
-"""Places of foreign sessions that hints name: their sessions, and what is remembered of them."""
+"""Places of other tools' sessions that hints name: whose they are, and what is remembered of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -46,7 +46,7 @@ class Hinted(NamedTuple):
 
     @property
     def layout(self) -> LogLayout | DirectoryLayout:
-        """The layout of the known session at this place."""
+        """The layout of the session that is known to be here."""
         assert self.known.session_key is not None, "only sessions have one"
         return LAYOUTS.named(self.known.session_key.partition(":")[0])
 

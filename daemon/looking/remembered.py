@@ -43,7 +43,7 @@ def dump_remembered(remembered: Remembered) -> str:
 
 
 def read_remembered(text: str) -> Remembered | None:
-    """What was stored; None if this version can't read it, and the session is then read again."""
+    """What was stored; None if it can no longer be read; the session is then read again."""
     try:
         return load_remembered(text)
     except ValueError:
@@ -51,6 +51,6 @@ def read_remembered(text: str) -> Remembered | None:
 
 
 def load_remembered(text: str) -> Remembered:
-    """What was stored. Raises `ValueError` if this program can't have written it."""
+    """What was stored. Raises `ValueError` for what this program never wrote."""
     remembered = _ADAPTER.validate_json(text)
     return remembered._replace(read=brought_up(remembered.read))

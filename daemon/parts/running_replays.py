@@ -33,8 +33,8 @@ from runward.daemon.store.tables.replays import GROW, RunningReplay, grown_row
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.delayed import let_verdicts_pass
 from runward.daemon.worker.part import Part
+from runward.daemon.worker.retrying import let_verdicts_pass
 from runward.handlers.bundle.facts import BegunReplay, BundleRulesOf
 from runward.handlers.bundle.order import Grown, Stretch
 from runward.handlers.bundle.parts import REPLAY, part_name

@@ -30,8 +30,8 @@ from runward.daemon.store.tables.starts import (
     unseen_runs,
 )
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
-from runward.daemon.worker.delayed import Delayed, delayed
 from runward.daemon.worker.part import Part
+from runward.daemon.worker.retrying import Delayed, delayed
 from runward.handlers.effects import StartRun
 from runward.handlers.layouts.native import RUN
 from runward.handlers.starts.events import StartedEarlier, StartEvent, StartFailed

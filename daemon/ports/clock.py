@@ -14,6 +14,6 @@ class Clock(Protocol):
 
 
 class Randomness(Protocol):
-    """The source of tokens."""
+    """Where tokens come from."""
 
     def token(self) -> str: ...

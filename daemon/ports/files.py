@@ -11,7 +11,7 @@ from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
 from runward.handlers.contracts.file_hashes import RootHashes
 from runward.handlers.unreadable import Unreadable
 
-if TYPE_CHECKING:  # commands that only read the store needn't load the scanners of all layouts
+if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
     from runward.daemon.ports.intents import IntentCursor, IntentsRead
     from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
     from runward.handlers.bundle.calls import Told
@@ -69,14 +69,15 @@ class Mark(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """The directory doesn't exist, although its root can be read."""
+    """There is no such directory, while the root that would hold it can be read."""
 
 
 class Listing(NamedTuple):
     """The run directories inside a root, by name, and the names that can't be watched.
 
-    In a foreign root these are places: sessions' logs, or directories. `unlisted` are directories that couldn't be
-    listed: sessions there don't count as removed. `native` are our own runs among them, which need a root of their own.
+    In a root of another tool these are places: its sessions' logs, or directories. `unlisted` are the directories in it
+    that couldn't be looked into: what was known there is not gone. `native` are our own runs among them, which need a
+    root of their own.
     """
 
     directories: Mapping[str, Signature]
@@ -90,7 +91,7 @@ class Halted(Exception):
 
 
 class PartsPlaced(NamedTuple):
-    """The parts of a bundle have their final names. `aside` are the new names of what had those names before."""
+    """The parts of a bundle have their names. `aside` are the new names of what had those names before."""
 
     aside: tuple[str, ...] = ()
 
@@ -133,12 +134,12 @@ class Files(Protocol):
     def know_roots(self, identities: Mapping[str, str | None]) -> None:
         """From here on the directories at these paths are known by these identities.
 
-        While another directory replaces a root, nothing below it is read or written.
+        While another directory is in the place of a root, nothing below it is read, and nothing is written there.
         """
         ...
 
     def away(self, path: str) -> str | None:
-        """Why nothing is known about a path now: its root was replaced by another directory; otherwise None."""
+        """Why nothing can be said about a path now: another directory is in its root's place; else None."""
         ...
 
     def list_root(self, root: str) -> Listing | Unreadable | Gone: ...
@@ -174,7 +175,7 @@ class Files(Protocol):
     ) -> frozenset[str]: ...
 
     def mark_of(self, directory: str, names: Sequence[str]) -> Mark | None:
-        """Distinguishes this state of a directory and of the named files from the next; None if it can't be reached."""
+        """What tells this state of a directory and of the files with these names from the next; None if it can't be reached."""
         ...
 
     def is_as_marked(self, directory: str, mark: Mark) -> bool:
@@ -192,7 +193,7 @@ class Files(Protocol):
     ) -> tuple[OutcomeFile, ...] | Unreadable: ...
 
     def play_files(self, path: str) -> PlayFiles | Unreadable:
-        """The files about the play in this directory, from there and from its show's directory."""
+        """What the play in this directory, and its show's, say of it."""
         ...
 
     def final_message(self, layout: str, path: str) -> str | Unreadable | None:
@@ -200,7 +201,7 @@ class Files(Protocol):
         ...
 
     def outcomes_digest(self, path: str) -> str | None:
-        """Distinguishes this state of the outcome files in the run directory from the next; None if there are none."""
+        """What tells this state of the files with outcomes in the run directory `path` from the next; None without any."""
         ...
 
     def has_intents(self, path: str) -> bool:
@@ -258,7 +259,7 @@ class Files(Protocol):
     def write_lines(
         self, directory: str, name: str, at: int, lines: bytes
     ) -> KeptAside | Unreadable | Gone | None:
-        """Put further lines of a replay at their place; returns None on success."""
+        """Put further lines of a replay at their place; None if they are there now."""
         ...
 
     def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | Gone | None: ...
@@ -272,15 +273,15 @@ class Files(Protocol):
     ) -> PartsPlaced | PartMissing | Unreadable | Gone: ...
 
     def missing_parts(self, directory: str, names: Sequence[str]) -> list[str] | Unreadable | Gone:
-        """Which of these names don't exist in the directory of a bundle."""
+        """Which of these names nothing in the directory of a bundle has."""
         ...
 
     def replace_parts(self, directory: str, parts: Sequence[Part]) -> Unreadable | None:
-        """Rename each part to its final name, replacing Runward's own part with that name."""
+        """Give each part its name, replacing Runward's own part with that name."""
         ...
 
     def receipt(self, directory: str, attempt: int) -> dict[str, JsonValue] | Unreadable | None:
-        """The fields of the receipt there; None if there is no readable one."""
+        """The fields of the receipt there; None if there is none that can be read."""
         ...
 
     def remove_parts(self, directory: str, names: Sequence[str]) -> Unreadable | None:

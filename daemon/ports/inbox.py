@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class InboxFile:
     """One request in the inbox: its name without the ending, who owns the file, and its bytes.
 
-    `is_ours`: it belongs to the daemon's own user or to root. Requests of other users are refused.
+    `is_ours`: it belongs to the daemon's own user or to root; others may ask for nothing.
     """
 
     name: str

@@ -9,7 +9,7 @@ Journal: TypeAlias = tuple[str, str]
 
 
 class JournalLine(NamedTuple):
-    """Bytes that must be in the file `name` of `directory` exactly once, appended as a whole.
+    """Bytes that should be once in the file `name` of `directory`, appended as a whole.
 
     `check` says that they may already be there, whole or in part (an earlier daemon had to write them). `live` means
     that the run may be in the middle of a line. If an earlier store may have written to this journal, `known` are our

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-if TYPE_CHECKING:  # commands that only read the store needn't load the scanners of all layouts
+if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
     from runward.handlers.effects import StartRun
     from runward.handlers.facts import RunProcesses
     from runward.handlers.layouts.scanner import RecordedProcess
@@ -23,7 +23,7 @@ class RunPlace(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A process got the order to end; `who` says which one."""
+    """A process got the order to end; `who` says which."""
 
     who: str
 
@@ -85,7 +85,7 @@ class Processes(Protocol):
     def launcher_of(self, process: RecordedProcess, layout: str, path: str) -> str | None:
         """The id of the launcher's session in which the process was started that writes the session at `path`.
 
-        None if that is not known, or if the process itself doesn't show that it writes the session.
+        None if that is not known, or if only others say that the process writes that session.
         """
         ...
 

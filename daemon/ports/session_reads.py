@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from pydantic import TypeAdapter
-
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.layouts.scanner import Complaint, Document, Signature
 from runward.handlers.layouts.transcript import LogLine
@@ -110,19 +108,6 @@ class Identity(NamedTuple):
     is_subagent: bool
     device: int
     inode: int
-
-
-_ADAPTER: Final = TypeAdapter(FilesRead)
-
-
-def dump_files_read(read: FilesRead) -> str:
-    """The state as JSON text for the store."""
-    return _ADAPTER.dump_json(read).decode()
-
-
-def load_files_read(text: str) -> FilesRead:
-    """The stored state. Raises `ValueError` if this program can't have written it."""
-    return brought_up(_ADAPTER.validate_json(text, strict=True))
 
 
 def brought_up(read: FilesRead) -> FilesRead:

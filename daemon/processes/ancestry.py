@@ -18,7 +18,8 @@ _LONGEST_ID: Final = 1000
 def launcher_of(process: RecordedProcess) -> str | None:
     """The id of the session whose launcher started the process, as its environment says.
 
-    None if it says nothing or can't be read: the process has ended, belongs to another user, or its pid was reused."""
+    None if it says nothing, or if that can't be determined: the process has ended or is another user's, or its number is
+    now another process's."""
     if not _is_still(process):
         return None
     try:

@@ -15,7 +15,7 @@ _LONGEST_ORDER = 600
 
 
 def order_text(said_by: str, reason: str) -> str:
-    """An order in words, which `exit.json` keeps as its error. It always names the person who gave it."""
+    """An order in words, which `exit.json` keeps as its error. It always names who gave it."""
     said = f": {reason}" if reason else ""
     return f"cancelled by {said_by}{said}"[:_LONGEST_ORDER]
 
@@ -33,12 +33,12 @@ def read_word(directory: int) -> str | None:
         finally:
             os.close(descriptor)
     except OSError:
-        return None  # something else is there: the signal suffices
+        return None  # whatever is there instead, the signal was enough
     return _order(content)
 
 
 def _order(content: bytes) -> str | None:
-    import json  # imported here because the launcher rarely needs it
+    import json  # the launcher needs it only here
 
     try:
         word = json.loads(content)

@@ -1,7 +1,7 @@
 """Telling a recorded run to end: exactly the process that was recorded, or none.
 
 What a run directory names may be wrong or a trap. So a process is held by a descriptor before it is compared with the
-record, and it must belong to the directory's owner: the daemon does no more for a directory than its owner could do.
+record, and it must belong to the directory's owner: for a directory the daemon does no more than its owner could do.
 """
 
 import errno
@@ -36,7 +36,7 @@ def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
             return Told(f"{who} was told")
         whys.append(f"{who} {why}")
         if why != _GONE:
-            break  # don't bypass a live launcher that we may not signal
+            break  # a live launcher that may not be signalled is not bypassed
     too_late = bool(whys) and all(each.endswith(_GONE) for each in whys)
     return NotTold("; ".join(whys) or "its files name no process", too_late)
 
@@ -73,7 +73,7 @@ def _tell(recorded: RecordedProcess, place: RunPlace, by_launcher: bool) -> str 
         if owner != place.owner:
             return f"belongs to user {owner}, and the run directory to user {place.owner}"
         if not blocked >> (CANCEL - 1) & 1:
-            # Not one of Runward's launchers, which block this signal: it would kill any other process.
+            # Not a launcher of Runward's, which keeps this signal for itself: any other process would just die of it.
             if not by_launcher and not _says_so(recorded.pid, place):
                 return "is named only by the run's files: the process itself does not say that it belongs to this run"
             _signal(descriptor, signal.SIGTERM)

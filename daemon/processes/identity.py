@@ -60,7 +60,7 @@ def identity_of(pid: int) -> ProcessIdentity:
 
 
 def state_of(identity: ProcessIdentity, *, proc: str = _PROC) -> ProcessState:
-    """Whether exactly that process still runs; `unknown` if our rights don't suffice to check."""
+    """Whether exactly that process still runs. `unknown` if our rights don't suffice to tell."""
     try:
         if identity.boot_id != current_boot_id(proc):
             return "gone"
@@ -121,7 +121,7 @@ def descriptor_of(process: ProcessIdentity) -> int | None:
         return None
     if (
         state_of(process) != "alive"
-    ):  # checked while the descriptor is open, so the pid can't be reused meanwhile
+    ):  # checked with the descriptor in hand, so the number can't be another's meanwhile
         os.close(descriptor)
         return None
     return descriptor
@@ -138,7 +138,7 @@ def booted_at(proc: str = _PROC) -> float | None:
 
 
 def _state_by_signal(pid: int) -> ProcessState:
-    """The state as far as known without /proc/PID, which is also missing if hidepid hides other users' processes."""
+    """What can be said without /proc/PID: it is also missing where hidepid hides other people's processes."""
     if pid <= 0:
         return "gone"
     try:

@@ -1,4 +1,4 @@
-"""JSON for the launcher's small files, without the module `json`, which imports regular expressions.
+"""JSON for the launcher's small files, without the module `json`, which brings regular expressions with it.
 
 It writes what `json.dumps(value, indent=2, ensure_ascii=False)` does, and refuses what JSON can't say.
 """

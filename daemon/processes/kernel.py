@@ -33,7 +33,7 @@ def become_subreaper() -> None:
 
 
 def hide_memory() -> None:
-    """From now on no other process of the same user may read this one's memory or trace it; root still may."""
+    """From now on no other process of the same user may read this one's memory or trace it; root may."""
     _checked(_libc.prctl(_PR_SET_DUMPABLE, ctypes.c_ulong(0), 0, 0, 0), "prctl")
 
 

@@ -1,4 +1,4 @@
-"""The scope in which this program's pids are valid."""
+"""Where this program's processes are known by their numbers."""
 
 import os
 

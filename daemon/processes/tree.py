@@ -1,4 +1,4 @@
-"""The processes below this one, and how to end them all, even if they resist.
+"""The processes below this one, and how to end them all, whatever they do against it.
 
 It relies on the launcher being their subreaper: a process that loses its parent becomes the launcher's child, so all of them
 can be reached from our own children. A process may fork while we look. So each is stopped when it is found, and the
@@ -58,7 +58,7 @@ def children() -> frozenset[int]:
 
 
 def send_signal(pid: int, number: int) -> bool:
-    """Sends a signal; false if the process has ended or belongs to another user."""
+    """Whether the signal could be sent: false if the process has ended or belongs to somebody else."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -76,7 +76,7 @@ def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
         exits.update(reap())
         left = {pid for pid in descendants(without) if not _is_dead(pid)}
         if not left or left <= refused or time.monotonic() > give_up:
-            exits.update(reap())  # those that have died since the last round
+            exits.update(reap())  # those that died since the last time
             return Killed(frozenset(found), exits, frozenset(left))
         signal.sigtimedwait({signal.SIGCHLD}, 0.01)
 

@@ -1,8 +1,8 @@
 """Killing all processes of a run whose launcher did not end it: the launcher, the command, and every process that belongs to them.
 
 A process belongs to the run if it descends from one of the two recorded, or has the run's directory in its environment,
-which the launcher gave it and its children inherit. Each is held by a descriptor and stopped, and the search is
-repeated until it finds no new one, because stopped processes can't fork. Then all are killed.
+which the launcher gave it and its children inherit. Each is held by a descriptor and stopped, and the search is repeated
+until it finds nobody new, for stopped processes fork no more. Then all are killed.
 """
 
 import os
@@ -21,7 +21,7 @@ _PATIENCE: Final = 5.0
 
 
 def end_tree(processes: RunProcesses, directory: str) -> Told | NotTold:
-    """Kill them all. Raises OSError if the machine refuses for now."""
+    """Kill them all. Raises OSError where the machine refuses for now."""
     held: dict[int, int] = {}
     give_up = time.monotonic() + _PATIENCE
     try:
@@ -51,7 +51,7 @@ def _send(descriptor: int, number: int) -> None:
     try:
         signal.pidfd_send_signal(descriptor, number)
     except (ProcessLookupError, PermissionError):
-        pass  # it has ended, or belongs to another user now, so we may not end it
+        pass  # it has ended, or became another user's, so we may not end it
 
 
 def _stop_more(held: dict[int, int], directory: str) -> bool:
@@ -77,7 +77,7 @@ def _stop_more(held: dict[int, int], directory: str) -> bool:
 
 
 def _take(held: dict[int, int], pid: int, parent: int, directory: str) -> bool:
-    """Hold one more, if it is still the process that was found: its pid may have been reused."""
+    """Hold one more, if it is still the process that was found: its number may be another's by now."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:

@@ -1,15 +1,11 @@
 """Reading the calls of a session from its files: everything new since the last look, in order.
 
-Items go to the caller one by one, so no transcript is ever held whole. How far the files were read is a value
-(`CallsRead`), from which a later reading continues.
+Items go to the caller one by one, so no transcript is ever held whole.
 """
 
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
-
-from pydantic import JsonValue, TypeAdapter
 
 from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, opened
@@ -26,47 +22,21 @@ from runward.handlers.layouts.scanner import Complaint, Document
 from runward.handlers.layouts.transcript import LogLine
 
 
-class CallsRead(NamedTuple):
-    """How far the calls of a session were read: what the layout's reader keeps, and the place in each file."""
-
-    state: JsonValue = None
-    logs: tuple[tuple[str, LinesRead], ...] = ()
-    files: FilesRead = NOTHING_READ
-    version: int = 1
-
-
-NOTHING: Final = CallsRead()
-_ADAPTER: Final = TypeAdapter(CallsRead)
-
-
-def dump_calls_read(read: CallsRead) -> str:
-    """The position as JSON text, for the store."""
-    return _ADAPTER.dump_json(read).decode()
-
-
-def load_calls_read(text: str) -> CallsRead:
-    """The stored position. Raises `ValueError` if this program can't have written the text."""
-    read = _ADAPTER.validate_json(text, strict=True)
-    if read.version != CallsRead().version:
-        raise ValueError(f"version {read.version} of what was read of a session's calls is not known")
-    return read
-
-
 class CallReading:
     """One reading of the calls of the session whose log, or directory, is at `path`.
 
-    Iterate over `told` once. After that `read` says how far the files were read, `obstacles` are files that could not
-    be read, and `changed` names files that were replaced since they were read: nothing more is reported of them.
+    Iterate over `told`, and again for what came since. After that `obstacles` are files that could not be read, and
+    `changed` names files that were replaced since they were read: nothing more is reported of them.
     """
 
-    def __init__(self, layout: str, path: str, read: CallsRead = NOTHING) -> None:
+    def __init__(self, layout: str, path: str) -> None:
         self._layout: CallLayout = CALLS[layout]
         self._path = path
         self._name = unpacked_name(os.path.basename(path))
-        self._logs = dict(read.logs)
-        self._files = read.files
+        self._logs: dict[str, LinesRead] = {}
+        self._files: FilesRead = NOTHING_READ
         self._ends: Mapping[str, int] | None = None
-        self._reader: CallReader = self._layout.start(self._name, read.state)
+        self._reader: CallReader = self._layout.start(self._name)
         self.obstacles: list[Complaint] = []
         self.changed: list[str] = []
 
@@ -91,11 +61,6 @@ class CallReading:
                         yield from self._log(within, found[0], self._name, most_bytes)
         except OSError as error:
             self._hindered(self._name, f"can't be read: {error.strerror}")
-
-    @property
-    def read(self) -> CallsRead:
-        """How far the files were read."""
-        return CallsRead(self._reader.state(), tuple(self._logs.items()), self._files)
 
     @property
     def offsets(self) -> list[tuple[str, int]]:

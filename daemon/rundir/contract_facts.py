@@ -15,7 +15,7 @@ def contract_facts(
     """
     if all(entry.rules is None for entry in contract.expected):
         return artifact_facts(root, within, [entry.path for entry in contract.expected])
-    from runward.handlers.contracts.asked import (
+    from runward.handlers.contracts.needed_facts import (
         outcome_kinds,
         outcome_paths,
         paths_asked,

@@ -197,14 +197,6 @@ def approvals_of_run(connection: sqlite3.Connection, run: str) -> dict[int, str]
     return dict(rows)
 
 
-def approval_of(connection: sqlite3.Connection, run: str, step: int) -> str | None:
-    """The latest approval of a step."""
-    found = connection.execute(
-        "select id from approvals where run = ? and step = ? order by asked_at desc, id limit 1", (run, step)
-    ).fetchone()
-    return None if found is None else str(found[0])
-
-
 def why_refused(connection: sqlite3.Connection, request: str) -> str | None:
     """Why a request, or what it led to, was refused, once that is decided."""
     found = connection.execute(

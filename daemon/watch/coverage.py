@@ -14,4 +14,4 @@ class Coverage:
     last_scan_at: float | None = None
     last_scan_s: float = 0.0
     unread: int = 0
-    """Places that wait until everything else was looked at: a home that is seen for the first time has thousands."""
+    """Places that are still to be looked at, after everything else: a home that is seen for the first time has thousands."""

@@ -1,6 +1,6 @@
 """Directories and the names that change in them, from inotify. No link below a watched directory is followed.
 
-Libraries follow them. A few dozen links between directories can then make millions of paths, which are all walked.
+A library would follow them. Then a few dozen links between directories make millions of paths, and it walks them all.
 """
 
 import ctypes
@@ -96,7 +96,7 @@ class Directories:
         return len(self._nodes)
 
     def wait(self, patience: float, step: float, most: float, stop: threading.Event) -> set[str]:
-        """The paths that changed, once nothing changes for `step` seconds or after `most` seconds; else none.
+        """The paths that changed, once nothing more changes for `step` seconds or `most` passed; else none in time.
 
         Raises `Overflow`.
         """
@@ -152,7 +152,7 @@ class Directories:
                 moved = self._moving[move] = node.below.pop(name)
                 self._nodes[moved].name, self._nodes[moved].above = path, None
             elif is_directory and mask & _MOVED_TO and self._arrives(move, name, watch):
-                continue  # everything below comes with it, so a deep tree is not walked again
+                continue  # with everything below it: a deep tree is not walked again
             elif is_directory and mask & (_CREATE | _MOVED_TO):
                 self._add(path, name, watch, deep=True)
 
@@ -167,7 +167,7 @@ class Directories:
         return True
 
     def _let_go_of_moved(self) -> None:
-        """Forget the directories that were moved out of everything watched."""
+        """Those that left and did not arrive anywhere were moved out."""
         for watch in self._moving.values():
             if watch in self._nodes and self._nodes[watch].above is None:
                 self._drop(watch)
@@ -205,7 +205,7 @@ class Directories:
                         if entry.is_dir(follow_symlinks=False)
                     ]
             except OSError:
-                continue  # removed or forbidden: nothing to watch there
+                continue  # gone or forbidden: nothing to watch there
 
     def _is_on_the_way(self, watch: int, within: int | None) -> bool:
         """Whether a directory contains itself, or is a top one: a mount may lead back to its own parent."""
@@ -228,7 +228,7 @@ class Directories:
             self._nodes[node.above].below[node.name] = watch
 
     def _watch(self, path: bytes, *, is_first: bool) -> int | None:
-        """A watch on a directory; None if it can't be watched. A top one may be reached by a link."""
+        """A watch on a directory; None if none can be had. A top one may be reached by a link."""
         mask = _WANTED if is_first else _WANTED | _NO_LINK
         watch: int = _libc.inotify_add_watch(self._descriptor, path, mask)
         if watch >= 0:

@@ -1,4 +1,4 @@
-"""Ends of recorded processes, reported by the kernel at once. The rounds also check, because not all can be watched.
+"""Ends of recorded processes, as the kernel reports them at once. The rounds also check, for not all can be watched.
 
 A descriptor of the process itself (pidfd) becomes readable when it ends, and costs nothing until then.
 """
@@ -20,7 +20,7 @@ MOST: Final = 256
 
 @dataclass(slots=True)
 class Exits:
-    """Waits for the ends of running sessions' processes, in one task group."""
+    """The processes of running sessions whose ends are awaited. One task group does the waiting."""
 
     processes: Processes
     hints: Hints
@@ -36,7 +36,7 @@ class Exits:
             await anyio.sleep_forever()
 
     def watch(self, target: Target, processes: tuple[RecordedProcess, ...]) -> None:
-        """Watch the processes of the running session at this place; when one ends, request a look at the session."""
+        """The session at this place runs, with these processes: when one of them ends, request a look at it."""
         known = self._waiting.get(target)
         if known is not None:
             if known[0] == processes:

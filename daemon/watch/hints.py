@@ -9,7 +9,7 @@ from typing import Final
 
 
 class Why:
-    """Where a hint came from, as bits. If only `SCAN` found it, the watch had missed it.
+    """Where a hint came from, as bits. What only `SCAN` found, the watch had missed.
 
     Plain numbers: a burst brings thousands, and an enum's `|` alone would take as long as half a look.
     """
@@ -42,7 +42,7 @@ PATIENT_TURNS: Final = 32
 class Hints:
     """The places to look at. `wake` is called when there is something new.
 
-    Low-priority places, such as the transcripts of a home that is seen for the first time, are taken last.
+    What can wait, such as the transcripts of a home that is seen for the first time, is taken last.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -85,7 +85,7 @@ class Hints:
         return _oldest(waiting, most)
 
     def give_back(self, hints: Iterable[Hint]) -> None:
-        """Queue these again: they were taken but not processed."""
+        """These were taken but not processed: they wait again."""
         for target, why in hints:
             self.add([target], why)
 

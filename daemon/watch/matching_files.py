@@ -32,7 +32,7 @@ class Matching:
 
 
 class _TooMany(Exception):
-    """There are more files than may be watched."""
+    """There are more than may be watched."""
 
 
 def matching(glob: str) -> Matching:

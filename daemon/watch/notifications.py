@@ -257,14 +257,14 @@ class _Watch:
     def _may_differ(self, watching: Watching) -> bool:
         """Whether a plan other than the current one may be right.
 
-        The number of directories grows. But if everything is watched to the bottom and nothing changed, the plan is
-        still right.
+        Directories become more. But if everything is watched to the bottom and nothing changed, the plan is still as
+        good.
         """
         return not self.stop.is_set() and (self._changed or bool(watching.flat))
 
 
 class CannotWatch(Exception):
-    """The system allows no watching at all: it is out of inotify instances or watches. `fix` says what helps."""
+    """The system refuses to watch at all: out of inotify instances, or out of watches. `fix` says what helps."""
 
     def __init__(
         self, why: str, fix: str = "raise fs.inotify.max_user_instances", for_long: bool = False
@@ -331,7 +331,7 @@ class _Held:
 
     def directories(self, root: WatchedRoot) -> frozenset[str]:
         places = list(root.seen)
-        # A new place is always added at the end.
+        # A new place is the last one.
         known = (len(places), places[-1]) if places else (0, "")
         if known != self._known:
             self._known = known
@@ -411,7 +411,7 @@ def _directories(path: str, most: int, beat: Callable[[], None]) -> int:
             with os.scandir(waiting.pop()) as entries:
                 below = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError:
-            continue  # removed or forbidden: nothing to watch there
+            continue  # gone or forbidden: nothing to watch there
         waiting += below
         count += len(below)
     return count

@@ -32,7 +32,7 @@ class Scanned:
 def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scanned:
     """Compare a root with what was seen in it; with `everything`, look at all of it again.
 
-    Foreign sessions are looked at without a change only if they are open: their content is in the file whose signature
+    Of other tools' sessions only open ones are looked at without a change: what they say is in the file whose signature
     is compared. Runs in a thread. A root that can't be listed says nothing about the runs inside it.
     """
     if root.is_replaced:

@@ -16,12 +16,12 @@ Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable", "replaced"
 
 @dataclass(slots=True)
 class WatchedRoot:
-    """A root and what its `settings` say.
+    """A root and what its `settings` say. `stands` is the directory at its path at the last check, `identity` says which
+    directory the root is.
 
-    `stands` is the directory at its path at the last check, `identity` says which directory the root is. A native root
-    has its runs in the directories inside it; `shape` says where the foreign sessions are. For each such place that was
-    looked at, `seen` has the mark of its own signature: while that is unchanged a scan need not look again. The mark is
-    `UNTRUSTED` if the place may change again unnoticed.
+    A native root has its runs in the directories inside it; `shape` says where the foreign sessions are. For each such
+    place that was looked at, `seen` has the mark of its own signature: while that is unchanged a scan need not look
+    again. The mark is `UNTRUSTED` if the place may change again unnoticed.
     """
 
     settings: Root
@@ -37,9 +37,9 @@ class WatchedRoot:
     open: dict[str, tuple[RecordedProcess, ...]] = field(default_factory=dict)
     """The places with an open attempt, and the processes that they name."""
     doubted: set[str] = field(default_factory=set)
-    """Those of them whose processes have ended and whose grace period has not passed."""
+    """Those among them whose processes were found gone and whose grace period has not passed."""
     due: dict[str, float] = field(default_factory=dict)
-    """When to look at an unchanged place again (monotonic seconds): an end in a growing file has to settle."""
+    """When (monotonic time) to look at a place again although nothing changes: an end in a growing file has to settle."""
     unsettled: set[str] = field(default_factory=set)
     """Run directories without an end that changed right before they were looked at: the watch may not be set up there
     yet."""
@@ -63,7 +63,7 @@ class WatchedRoot:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another directory is at its path: then nothing is known about the content of this root."""
+        """Whether another directory is at its path: that one says nothing about what is in this root."""
         return self.stands is not None and self.stands.identity != self.identity
 
     def may_hold(self, layout: str) -> bool:
@@ -71,6 +71,6 @@ class WatchedRoot:
         return layout == self.layout or (self.layout == AUTO and layout != DEFAULT_LAYOUT)
 
     def ignores(self, place: str) -> bool:
-        """Whether the settings exclude this place: every name in its path is checked."""
+        """Whether the settings exclude this place: each name in a path counts."""
         patterns = self.settings.ignore
         return any(fnmatch.fnmatchcase(part, pattern) for pattern in patterns for part in place.split("/"))

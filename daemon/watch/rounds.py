@@ -70,7 +70,7 @@ Unchanged: TypeAlias = Callable[[WatchedRoot, Sequence[str]], Awaitable[frozense
 
 
 async def nothing_known(root: WatchedRoot, names: Sequence[str]) -> frozenset[str]:
-    """Stands in for a daemon that remembers no looks."""
+    """For a daemon that remembers no looks."""
     return frozenset()
 
 
@@ -79,7 +79,7 @@ Accept: TypeAlias = Callable[[WatchedRoot], Awaitable[bool]]
 
 
 async def always_accept(root: WatchedRoot) -> bool:
-    """Stands in for a daemon that remembers no roots."""
+    """For a daemon that remembers no roots."""
     root.identity = root.stands.identity if root.stands is not None else None
     return True
 
@@ -170,9 +170,9 @@ class Rounds:
 
     async def scan(self) -> int:
         """Scan every root; returns how many run directories must be looked at."""
-        self.look_in_inbox()  # notifications about the inbox may have been lost, too
+        self.look_in_inbox()  # like any other, its notifications may have been lost
         everything, self._everything = self._everything, False
-        self._scan_at = math.inf  # a request from now on may concern what was already listed
+        self._scan_at = math.inf  # what is requested from here on may concern what was already listed
         started = self.clock.monotonic()
         found = 0
         for root in list(self.roots.values()):
@@ -266,7 +266,7 @@ class Rounds:
         return accepted
 
     def _judged(self) -> list[WatchedRoot]:
-        """The roots whose state can be determined now."""
+        """The roots about which something can be said now."""
         return [root for root in self.roots.values() if not root.is_replaced]
 
     async def check_running(self) -> int:
@@ -295,7 +295,7 @@ class Rounds:
         return self.files.place_signature(root.path, place, root.shape)
 
     def check_due(self) -> None:
-        """Hint at the places that are due for another look."""
+        """Hint at what must be looked at again by now."""
         now = self.clock.monotonic()
         for root in self._judged():
             if root.due:
@@ -348,7 +348,7 @@ class Rounds:
         ]
 
     def _look_at_flat(self) -> None:
-        """In each round, look at some of the running sessions in roots that can't be watched to the bottom."""
+        """In each beat, look at some of the running sessions in roots that can't be watched to the bottom."""
         open_ones = [
             (root.name, each) for root in self._judged() if root.name in self.flat for each in root.open
         ]

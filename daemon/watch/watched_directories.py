@@ -1,4 +1,4 @@
-"""Directories that are watched in addition to the roots."""
+"""What is watched in addition to the roots."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class WatchedDirectories:
-    """Directories that the watcher watches flat for another part, and the function to call after a change there."""
+    """Directories that the watcher watches for somebody else, flat, and whom it notifies of a change there."""
 
     paths: frozenset[str] = frozenset()
     changed: Callable[[], None] = lambda: None

@@ -22,9 +22,9 @@ from runward.daemon.store import journals
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import journal_lines
 from runward.daemon.store.transaction import CommitUnknown, Statement
-from runward.daemon.worker.delayed import let_verdicts_pass
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.reactions import Done
+from runward.daemon.worker.retrying import let_verdicts_pass
 from runward.handlers.effects import RepairJournal
 from runward.handlers.events import JournalDamaged
 from runward.handlers.unreadable import Unreadable

@@ -182,7 +182,7 @@ class RealFiles:
             except OSError as error:
                 return [NotAppended(f"{self._state}/{directory}: {error.strerror}")]
             directory = self._place(directory)
-            # Only we write there, so half a line is left from a crash and will never be completed.
+            # Nobody but us writes there: half a line is left from a crash, and nobody will end it.
             lines = [line._replace(directory=directory, live=False) for line in lines]
         elif (away := self.away(directory)) is not None:
             return [NotAppended(away)]
@@ -218,7 +218,7 @@ class RealFiles:
             try:
                 make_durably(
                     self._state, directory
-                )  # a daemon may have been killed before it wrote the lines
+                )  # the daemon that had to write its lines may have been killed before
             except OSError as error:
                 return unreadable(error)
         return self._unless_away(directory, compare(self._place(directory), name, lines))
@@ -279,10 +279,7 @@ class RealFiles:
         return bundle_parts.remove_parts(self._place(directory), names)
 
     def _in_place(self, directory: str, act: Callable[[str], _Found]) -> _Found | Unreadable:
-        """Do something in the directory of a bundle.
-
-        A root must still be the same directory; our own directory is made first.
-        """
+        """Do something in the directory of a bundle: below a root only if that is itself; our own is made first."""
         if os.path.isabs(directory):
             away = self.away(directory)
             return act(directory) if away is None else Unreadable(away)
@@ -303,7 +300,7 @@ class RealFiles:
         return os.path.join(self._state, directory)
 
     def _unless_away(self, path: str, found: _Found) -> _Found | Unreadable:
-        """What was found at a path, unless its root had been replaced by another directory."""
+        """What was found at a path, unless another directory was in its root's place at that time."""
         away = self.away(path)
         return found if away is None else Unreadable(away)
 

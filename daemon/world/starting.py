@@ -82,7 +82,7 @@ class StartingProcesses(RealProcesses):
             self._forking = None
 
     def start(self, order: StartRun, epoch: int) -> Begun | NotBegun:
-        """Begin the run, unless it has begun. Raises `EpochPassed`; any other failure is part of the answer."""
+        """Begin the run, unless it has begun. Raises `EpochPassed`; a failure is an answer."""
         try:
             answer = self._ask_launcher(order, epoch)
         except OSError as error:
@@ -92,7 +92,7 @@ class StartingProcesses(RealProcesses):
         return understood(answer)
 
     def forget_starts(self, owed: Collection[str]) -> None:
-        """Remove the tickets of all other starts: they are useless since this daemon's epoch began."""
+        """Tickets of other starts than these are useless now: this daemon's epoch has begun."""
         throw_away(self._state, owed)
 
     def remove_worktree(self, name: str, repo: str) -> str | NotRemoved | None:
@@ -139,7 +139,7 @@ class StartingProcesses(RealProcesses):
         )
 
     def _ask_forked(self, epoch: int, content: int, log: int) -> str | None:
-        """A forked launcher's answer; empty if there is none. A process that doesn't answer is not asked again."""
+        """A forked launcher's answer: empty also if there is none. A process that doesn't answer is not asked again."""
         os.lseek(content, 0, os.SEEK_SET)
         answer = _answer(lambda answering: self._give(epoch, (content, answering, log)))
         if not answer:
@@ -167,7 +167,7 @@ class StartingProcesses(RealProcesses):
             cwd="/",
             env=environment(os.environ),
             start_new_session=True,
-            check=False,  # the result is in its answer
+            check=False,  # its answer gives the result
         )
 
 
@@ -210,7 +210,7 @@ def _answer(ask: Callable[[int], None]) -> str | None:
 
 
 def _read_line(descriptor: int, patience: float) -> str | None:
-    """The line that is written there, even if incomplete; None if it doesn't end in time."""
+    """The line that is written there, as far as it got; None if it is not terminated in time."""
     give_up = time.monotonic() + patience
     poll, content = select.poll(), b""
     poll.register(descriptor, select.POLLIN)

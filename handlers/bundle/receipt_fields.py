@@ -8,7 +8,6 @@ import msgspec
 from runward.config.json_value import JsonValue
 from runward.config.problem import quoted
 from runward.handlers.bundle.canonical import FORMS, Form
-from runward.handlers.bundle.moment import moment_of
 from runward.handlers.bundle.numbers import is_number, is_whole
 from runward.handlers.bundle.parts import REPLAY, SUMMARY
 from runward.handlers.bundle.receipt import (
@@ -19,6 +18,7 @@ from runward.handlers.bundle.receipt import (
     TELLING_FIELDS,
     is_hash,
 )
+from runward.handlers.bundle.timestamps import moment_of
 
 ReceiptForm: TypeAlias = Literal["runward", "seed"]
 Fields: TypeAlias = dict[str, JsonValue]

@@ -11,11 +11,11 @@ from runward.handlers.bundle.bundle_problem import BundleProblem
 from runward.handlers.bundle.canonical import FORMS, Form, NotCanonical, as_written, hash_of, hash_of_text
 from runward.handlers.bundle.canonical_line import piece_of
 from runward.handlers.bundle.incomplete_values import is_cut, is_redacted
-from runward.handlers.bundle.moment import moment_of
 from runward.handlers.bundle.numbers import is_number, is_whole
 from runward.handlers.bundle.parts import REPLAY
 from runward.handlers.bundle.replay_facts import ReplayedCall, ReplayFacts
 from runward.handlers.bundle.replay_lines import Event, ReplayLine, is_header
+from runward.handlers.bundle.timestamps import moment_of
 
 _OF_THE_VERDICT: Final = ("Verification", "SessionEnd")
 """Events at the time of the verdict: what a run left behind may be carried out after that."""

@@ -1,6 +1,5 @@
 """The lines of a replay, read tolerantly: a line that cannot be read is a problem, and reading continues after it."""
 
-from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
@@ -53,11 +52,6 @@ def read_line(line: RawLine) -> ReplayLine:
     if not isinstance(value, dict):
         return ReplayLine(line.number, None, "not a JSON object")
     return ReplayLine(line.number, value)
-
-
-def read_lines(lines: Iterable[RawLine]) -> Iterator[ReplayLine]:
-    """The lines of a replay one by one."""
-    return map(read_line, lines)
 
 
 def is_header(event: Event) -> bool:

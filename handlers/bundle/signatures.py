@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.bundle import Scheme
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.moment import moment_of
 from runward.handlers.bundle.receipt import SCHEMA, is_hash
+from runward.handlers.bundle.timestamps import moment_of
 from runward.handlers.bundle.verify import SignatureState
 
 if TYPE_CHECKING:

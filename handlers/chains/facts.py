@@ -168,8 +168,15 @@ class StepsAtOnce(Question[int]):
     """Question: how many slots there are, by the settings in force. Answer: their number."""
 
 
+@dataclass(frozen=True, slots=True)
+class LaneWaits(Question[bool]):
+    """Question: whether something in this lane is neither decided nor held. Answer: true or false."""
+
+    lane: str
+
+
 QUESTIONS: Final = (
     *(ListenersTo, ChainNamed, ChainFiresNow, ChainRunOf, OpenRunsOf, FiringsOf),
     *(HeldFor, ToldBy),
-    *(SlotsNow, StepsAtOnce),
+    *(SlotsNow, StepsAtOnce, LaneWaits),
 )

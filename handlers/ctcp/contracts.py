@@ -57,9 +57,6 @@ CONTRACTS: Final[Mapping[str, Contract]] = {
     ),
 }
 
-ABSENT_IS_RIGHT: Final = "E"
-"""The contract whose file may be absent."""
-
 
 def further_needs(letter: str, documents: Documents) -> Iterable[str]:
     """Files whose existence counts, according to the files that were read."""

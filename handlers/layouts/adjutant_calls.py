@@ -6,16 +6,15 @@ Adjutant writes the hash of an output and not the output, so most results have n
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Told
 from runward.handlers.layouts.adjutant import REPLAY
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, Stateless
+from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, WithoutDocuments
 from runward.handlers.layouts.replay_calls import told_by_events
 
 _HASHES_ALONE: Final = "the session's own replay has only the output's hash"
 
 
-class AdjutantCalls(Stateless):
+class AdjutantCalls(WithoutDocuments):
     """Reads a session's replay."""
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
@@ -23,7 +22,7 @@ class AdjutantCalls(Stateless):
         return told_by_events(source, lines, hashes_alone=_HASHES_ALONE)
 
 
-def _start(_name: str, _state: JsonValue) -> CallReader:
+def _start(_name: str) -> CallReader:
     return AdjutantCalls()
 
 

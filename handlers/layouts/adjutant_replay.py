@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.events import Status
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import is_error_code, text_in
 from runward.handlers.layouts.transcript import Close
+from runward.handlers.sessions.reasons import ReasonCode, status_of
 
 IDS_KEPT: Final = 64
 """Ids of tool calls that are remembered, the latest ones: a copied or glued record counts once."""
@@ -28,16 +28,15 @@ KINDS: Final = BEGINS | _GOES_ON | {"ToolResult", "StepComplete", "SessionEnd"}
 
 
 class _End(NamedTuple):
-    status: Status
-    reason_code: str
+    reason_code: ReasonCode
     reason_summary: str
 
 
-_COMPLETED: Final = _End("completed", "run.completed.ok", "the session ended well")
-_FAILED: Final = _End("failed", "run.failed.exception", "the session failed")
-_OUT_OF_ITERATIONS: Final = _End("failed", "run.failed.limit_reached", "a step ran out of iterations")
-_TIMED_OUT: Final = _End("timed_out", "run.timed_out.deadline", "the session's own time limit passed")
-_CANCELLED: Final = _End("cancelled", "run.cancelled.user", "the session was cancelled")
+_COMPLETED: Final = _End("run.completed.ok", "the session ended well")
+_FAILED: Final = _End("run.failed.exception", "the session failed")
+_OUT_OF_ITERATIONS: Final = _End("run.failed.limit_reached", "a step ran out of iterations")
+_TIMED_OUT: Final = _End("run.timed_out.deadline", "the session's own time limit passed")
+_CANCELLED: Final = _End("run.cancelled.user", "the session was cancelled")
 
 ENDS: Final[Mapping[str, _End]] = {
     "success": _COMPLETED,
@@ -128,7 +127,7 @@ class Replay:
         end = ENDS[self.end]
         if end is _FAILED and self.ran_out and not self.step_failed:
             end = _OUT_OF_ITERATIONS
-        return Close(*end, at=parse_time(self.ended_at))
+        return Close(status_of(end.reason_code), *end, at=parse_time(self.ended_at))
 
 
 def _clipped(at: str | None) -> str | None:

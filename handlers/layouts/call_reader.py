@@ -1,16 +1,12 @@
 """What the reader of a layout's calls gets and returns.
 
 A reader goes through a session's files once, in order, and reports each call with its place. It keeps nothing
-of what it has reported except what it needs to continue. `state` returns that, so that a later reader continues where
-this one stopped. It never raises because of what an agent wrote.
+of what it has reported except what it needs to continue. It never raises because of what an agent wrote.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-import msgspec
-
-from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Place, Told
 from runward.handlers.layouts.scanner import Document
 
@@ -41,37 +37,22 @@ class CallReader(Protocol):
         """Take in a document that is new or was rewritten."""
         ...
 
-    def state(self) -> JsonValue:
-        """What a later reader needs to continue."""
-        ...
-
 
 class CallLayout(NamedTuple):
     """How a layout records calls.
 
-    `start` gives a reader for the session whose file or directory has this name; the state is an earlier reader's, or
-    None. It raises `ValueError` for a state that no reader gave. `logs` and `documents` are the files to read in a
-    session's directory; the documents come first. A session that is a single log has neither.
+    `start` gives a reader for the session whose file or directory has this name. `logs` and `documents` are the files to
+    read in a session's directory; the documents come first. A session that is a single log has neither.
     """
 
-    start: Callable[[str, JsonValue], CallReader]
+    start: Callable[[str], CallReader]
     logs: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
 
 
-def kept(state: msgspec.Struct) -> JsonValue:
-    """A reader's state as JSON."""
-    value: JsonValue = msgspec.json.decode(msgspec.json.encode(state))
-    return value
-
-
-class Stateless:
-    """A reader that needs nothing of what it has read, and reads no documents."""
+class WithoutDocuments:
+    """A reader that reads no documents."""
 
     def see(self, document: Document) -> Iterator[Told]:
         """There are none."""
         return iter(())
-
-    def state(self) -> JsonValue:
-        """Nothing."""
-        return None

@@ -7,13 +7,13 @@ as an error, or says how it interpreted the code.
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
-from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Called, Place, Returned, Told, Unusable
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, kept
+from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.claude_code_meanings import is_subagent_file
 from runward.handlers.layouts.claude_code_records import (
     NOT_DECODED,
@@ -40,19 +40,18 @@ _EXIT: Final = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
 _LONGEST_STAMP: Final = 40
 
 
-class State(msgspec.Struct, forbid_unknown_fields=True):
+@dataclass(slots=True)
+class State:
     """What is known so far. `queued` is when a prompt was queued before anything else was written; records that a fork
     copied are older. `begun` says that a record of the session's own was met. `reply` made the last call.
     """
 
-    version: Literal[1] = 1
     session: str | None = None
     is_subagent: bool = False
     met: bool = False
     queued: str | None = None
     begun: bool = False
     reply: str | None = None
-    done: tuple[str, ...] = ()
 
 
 class ClaudeCodeCalls:
@@ -60,7 +59,7 @@ class ClaudeCodeCalls:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._plans = Plans(state.done)
+        self._plans = Plans()
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
         """What further lines say. Most of them say nothing, so they aren't parsed."""
@@ -81,11 +80,6 @@ class ClaudeCodeCalls:
     def see(self, document: Document) -> Iterator[Told]:
         """There are none."""
         return iter(())
-
-    def state(self) -> JsonValue:
-        """What a later reader needs."""
-        self._state.done = self._plans.done()
-        return kept(self._state)
 
     def _fixed(self, source: str, line: PlacedLine) -> Iterator[Told]:
         """What can be read of a line that is not quite as Claude Code writes them."""
@@ -192,9 +186,7 @@ def _tokens(usage: Usage) -> int:
     return came + usage.output_tokens
 
 
-def _start(name: str, known: JsonValue) -> CallReader:
-    if known is not None:
-        return ClaudeCodeCalls(msgspec.convert(known, State))
+def _start(name: str) -> CallReader:
     stem = name.rsplit("/", 1)[-1].split(".", 1)[0]
     session = stem if _SESSION_ID.fullmatch(stem) else None
     return ClaudeCodeCalls(State(session=session, is_subagent=is_subagent_file(name)))

@@ -8,14 +8,14 @@ call's output, or with that call.
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal, TypedDict, cast
+from dataclasses import dataclass, field
+from typing import Final, TypedDict, cast
 
 import msgspec
-from pydantic import TypeAdapter
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Called, Place, Returned, Told, Unusable
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, kept
+from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.codex import apart
 from runward.handlers.layouts.codex_counts import Tokens
 from runward.handlers.layouts.codex_exits import exit_code_in
@@ -81,38 +81,33 @@ class _Line(_Fields, total=False):
 
 
 _DECODER: Final = msgspec.json.Decoder(_Line)
-_ROLLOUTS: Final = TypeAdapter(Rollout)
 
 
-class State(msgspec.Struct, forbid_unknown_fields=True):
-    """What is known so far. `beginning` is the rollout up to here, until something of the thread's own began.
+@dataclass(slots=True)
+class State:
+    """What is known so far.
 
     `first` is the call that will get a reply's tokens, "" if its first call already has them. `held` are
     tokens that were reported before any call, `told` those that go with a call's output. `failed` are failed calls.
     """
 
-    version: Literal[1] = 1
-    beginning: str | None = None
     ordinal: int | None = None
-    counted: tuple[int, int, int, tuple[int, int] | None, str | None, bool] = (0, 0, 0, None, None, False)
     first: str | None = None
     returned: bool = False
     held: int | None = None
-    told: dict[str, int] = {}
+    told: dict[str, int] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
-    done: tuple[str, ...] = ()
     thread: str | None = None
 
 
 class CodexCalls:
-    """Reads one rollout."""
+    """Reads one rollout. `beginning` is the rollout up to here, until something of the thread's own began."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._plans = Plans(state.done)
-        self._tokens = Tokens(*state.counted)
-        began = state.beginning
-        self._beginning = None if began is None else _ROLLOUTS.validate_json(began, strict=True)
+    def __init__(self, beginning: Rollout) -> None:
+        self._state = State(thread=beginning.thread)
+        self._plans = Plans()
+        self._tokens = Tokens()
+        self._beginning: Rollout | None = beginning
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
         """What further lines say. Lines whose beginning shows that they say nothing aren't parsed."""
@@ -127,21 +122,6 @@ class CodexCalls:
     def see(self, document: Document) -> Iterator[Told]:
         """There are none."""
         return iter(())
-
-    def state(self) -> JsonValue:
-        """What a later reader needs."""
-        state, tokens, began = self._state, self._tokens, self._beginning
-        state.done = self._plans.done()
-        state.beginning = None if began is None else _ROLLOUTS.dump_json(began).decode()
-        state.counted = (
-            tokens.replies,
-            tokens.input_tokens,
-            tokens.output_tokens,
-            tokens.total,
-            tokens.response,
-            tokens.is_ahead,
-        )
-        return kept(state)
 
     def _line(self, source: str, line: PlacedLine) -> Iterator[Told]:
         place, content = line.place(source), line.content
@@ -297,11 +277,8 @@ def _params(payload: _Fields) -> Value:
     return Value({"prompt": prompt} if isinstance(prompt, str) else None)
 
 
-def _start(name: str, known: JsonValue) -> CallReader:
-    if known is not None:
-        return CodexCalls(msgspec.convert(known, State))
-    beginning = Rollout(thread=thread_of(name))
-    return CodexCalls(State(beginning=_ROLLOUTS.dump_json(beginning).decode(), thread=beginning.thread))
+def _start(name: str) -> CallReader:
+    return CodexCalls(Rollout(thread=thread_of(name)))
 
 
 CALLS: Final = CallLayout(_start)

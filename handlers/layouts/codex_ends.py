@@ -5,6 +5,7 @@ from typing import Final
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.codex_turns import completed
 from runward.handlers.layouts.transcript import Close
+from runward.handlers.sessions.reasons import ReasonCode
 
 LONGEST_SUMMARY: Final = 200
 
@@ -58,7 +59,7 @@ def failure(error: JsonValue, at: float | None) -> Close:
     message = error.get("message") if isinstance(error, dict) else error
     if not isinstance(message, str) or not message:
         message = kind or "the agent reports an error"
-    code = "run.failed.api_error"
+    code: ReasonCode = "run.failed.api_error"
     if kind in _LIMITS:
         code = "run.failed.limit_reached"
     elif kind in _OWN:

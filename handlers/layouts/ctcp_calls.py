@@ -5,13 +5,12 @@ single line, so its call and its result have the same time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Literal
-
-import msgspec
+from dataclasses import dataclass
+from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Called, Place, Returned, Told, Unusable
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, kept
+from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.ctcp import EVENTS, RUN
 from runward.handlers.layouts.ctcp_log import KNOWN
 from runward.handlers.layouts.ctcp_times import ahead_of_utc, time_at
@@ -35,10 +34,10 @@ _TOOLS: Final[Mapping[str, str]] = {
 _NO_OUTPUT: Final = frozenset({"ts", "role", "event", "rc", "cmd"})
 
 
-class State(msgspec.Struct, forbid_unknown_fields=True):
+@dataclass(slots=True)
+class State:
     """What is known so far: how far zoneless times are ahead of UTC (s), and the verification that runs."""
 
-    version: Literal[1] = 1
     ahead: int = 0
     verifying: str | None = None
 
@@ -46,8 +45,8 @@ class State(msgspec.Struct, forbid_unknown_fields=True):
 class CtcpCalls:
     """Reads a run's log."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self) -> None:
+        self._state = State()
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
         """What further lines say."""
@@ -69,10 +68,6 @@ class CtcpCalls:
             if written is not None:
                 self._state.ahead = ahead_of_utc(written, document.modified_at)
         return iter(())
-
-    def state(self) -> JsonValue:
-        """What a later reader needs."""
-        return kept(self._state)
 
     def _event(self, place: Place, record: dict[str, JsonValue]) -> Iterator[Told]:
         name = record.get("event")
@@ -105,8 +100,8 @@ def _command(record: dict[str, JsonValue]) -> JsonValue:
     return {key: record[key] for key in ("cmd", "path") if key in record}
 
 
-def _start(_name: str, known: JsonValue) -> CallReader:
-    return CtcpCalls(State() if known is None else msgspec.convert(known, State))
+def _start(_name: str) -> CallReader:
+    return CtcpCalls()
 
 
 CALLS: Final = CallLayout(_start, logs=(EVENTS,), documents=(RUN,))

@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.events import Status
 from runward.handlers.layouts.foreign_values import document_object, list_in, object_in, seconds_in, text_in
 from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.lionagi_branch import (
@@ -46,6 +45,7 @@ from runward.handlers.layouts.transcript import (
     Usage,
 )
 from runward.handlers.layouts.transcript_lines import Unreadable, records
+from runward.handlers.sessions.reasons import ReasonCode, status_of
 
 LAYOUT: Final = "lionagi"
 RUN: Final = "run.json"
@@ -69,20 +69,17 @@ _LONGEST_ERROR: Final = 200
 
 
 class _End(NamedTuple):
-    status: Status
-    reason_code: str
+    reason_code: ReasonCode
     reason_summary: str
 
 
 _ENDS: Final[Mapping[str, _End]] = {
-    "completed": _End("completed", "run.completed.ok", "the run completed"),
-    "completed_empty": _End(
-        "failed", "run.failed.exception", "it ended with nothing to show (completed_empty)"
-    ),
-    "failed": _End("failed", "run.failed.exception", "the run failed"),
-    "timed_out": _End("timed_out", "run.timed_out.deadline", "the run's own deadline passed"),
-    "aborted": _End("aborted", "run.aborted.user", "a person interrupted the run"),
-    "cancelled": _End("cancelled", "run.cancelled.sigterm", "the run was told to stop"),
+    "completed": _End("run.completed.ok", "the run completed"),
+    "completed_empty": _End("run.failed.exception", "it ended with nothing to show (completed_empty)"),
+    "failed": _End("run.failed.exception", "the run failed"),
+    "timed_out": _End("run.timed_out.deadline", "the run's own deadline passed"),
+    "aborted": _End("run.aborted.user", "a person interrupted the run"),
+    "cancelled": _End("run.cancelled.sigterm", "the run was told to stop"),
 }
 
 
@@ -288,8 +285,8 @@ def _close(run: Run | None) -> Close | None:
     if run is None or end is None:
         return None
     code, summary = end.reason_code, end.reason_summary
-    if run.error and end.status == "failed":
+    if run.error and status_of(code) == "failed":
         summary = f"{summary}: {run.error}"
         if _PROVIDER.match(run.error):
             code = "run.failed.api_error"
-    return Close(end.status, code, summary, run.ended_at)
+    return Close(status_of(code), code, summary, run.ended_at)

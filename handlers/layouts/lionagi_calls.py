@@ -6,13 +6,11 @@ The branches that `run.json` does not name are sub-agents.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal
-
-import msgspec
+from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Called, Paid, Place, Returned, Told, Unusable
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, kept
+from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import list_in, object_in, seconds_in, text_in, whole_text_in
 from runward.handlers.layouts.lionagi import RUN
@@ -25,20 +23,13 @@ MOST_USD: Final = 1_000_000
 """A reply that cost more is not believed."""
 
 
-class State(msgspec.Struct, forbid_unknown_fields=True):
-    """What is known so far: the run's own branch, and the messages of it that were reported."""
-
-    version: Literal[1] = 1
-    branch: str | None = None
-    told: tuple[str, ...] = ()
-
-
 class LionagiCalls:
-    """Reads the file of a run's own branch."""
+    """Reads the file of a run's own branch. Each of its messages is reported once."""
 
-    def __init__(self, state: State) -> None:
-        self._branch = state.branch
-        self._told = dict.fromkeys(state.told)
+    def __init__(self) -> None:
+        self._branch: str | None = None
+        self._told: set[str] = set()
+        self._paid: set[str] = set()
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
         """There are no logs."""
@@ -59,24 +50,20 @@ class LionagiCalls:
             for message in list_in(object_in(object_in(value).get("messages")).get("collections")):
                 yield from self._message(place, object_in(message))
 
-    def state(self) -> JsonValue:
-        """What a later reader needs."""
-        return kept(State(branch=self._branch, told=tuple(self._told)))
-
     def _message(self, place: Place, message: dict[str, JsonValue]) -> Iterator[Told]:
         metadata, content = object_in(message.get("metadata")), object_in(message.get("content"))
         kind = (text_in(metadata.get("lion_class")) or "").rpartition(".")[2]
         name = whole_text_in(message.get("id"))
         cost = number_in(object_in(metadata.get("model_response")).get("total_cost_usd"), 0, MOST_USD)
-        if cost is not None and name is not None and name not in self._told:
-            self._told[name] = None
+        if cost is not None and name is not None and name not in self._paid:
+            self._paid.add(name)
             yield Paid(place, seconds_in(message.get("created_at")), cost)
         if kind not in ("ActionRequest", "ActionResponse") or name in self._told:
             return
         if name is None:
             yield Unusable(place, f"an {kind} without id")
             return
-        self._told[name] = None
+        self._told.add(name)
         at = seconds_in(message.get("created_at"))
         if kind == "ActionRequest":
             asked = object_in(content.get("action_request")) or content
@@ -98,8 +85,8 @@ class LionagiCalls:
             yield Returned(place, at, call, output)
 
 
-def _start(_name: str, known: JsonValue) -> CallReader:
-    return LionagiCalls(State() if known is None else msgspec.convert(known, State))
+def _start(_name: str) -> CallReader:
+    return LionagiCalls()
 
 
 CALLS: Final = CallLayout(_start, documents=(RUN, _BRANCHES))

@@ -12,7 +12,7 @@ from typing import Final
 from runward.config.flow import Leg, flow_from_json
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.parts import is_part_or_temporary
-from runward.handlers.events import SessionDeclaration, Status
+from runward.handlers.events import SessionDeclaration
 from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json, sane_time
 from runward.handlers.layouts.process_host import host_with_namespace
 from runward.handlers.layouts.scanner import (
@@ -26,6 +26,7 @@ from runward.handlers.layouts.scanner import (
     Signature,
     Started,
 )
+from runward.handlers.sessions.reasons import ReasonCode, status_of
 
 LAYOUT: Final = "native"
 SCHEMA: Final = "runward-run-v1"
@@ -211,7 +212,7 @@ def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
         return
     error, secret = value.get("error"), value.get("secret")
     at = parse_time(value.get("finished_at"))
-    status, code, summary = _conclusion(
+    code, summary = _conclusion(
         str(cause),
         exit_code if isinstance(exit_code, int) else None,
         signal if isinstance(signal, int) else None,
@@ -221,7 +222,7 @@ def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
         EXIT,
         _digest(document),
         at if at is not None else sane_time(document.modified_at),
-        status,
+        status_of(code),
         code,
         summary,
         exit_code if isinstance(exit_code, int) else None,
@@ -233,32 +234,32 @@ def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
 
 def _conclusion(
     cause: str, exit_code: int | None, signal: int | None, error: str | None
-) -> tuple[Status, str, str]:
-    """How `exit.json` is read: status, reason code, summary."""
+) -> tuple[ReasonCode, str]:
+    """How `exit.json` is read: reason code and summary."""
     said = f": {error}" if error else ""
     match cause:
         case "not_started":
-            return "failed", "run.failed.not_started", f"it could not be started{said}"
+            return "run.failed.not_started", f"it could not be started{said}"
         case "timed_out" if error == "stale":
-            return "timed_out", "run.timed_out.stale", "it was silent for longer than allowed (stale_after)"
+            return "run.timed_out.stale", "it was silent for longer than allowed (stale_after)"
         case "timed_out":
-            return "timed_out", "run.timed_out.deadline", f"its deadline passed{said}"
+            return "run.timed_out.deadline", f"its deadline passed{said}"
         case "signalled":
             which = "a signal" if signal is None else f"signal {signal}"
-            return "failed", "run.failed.signal", f"killed by {which}{said}"
+            return "run.failed.signal", f"killed by {which}{said}"
         case "cancelled" if signal == 2:
-            return "aborted", "run.aborted.user", f"interrupted{said}"
+            return "run.aborted.user", f"interrupted{said}"
         case "cancelled" if signal is not None:
-            return "cancelled", "run.cancelled.sigterm", f"told to stop by signal {signal}{said}"
+            return "run.cancelled.sigterm", f"told to stop by signal {signal}{said}"
         case "cancelled" if error == "shutdown":
-            return "cancelled", "run.cancelled.system", "the system was shutting down"
+            return "run.cancelled.system", "the system was shutting down"
         case "cancelled":
-            return "cancelled", "run.cancelled.user", f"told to stop{said}"
+            return "run.cancelled.user", f"told to stop{said}"
     if error:
-        return "failed", "run.failed.exception", error
+        return "run.failed.exception", error
     if exit_code == 0:
-        return "completed", "run.completed.ok", "exited with 0"
-    return "failed", "run.failed.exit_nonzero", f"exited with {exit_code}"
+        return "run.completed.ok", "exited with 0"
+    return "run.failed.exit_nonzero", f"exited with {exit_code}"
 
 
 def _digest(document: Document) -> str:

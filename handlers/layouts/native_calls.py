@@ -8,11 +8,10 @@ calls, too; the store reports them (`handlers/exchange/calls.py`).
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Called, Place, Returned, Stated, Told, Unusable
 from runward.handlers.exchange.calls import CALL
 from runward.handlers.exchange.tell import NAMES
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, Stateless
+from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, WithoutDocuments
 from runward.handlers.layouts.foreign_values import document_object
 from runward.handlers.layouts.native import RUN
 from runward.handlers.layouts.replay_calls import told_by_events
@@ -22,7 +21,7 @@ from runward.handlers.layouts.told_values import whole_in
 TRACE: Final = "trace.jsonl"
 
 
-class NativeCalls(Stateless):
+class NativeCalls(WithoutDocuments):
     """Reads a run's trace."""
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
@@ -47,7 +46,7 @@ class NativeCalls(Stateless):
             yield Stated(Place(RUN, 0, 0, 0), issue_number=issue)
 
 
-def _start(_name: str, _state: JsonValue) -> CallReader:
+def _start(_name: str) -> CallReader:
     return NativeCalls()
 
 

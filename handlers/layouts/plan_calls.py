@@ -1,6 +1,6 @@
 """Plans that an agent keeps with a tool, which gets the whole list of steps each time, with their states."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from runward.config.json_value import JsonValue
@@ -17,12 +17,8 @@ _SUCCESS: Final = "Success"
 class Plans:
     """What was reported of a session's plans so far: each list, and each step when it is done."""
 
-    def __init__(self, done: Iterable[str]) -> None:
-        self._done = dict.fromkeys(done)
-
-    def done(self) -> tuple[str, ...]:
-        """The steps that are done."""
-        return tuple(self._done)
+    def __init__(self) -> None:
+        self._done: dict[str, None] = {}
 
     def told(self, place: Place, at: float | None, steps: JsonValue, names: Sequence[str]) -> Iterator[Told]:
         """What a list of steps says. A step is identified by the first of these fields that it has."""

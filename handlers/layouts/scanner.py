@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.flow import Leg
 from runward.handlers.events import SessionDeclaration, Status
+from runward.handlers.sessions.reasons import ReasonCode
 
 Signature: TypeAlias = tuple[int, int, int]
 """Tells one version of a file from another without reading it: inode, size, mtime in ns."""
@@ -63,7 +64,7 @@ class Ended(NamedTuple):
     digest: str
     at: float
     status: Status
-    reason_code: str
+    reason_code: ReasonCode
     reason_summary: str
     exit_code: int | None
     signal: int | None

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Told as ToldCall
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, Stateless
+from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, WithoutDocuments
 from runward.handlers.layouts.foreign_json import sane_time
 from runward.handlers.layouts.foreign_values import document_object, text_in
 from runward.handlers.layouts.kept_state import KeepsState
@@ -138,7 +138,7 @@ def gate_verdict(written: dict[str, JsonValue]) -> dict[str, JsonValue]:
     }
 
 
-class _NoCalls(Stateless):
+class _NoCalls(WithoutDocuments):
     """A play's calls are those of its agents, whose directories are sessions of their own."""
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[ToldCall]:
@@ -146,7 +146,7 @@ class _NoCalls(Stateless):
         return iter(())
 
 
-def _start_calls(_name: str, _state: JsonValue) -> CallReader:
+def _start_calls(_name: str) -> CallReader:
     return _NoCalls()
 
 

@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from runward.handlers.events import Status
 from runward.handlers.layouts.scanner import Complaint, Document
+from runward.handlers.sessions.reasons import ReasonCode
 
 Turn: TypeAlias = Literal["none", "open", "closed"]
 """Whether the agent was asked for something, and whether it is done with it."""
@@ -31,7 +32,7 @@ class Close(NamedTuple):
     """How a turn ended, as the agent itself reports it; `at` in Unix seconds if it says when."""
 
     status: Status
-    reason_code: str
+    reason_code: ReasonCode
     reason_summary: str
     at: float | None = None
 

@@ -1,7 +1,7 @@
 """A running session wrote outcomes: they are stored at once, until its verdict reads them again."""
 
 from runward.handlers.asking import Given, TryLater, ask
-from runward.handlers.contracts.asked import outcome_kinds
+from runward.handlers.contracts.needed_facts import outcome_kinds
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.effects import Deciding
 from runward.handlers.facts import SessionOf

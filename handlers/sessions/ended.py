@@ -13,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, Given, TryLater, ask
 from runward.handlers.chains.facts import ListenersTo
 from runward.handlers.contracts.artifact_facts import RootFacts
-from runward.handlers.contracts.asked import (
+from runward.handlers.contracts.needed_facts import (
     outcome_kinds,
     outcome_paths,
     paths_asked,

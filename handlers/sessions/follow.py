@@ -85,7 +85,7 @@ class Sign(NamedTuple):
     """One look at a session.
 
     `resumed` are the boundaries in what was read since the last look. `writer` is what is known of its process,
-    including the remembered one; `changed_at` is when its files last changed. Unless everything that is there was read
+    including the remembered one; `changed_at` is when its files last changed, `at` that of the look. Unless everything that is there was read
     (`complete`), the last attempt may continue after it. `lines` are those of its log that were read, if it has one log;
     after `anew` they are another file's than before.
     """
@@ -94,7 +94,7 @@ class Sign(NamedTuple):
     resumed: tuple[Resumed, ...]
     writer: Writer
     changed_at: float | None
-    now: float
+    at: float
     complete: bool
     lines: int | None = None
     anew: bool = False
@@ -148,7 +148,7 @@ class _Look:
         self.followed = followed
         self.after = followed._replace(lost_since=None, lines=None if sign.anew else followed.lines)
         self._told, self._writer = sign.told, sign.writer
-        self._changed_at, self._moment = sign.changed_at, sign.now
+        self._changed_at, self._moment = sign.changed_at, sign.at
         self._at = self._moment if self._changed_at is None else self._changed_at
         process = self._writer.process
         if process is not None and process != followed.former:  # by the next look its traces may be gone

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from runward.handlers.events import Evidence
 from runward.handlers.layouts.transcript import Close, Told
-from runward.handlers.sessions.over import Standing
+from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, Standing
 
 LONG_QUIET: Final = 86_400.0
 """Seconds without a change before a root was first seen, after which an undecidable session is history."""
@@ -28,8 +28,11 @@ def end_by(standing: Standing, otherwise: float) -> End:
     state = standing.state
     assert state != "unknown", "what has evidence has ended"
     assert standing.evidence is not None, "asked for only then"
+    code = standing.reason_code
+    assert code != OPEN_TURN, "likewise"
+    assert code != NO_PROCESS, "likewise"
     at = otherwise if standing.ended_at is None else standing.ended_at
-    return End(at, standing.evidence, Close(state, standing.reason_code, standing.reason_summary))
+    return End(at, standing.evidence, Close(state, code, standing.reason_summary))
 
 
 def end_before(told: Told, standing: Standing, changed_at: float, first_seen_at: float) -> End | None:

@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from runward.handlers.events import Evidence, Status
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Close, Told
+from runward.handlers.sessions.reasons import ReasonCode, UnknownCode
 
 Liveness: TypeAlias = Literal["alive", "gone", "unknown"]
 """What is known about the process that writes a session's files."""
@@ -56,7 +57,7 @@ class Standing(NamedTuple):
 
     state: State
     evidence: Evidence | None
-    reason_code: str
+    reason_code: ReasonCode | UnknownCode
     reason_summary: str
     ended_at: float | None = None
     activity: Activity | None = None
@@ -152,10 +153,12 @@ def _activity(status: WriterStatus | None) -> Activity:
 
 
 def _running(told: Told, activity: Activity) -> Standing:
-    code, summary = "run.started.ok", "it runs"
+    standing = Standing(
+        "running", None, "run.started.ok", "it runs", activity="waiting" if told.waiting else activity
+    )
     if told.attempt > 1:
-        code, summary = "run.started.resumed", "it was resumed"
-    return Standing("running", None, code, summary, activity="waiting" if told.waiting else activity)
+        return standing._replace(reason_code="run.started.resumed", reason_summary="it was resumed")
+    return standing
 
 
 def _over(told: Told, close: Close, evidence: Evidence, again_in: float | None) -> Standing:
@@ -208,6 +211,6 @@ def _untold(told: Told, names_process: bool, again_in: float | None) -> Standing
     if told.turn == "closed" and told.close is not None:
         summary = "its turn is closed, and it is not known whether its process is still there"
         return Standing("unknown", None, NO_PROCESS, summary, activity=activity, again_in=again_in)
-    code = OPEN_TURN if names_process else NO_PROCESS
+    code: UnknownCode = OPEN_TURN if names_process else NO_PROCESS
     summary = "its turn is open, and it is not known whether its process is still there"
     return Standing("unknown", None, code, summary, activity=activity, again_in=again_in)

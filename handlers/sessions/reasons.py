@@ -4,14 +4,41 @@ Codes have three dotted parts and are stable; scripts rely on them.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
-from runward.handlers.events import Status
+from runward.handlers.sessions.events import Status
+
+ReasonCode: TypeAlias = Literal[
+    "run.started.ok",
+    "run.started.resumed",
+    "run.completed.ok",
+    "run.failed.missing_artifact",
+    "run.failed.exit_nonzero",
+    "run.failed.signal",
+    "run.failed.exception",
+    "run.failed.api_error",
+    "run.failed.limit_reached",
+    "run.failed.not_started",
+    "run.timed_out.deadline",
+    "run.timed_out.stale",
+    "run.aborted.user",
+    "run.aborted.process_gone",
+    "run.aborted.vanished",
+    "run.aborted.never_started",
+    "run.aborted.stale",
+    "run.cancelled.user",
+    "run.cancelled.sigterm",
+    "run.cancelled.system",
+]
+"""What a session's status may be due to. mypy refuses any other code where one is given."""
+
+UnknownCode: TypeAlias = Literal["run.unknown.open_turn", "run.unknown.no_process"]
+"""What `runward inspect` says where nobody can know. No session in the store has one."""
 
 FAILURES: Final = ("failed", "timed_out", "aborted")
-WANTED_ABORT: Final = "run.aborted.user"
+WANTED_ABORT: Final[ReasonCode] = "run.aborted.user"
 
-MEANINGS: Final[Mapping[str, tuple[Status, str]]] = {
+MEANINGS: Final[Mapping[ReasonCode, tuple[Status, str]]] = {
     "run.started.ok": ("running", "it started"),
     "run.started.resumed": ("running", "it was resumed"),
     "run.completed.ok": ("completed", "a clean end"),
@@ -38,9 +65,12 @@ MEANINGS: Final[Mapping[str, tuple[Status, str]]] = {
 }
 
 
+_STATUS: Final[Mapping[str, Status]] = {code: status for code, (status, _) in MEANINGS.items()}
+
+
 def status_of(code: str) -> Status:
     """The status that goes with a reason code. Raises `KeyError` for a code that isn't listed."""
-    return MEANINGS[code][0]
+    return _STATUS[code]
 
 
 def is_failure(status: str, code: str) -> bool:

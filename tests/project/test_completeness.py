@@ -33,7 +33,7 @@ from runward.handlers.events import Event, PlayRunRequested, SessionCancelReques
 from runward.handlers.exchange import acting_with_code
 from runward.handlers.facts import QUESTIONS, Play
 from runward.handlers.route import HANDLERS
-from runward.handlers.sessions.reasons import MEANINGS
+from runward.handlers.sessions.reasons import MEANINGS, ReasonCode, status_of
 
 SESSIONS = (ROOT / "docs" / "sessions.md").read_text()
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
@@ -68,10 +68,11 @@ def test_every_reason_that_the_code_gives_is_listed() -> None:
 def test_every_listed_reason_is_documented_with_its_status(code: str) -> None:
     rows = [line for line in SESSIONS.splitlines() if line.startswith("|") and f"`{code}`" in line]
     assert rows, f"docs/sessions.md doesn't say what {code} means"
-    assert any(f"`{MEANINGS[code][0]}`" in row for row in rows)
+    assert any(f"`{status_of(code)}`" in row for row in rows)
 
 
 def test_reasons_have_three_parts_and_go_with_their_status() -> None:
+    assert set(get_args(ReasonCode)) == set(MEANINGS)
     for code, (status, meaning) in MEANINGS.items():
         assert REASON.fullmatch(code)
         assert status in get_args(Status)
@@ -94,7 +95,7 @@ def test_every_effect_is_applied() -> None:
 @pytest.mark.parametrize(
     "declared", [JOBS.appliers, JOBS.answers, JOBS.folds], ids=["applied", "answered", "folded"]
 )
-def test_what_two_tables_own_keeps_runward_from_starting(declared: Mapping[type, object]) -> None:
+def test_what_two_tables_own_keeps_runward_from_starting(declared: Mapping[type[object], object]) -> None:
     with pytest.raises(TwoOwners, match=next(iter(declared)).__name__):
         joined([declared, declared])
 

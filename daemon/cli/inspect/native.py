@@ -6,7 +6,7 @@ The conclusions are those of the daemon's own functions; an open run whose end c
 import os
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from runward.daemon.cli.inspect.inspected import InspectedSession
 from runward.daemon.ports.files import Gone
@@ -23,6 +23,9 @@ from runward.handlers.layouts.transcript import Counts
 from runward.handlers.sessions.observe import NEVER_SEEN, RootRule, see, together
 from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, Standing
 from runward.handlers.unreadable import Unreadable
+
+if TYPE_CHECKING:
+    from runward.handlers.sessions.reasons import ReasonCode
 
 _JOURNAL: Final = "events.jsonl"
 _TRACE: Final = "trace.jsonl"
@@ -81,7 +84,13 @@ def _standing(
     watched, events = see(NEVER_SEEN, key, RootRule(False, 0.0), signatures, items)
     ended = next((each for each in events if isinstance(each, AttemptEnded)), None)
     if ended is not None:
-        return Standing(ended.status, ended.evidence, ended.reason_code, ended.reason_summary, ended.at)
+        return Standing(
+            ended.status,
+            ended.evidence,
+            cast("ReasonCode", ended.reason_code),
+            ended.reason_summary,
+            ended.at,
+        )
     named = [each for each in (watched.launcher, watched.process) if each is not None]
     processes = RealProcesses()
     if not named:

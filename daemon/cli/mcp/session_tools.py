@@ -11,8 +11,8 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.mcp.tool import Answer, Refused, Tool, count_of, flag, flag_of, text, text_of
 from runward.daemon.cli.session.as_json import summary_of
-from runward.daemon.cli.session.commands import FAILED
 from runward.daemon.cli.session.found import newest_sessions, session_as_json
+from runward.daemon.cli.session.listing import FAILED
 from runward.daemon.cli.session.unjudged_row import row_of
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.finding import find_session

@@ -30,7 +30,7 @@ def put_seen(state: Path, row: SessionRow) -> str:
 
 
 def shown(settings: Settings, row: SessionRow) -> None:
-    """A failure was shown in full: its reader has seen it. Without a daemon nobody would take note: none is put."""
+    """A failure was shown in full: its reader has seen it. Without a daemon, nothing is recorded."""
     state = Path(settings.state_dir)
     if holder(state) is None:
         return

@@ -2,15 +2,12 @@
 
 import pytest
 
-from runward.daemon.ports.session_reads import (
-    NOT_KNOWN,
-    NOTHING_READ,
-    Cursor,
-    FilesRead,
-    LogRead,
-    dump_files_read,
-    load_files_read,
-)
+from runward.daemon.looking.remembered import Remembered, dump_remembered, load_remembered
+from runward.daemon.ports.session_reads import NOT_KNOWN, NOTHING_READ, Cursor, FilesRead, LogRead
+
+
+def stored(read: FilesRead) -> str:
+    return dump_remembered(Remembered("runs", "a.jsonl", read=read))
 
 
 @pytest.mark.parametrize(
@@ -32,21 +29,21 @@ from runward.daemon.ports.session_reads import (
     ],
 )
 def test_what_is_stored_is_what_was_read(read: FilesRead) -> None:
-    assert load_files_read(dump_files_read(read)) == read
+    assert load_remembered(stored(read)).read == read
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[1]", '{"logs": 1}', '{"failures": "3"}', '{"version": 3}', '{"logs": [["a"]']
+    "text", ["", "[1]", '{"logs": 1}', '{"failures": "x"}', '{"version": 3}', '{"logs": [["a"]']
 )
 def test_what_this_program_never_wrote_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        load_files_read(text)
+        load_remembered(f'{{"root": "runs", "place": "a", "read": {text}}}')
 
 
 def test_a_log_that_an_earlier_version_read_is_looked_into_again_from_where_it_was() -> None:
     log = LogRead("a.jsonl", Cursor(1, 2, 300, 4, "ab"), (2, 310, 10**18))
-    stored = dump_files_read(FilesRead((log,), version=1)).replace(",1,false]", ",1]")
-    (read,) = load_files_read(stored).logs
+    by_the_earlier_one = stored(FilesRead((log,), version=1)).replace(",1,false]", ",1]")
+    (read,) = load_remembered(by_the_earlier_one).read.logs
     assert (read.cursor, read.signature) == (log.cursor, NOT_KNOWN)
 
 
@@ -57,4 +54,5 @@ def test_what_is_stored_of_an_ordinary_session_is_small() -> None:
         (10**7, 10**8, 10**18),
     )
     listed = (("0f5c0e6e-1111-4222-8333-000000000001/subagents/*.jsonl", (10**7, 4096, 10**18)),)
-    assert len(dump_files_read(FilesRead((log,), listed=listed, beside=("0" * 12,) * 20))) < 1000
+    read = FilesRead((log,), listed=listed, beside=("0" * 12,) * 20)
+    assert len(stored(read)) - len(stored(NOTHING_READ)) < 1000

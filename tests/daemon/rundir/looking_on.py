@@ -5,8 +5,9 @@ import time
 from pathlib import Path
 
 from runward.config.json_value import JsonValue
+from runward.daemon.looking.remembered import Remembered, dump_remembered, load_remembered
 from runward.daemon.ports.files import Gone
-from runward.daemon.ports.session_reads import NOTHING_READ, SessionSight, dump_files_read, load_files_read
+from runward.daemon.ports.session_reads import NOTHING_READ, SessionSight
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.unreadable import Unreadable
@@ -35,7 +36,7 @@ class Onlooker:
         """One look at what is there, and all it gave is kept."""
         sight = self.answer(most_bytes=most_bytes, now=now)
         assert isinstance(sight, SessionSight), sight
-        self.known = load_files_read(dump_files_read(sight.read))
+        self.known = load_remembered(dump_remembered(Remembered("runs", self.place, read=sight.read))).read
         assert self.known == sight.read
         if sight.anew:
             self.lines, self.documents = {}, {}

@@ -8,14 +8,8 @@ import pytest
 import zstandard
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
-from runward.daemon.rundir import call_reading, placed_lines
-from runward.daemon.rundir.call_reading import (
-    NOTHING,
-    CallReading,
-    CallsRead,
-    dump_calls_read,
-    load_calls_read,
-)
+from runward.daemon.rundir import placed_lines
+from runward.daemon.rundir.call_reading import CallReading
 from runward.handlers.bundle.calls import Called, Returned, Told, Unusable
 
 CALL = b'{"event":"ToolCall","id":"%d","tool":"x"}'
@@ -26,8 +20,8 @@ def run_with(directory: Path, content: bytes) -> str:
     return str(directory)
 
 
-def read(path: str, known: CallsRead = NOTHING, layout: str = "native") -> tuple[list[Told], CallReading]:
-    reading = CallReading(layout, path, load_calls_read(dump_calls_read(known)))
+def read(path: str, layout: str = "native") -> tuple[list[Told], CallReading]:
+    reading = CallReading(layout, path)
     return list(reading.told()), reading
 
 
@@ -65,13 +59,12 @@ def test_reading_on_after_every_byte_tells_each_call_once(tmp_path: Path) -> Non
     whole, _ = read(str(file), layout="claude-code")
     with file.open("wb", buffering=0) as growing:
         found: list[Told] = []
-        known = NOTHING
+        reading = CallReading("claude-code", str(file))
         for byte in range(len(content)):
             growing.write(content[byte : byte + 1])
             if byte % 7 == 0 or content[byte : byte + 1] in b"}\n":
-                more, reading = read(str(file), known, "claude-code")
+                found += reading.told()
                 assert reading.changed == []
-                found, known = [*found, *more], reading.read
     assert found == whole
 
 
@@ -80,12 +73,11 @@ def test_a_last_line_without_its_newline_counts_once_it_is_whole(tmp_path: Path)
     found, reading = read(path)
     assert ids(found) == ["1"]
     run_with(tmp_path, CALL % 1 + b"\n" + CALL % 2)
-    found, reading = read(path, reading.read)
-    assert ids(found) == ["2"]
+    assert ids(list(reading.told())) == ["2"]
     run_with(tmp_path, CALL % 1 + b"\n" + CALL % 2 + b"\n" + CALL % 3 + b"\n")
-    found, reading = read(path, reading.read)
+    found = list(reading.told())
     assert [(each.place.line, each.place.start) for each in found] == [(3, 2 * len(CALL % 1) + 2)]
-    assert read(path, reading.read)[0] == []
+    assert list(reading.told()) == []
 
 
 def test_after_so_many_bytes_the_rest_is_left_for_the_next_reading(tmp_path: Path) -> None:
@@ -93,13 +85,13 @@ def test_after_so_many_bytes_the_rest_is_left_for_the_next_reading(tmp_path: Pat
     reading = CallReading("native", path)
     first = ids(list(reading.told(most_bytes=1 << 19)))
     assert 0 < len(first) < 40_000
-    assert first + ids(read(path, reading.read)[0]) == [str(number) for number in range(40_000)]
+    assert first + ids(list(reading.told())) == [str(number) for number in range(40_000)]
 
 
 @pytest.mark.parametrize("change", ["rewritten", "truncated", "replaced", "gone"])
 def test_a_file_that_is_not_what_was_read_is_named_and_tells_nothing(tmp_path: Path, change: str) -> None:
     path = run_with(tmp_path, CALL % 1 + b"\n")
-    known = read(path)[1].read
+    _, reading = read(path)
     file = tmp_path / "trace.jsonl"
     if change == "rewritten":
         with file.open("r+b") as opened:
@@ -112,8 +104,7 @@ def test_a_file_that_is_not_what_was_read_is_named_and_tells_nothing(tmp_path: P
         other.rename(file)
     else:
         file.unlink()
-    found, reading = read(path, known)
-    assert (found, reading.changed) == ([], ["trace.jsonl"])
+    assert (list(reading.told()), reading.changed) == ([], ["trace.jsonl"])
 
 
 def test_a_line_that_is_too_long_is_a_problem_and_later_lines_count(
@@ -127,7 +118,8 @@ def test_a_line_that_is_too_long_is_a_problem_and_later_lines_count(
     bad = found[1]
     assert (bad.place.line, bad.place.length) == (2, len(long))
     assert (tmp_path / "trace.jsonl").read_bytes()[found[2].place.start :] == CALL % 2 + b"\n"
-    assert read(path, reading.read)[1].changed == []
+    assert list(reading.told()) == []
+    assert reading.changed == []
 
 
 def test_a_hole_of_a_terabyte_is_passed_over(tmp_path: Path) -> None:
@@ -165,12 +157,6 @@ def test_a_run_without_a_trace_has_no_calls_and_no_problem(tmp_path: Path) -> No
 def test_a_session_that_is_gone_is_told(tmp_path: Path) -> None:
     assert read(str(tmp_path / "gone"), layout="native")[1].obstacles
     assert read(str(tmp_path / "gone.jsonl"), layout="claude-code")[1].obstacles
-
-
-@pytest.mark.parametrize("text", ["{}x", '{"version": 9}', '{"logs": 5}'])
-def test_a_place_that_nobody_stored_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        call_reading.load_calls_read(text)
 
 
 def test_the_zone_of_a_ctcp_run_s_times_is_learnt_from_its_own_file(tmp_path: Path) -> None:

@@ -18,14 +18,13 @@ def placed(contents: Sequence[bytes]) -> Iterator[PlacedLine]:
 
 def told(layout: str, name: str, contents: Sequence[bytes], *documents: Document) -> list[Told]:
     """What the reader tells of a session's only log, and of its documents before it."""
-    reader = CALLS[layout].start(name, None)
+    reader = CALLS[layout].start(name)
     seen = [each for document in documents for each in reader.see(document)]
     return [*seen, *reader.take(name, placed(contents))]
 
 
 def told_in_halves(layout: str, name: str, contents: Sequence[bytes], first: int) -> list[Told]:
-    """The same, where another reader goes on after the first lines."""
+    """The same, where the lines come in two portions."""
     lines = list(placed(contents))
-    reader = CALLS[layout].start(name, None)
-    before = list(reader.take(name, lines[:first]))
-    return [*before, *CALLS[layout].start(name, reader.state()).take(name, lines[first:])]
+    reader = CALLS[layout].start(name)
+    return [*reader.take(name, lines[:first]), *reader.take(name, lines[first:])]

@@ -21,7 +21,7 @@ from runward.handlers.layouts.scanner import (
     RecordedProcess,
     Started,
 )
-from runward.handlers.sessions.reasons import MEANINGS, status_of
+from runward.handlers.sessions.reasons import status_of
 
 PATH = "/runs/alpha"
 SIGNATURE = (7, 100, 1_000_000_000)
@@ -422,7 +422,7 @@ def test_whatever_the_documents_say_the_items_can_be_recorded(found: list[Docume
                 event = AttemptStarted("native:runs/alpha", 1, at, said)
                 assert load_payload(event.type, event.version, dump_payload(event)) == event
             case Ended(status=status, reason_code=code):
-                assert MEANINGS[code][0] == status
+                assert status_of(code) == status
             case Planned(at=at, digest=digest, legs=legs):
                 plan = FlowPlanned("native:runs/alpha", 1, at, digest, legs, item.modified_ns, 0)
                 assert load_payload(plan.type, plan.version, dump_payload(plan)) == plan

@@ -81,7 +81,7 @@ def _action(kind: str, name: str, content: JsonValue, at: float = 1001.0, **meta
 
 
 def _lionagi(*branches: tuple[str, list[JsonValue]]) -> list[Told]:
-    reader = CALLS["lionagi"].start("run", None)
+    reader = CALLS["lionagi"].start("run")
     documents = [document("run.json", lionagi_run())]
     documents += [document(f"branches/{name}.json", branch(name, messages)) for name, messages in branches]
     return [each for one in documents for each in reader.see(one)]
@@ -120,12 +120,11 @@ def test_what_the_replies_of_a_lionagi_run_cost_is_told_once_each() -> None:
 def test_a_lionagi_branch_that_is_written_anew_tells_only_what_is_new() -> None:
     first: list[JsonValue] = [_action("ActionRequest", "m1", {"function": "search"})]
     second = [*first, _action("ActionResponse", "m2", {"action_request_id": "m1", "output": 1})]
-    reader = CALLS["lionagi"].start("run", None)
+    reader = CALLS["lionagi"].start("run")
     assert list(reader.see(document("run.json", lionagi_run()))) == []
     assert [type(each) for each in reader.see(document(f"branches/{OWN}.json", branch(OWN, first)))] == [
         Called
     ]
-    later = CALLS["lionagi"].start("run", reader.state())
-    assert [type(each) for each in later.see(document(f"branches/{OWN}.json", branch(OWN, second)))] == [
+    assert [type(each) for each in reader.see(document(f"branches/{OWN}.json", branch(OWN, second)))] == [
         Returned
     ]

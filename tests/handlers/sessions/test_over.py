@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.handlers.events import Status
 from runward.handlers.layouts.transcript import Close, Counts, Told, Turn
 from runward.handlers.sessions.over import (
     GRACE,
@@ -20,7 +19,7 @@ from runward.handlers.sessions.over import (
     WriterStatus,
     judge,
 )
-from runward.handlers.sessions.reasons import MEANINGS
+from runward.handlers.sessions.reasons import ReasonCode, status_of
 
 OK = Close("completed", "run.completed.ok", "the turn ended", 90.0)
 API_ERROR = Close("failed", "run.failed.exception", "the model answered 400", 90.0)
@@ -88,7 +87,7 @@ def test_what_the_files_and_the_machine_say_amounts_to(
     if state in ("running", "unknown"):
         assert standing.reason_code.split(".")[1] in ("started", "unknown")
     else:
-        assert MEANINGS[standing.reason_code][0] == state
+        assert status_of(standing.reason_code) == state
     assert standing.reason_summary
 
 
@@ -232,8 +231,8 @@ def test_every_case_is_in_the_table_once() -> None:
     )
 
 
-closes = st.sampled_from([status for status in get_args(Status) if status != "running"]).map(
-    lambda status: Close(status, f"run.{status}.ok", "so it said", 90.0)
+closes = st.sampled_from([code for code in get_args(ReasonCode) if not code.startswith("run.started.")]).map(
+    lambda code: Close(status_of(code), code, "so it said", 90.0)
 )
 any_told = st.builds(
     Told,

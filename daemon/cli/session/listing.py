@@ -1,0 +1,211 @@
+"""`runward session list`."""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from runward.config.settings import Settings
+from runward.daemon.cli.session.as_json import about_of, summary_of, tokens_of, verification_of
+from runward.daemon.cli.session.found import newest_sessions
+from runward.daemon.cli.session.liveness import NOBODY_CAN_TELL, is_unknown, silence
+from runward.daemon.cli.session.unjudged import NOT_JUDGED
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.finding import how_to_judge
+from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.output import ago, coloured, duration, note, print_json, print_table, safe
+from runward.daemon.cli.terminal.times import Moment
+from runward.daemon.cli.terminal.wrapping import columns_there, fitting, wrapped
+from runward.daemon.store import reading_sessions
+from runward.daemon.store.reading_files import kept_files
+
+STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
+FAILED: Final = ("failed", "timed_out", "aborted")
+
+_HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
+_ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
+"""The columns that are added if there are foreign sessions in the list."""
+_CONTRACT_PROBLEM: Final = "contract?"
+_SHOWN: Final = 32
+"""Characters of a prompt, and of a directory before only its last two names are shown."""
+_SPARE: Final = (
+    *("EVIDENCE", "VERIFIED", "TOKENS", "MODEL", "TOOK", "CWD", "DELIVERY", "PROMPT", "STARTED"),
+)
+"""The columns that a narrow terminal omits, the least important first: `session show` has it."""
+
+
+@click.command("list")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice(STATUSES),
+    help="Show only those with this status.",
+)
+@click.option("--failed", is_flag=True, help="Show only those that failed, timed out or were aborted.")
+@click.option(
+    "--layout",
+    "layouts",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.layouts,
+    help="Show only those of this layout.",
+)
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.roots,
+    help="Show only those of this root.",
+)
+@click.option(
+    "--playbook",
+    "playbooks",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.playbooks,
+    help="Show only those with this playbook.",
+)
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing.agents,
+    help="Show only those of this agent.",
+)
+@click.option(
+    "--since",
+    type=Moment(),
+    metavar="TIME",
+    help="Show only those that started since then: 2h, today, a date.",
+)
+@click.option(
+    "--search",
+    "text",
+    metavar="TEXT",
+    help="Show only those with this text in their id, playbook, agent, path or reason.",
+)
+@click.option(
+    "--cwd",
+    is_flag=False,
+    flag_value=".",
+    metavar="[DIR]",
+    type=NamedPath(),
+    shell_complete=completing.directories,
+    help="Show only those that worked in this directory (default: the current one) or below it.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Show at most the N newest; 0: all.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_sessions(
+    context: click.Context,
+    statuses: tuple[str, ...],
+    failed: bool,
+    layouts: tuple[str, ...],
+    roots: tuple[str, ...],
+    playbooks: tuple[str, ...],
+    agents: tuple[str, ...],
+    since: float | None,
+    text: str | None,
+    cwd: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List sessions with their status, the newest first.
+
+    If a filter is given several times, a session has to match one of its values.
+
+    \b
+    Example:
+      runward session list --failed --since 2h
+      runward session list --json --limit 1
+    """
+    settings = settings_in_force(context)
+    if failed:
+        statuses = (*statuses, *FAILED)
+    directory = None if cwd is None else os.path.abspath(cwd)
+    wanted = reading_sessions.Wanted(statuses, layouts, roots, playbooks, agents, since, text, directory)
+    with store_to_read(settings) as connection:
+        rows, is_cut = newest_sessions(connection, settings, wanted, limit)
+        kept = kept_files(connection, [row.key for row in rows]) if as_json else {}
+    if as_json:
+        print_json([summary_of(row, kept.get(row.key, [])) for row in rows])
+    elif not rows:
+        click.echo("no sessions")
+    else:
+        _print_list(settings, rows)
+    if is_cut:
+        note(f"there are more than these {limit}, the newest: `--limit 0` shows all")
+
+
+def _print_list(settings: Settings, rows: Sequence[reading_sessions.SessionRow]) -> None:
+    now = time.time()
+    table = [_HEADS, *(_row(row, now) for row in rows)]
+    if any(row.about is not None for row in rows):
+        further = [_ABOUT_HEADS, *(_about(row) for row in rows)]
+        table = [(*facts, *more) for facts, more in zip(table, further, strict=True)]
+    heads, *shown = fitting(table, [head for head in _SPARE if head in table[0]], columns_there())
+    print_table(heads, shown)
+    if any(row.not_judged_yet for row in rows):
+        _say_below(f"{NOT_JUDGED}: what the run's own files say; {how_to_judge(settings)}")
+    if any(is_unknown(row) for row in rows):
+        _say_below(f"running?: {NOBODY_CAN_TELL}; `runward session show ID` says what to do about it")
+    if any(row.contract_problem is not None for row in rows):
+        _say_below(
+            f"{_CONTRACT_PROBLEM}: the contract that the run names can't be used, or only in part;"
+            " `runward session show ID` says why"
+        )
+
+
+def _say_below(said: str) -> None:
+    for line in wrapped(said, "runward: ", " " * 9, columns_there()):
+        click.echo(line, err=True)
+
+
+def _row(row: reading_sessions.SessionRow, now: float) -> tuple[str, ...]:
+    verification = verification_of(row)
+    verified = str(verification["status"]) if isinstance(verification, dict) else "-"
+    if row.contract_problem is not None:
+        verified = _CONTRACT_PROBLEM if verified == "-" else f"{coloured(verified)}, {_CONTRACT_PROBLEM}"
+    took = (row.finished_at or now) - row.started_at
+    return (
+        safe(row.session_id),
+        _status(row),
+        safe(row.reason_code),
+        verified if row.contract_problem is not None else coloured(verified),
+        coloured(row.delivery or "-"),
+        silence(row, now) if is_unknown(row) else safe(row.ended_by or "-"),
+        ago(row.started_at, now),
+        duration(max(0.0, took)),
+    )
+
+
+def _about(row: reading_sessions.SessionRow) -> tuple[str, ...]:
+    told = about_of(row)
+    cwd, prompt = told.cwd or "-", told.prompt or "-"
+    return (
+        safe(cwd if len(cwd) <= _SHOWN else "/".join(("…", *cwd.rsplit("/", 2)[1:]))),
+        safe(told.model or "-"),
+        tokens_of(told) or "-",
+        safe(prompt if len(prompt) <= _SHOWN else f"{prompt[: _SHOWN - 1]}…"),
+    )
+
+
+def _status(row: reading_sessions.SessionRow) -> str:
+    if row.not_judged_yet:
+        return f"{coloured(row.status)}, {NOT_JUDGED}"
+    if is_unknown(row):
+        return f"{coloured(row.status)}?"
+    return coloured(row.status) + (f", {row.activity}" if row.activity in ("idle", "waiting") else "")
