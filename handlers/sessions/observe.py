@@ -419,8 +419,10 @@ def divided(
 def _beginning(event: Seen, traced: TraceRead | None, trace: TraceRead) -> Seen:
     if not isinstance(event, AttemptStarted) or event.attempt == 1 or traced is None:
         return event
-    is_same = trace.inode == traced.inode and trace.size >= traced.size
-    return replace(event, log_before=traced.size if is_same else 0)
+    if trace.inode != traced.inode:
+        return replace(event, log_before=0)
+    # A shorter file was emptied and written anew, or a power cut took its end: nobody can say.
+    return event if trace.size < traced.size else replace(event, log_before=traced.size)
 
 
 def together(states: Sequence[ProcessState]) -> ProcessState:

@@ -91,6 +91,26 @@ async def test_each_attempt_of_a_run_has_its_own_calls(
         assert calls(run) == [first if is_late else ["a"], ["b"]]
 
 
+async def test_a_trace_whose_end_a_power_cut_took_still_gives_each_attempt_its_own_calls(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "runs" / "run"
+    async with daemon(
+        tmp_path, StillClock(), ToldProcesses(), bundled=lambda session: BundleRules()
+    ) as running:
+        begin(run, "04:05")
+        (run / "trace.jsonl").write_text(call("a", "04:05"))
+        finish(run, "04:05")
+        await bundles(running)
+        os.truncate(run / "trace.jsonl", call("a", "04:05").index("\n") + 1)
+        begin(run, "05:07")
+        await running.settle()
+        appended(run / "trace.jsonl", call("b", "05:07"))
+        finish(run, "05:07")
+        await bundles(running)
+        assert calls(run) == [["a"], ["b"]]
+
+
 def adjutant(root: Path, goes_on: bool) -> None:
     def stretch(call: str, hour: int) -> list[bytes]:
         at = f"2026-01-13T{hour:02d}:00:0"
