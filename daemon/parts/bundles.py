@@ -25,7 +25,7 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.faults import point
 from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files, Gone, Halted, PartMissing, PartsPlaced
+from runward.daemon.ports.files import CannotReadNow, Files, Gone, Halted, PartMissing, PartsPlaced
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.reading_told_actions import NOTHING, LastTold
 from runward.daemon.store.store import Store
@@ -139,6 +139,8 @@ class Bundles(Part):
         self._bodies.pop((order.key, order.attempt), None)
         try:
             made = self._make(order)
+        except CannotReadNow as error:
+            return Unreadable(str(error))
         except OSError as error:
             return Unreadable(error.strerror or str(error))
         except (sqlite3.Error, StoreUnreadable) as error:
@@ -325,6 +327,8 @@ class Bundles(Part):
             return place(bundle)
         except Halted:
             return Unreadable(STOPS)
+        except CannotReadNow as error:
+            return Unreadable(str(error))
         except OSError as error:
             return Unreadable(error.strerror or str(error))
         except (sqlite3.Error, StoreUnreadable) as error:

@@ -90,6 +90,10 @@ class Halted(Exception):
     """Hashing was asked to stop."""
 
 
+class CannotReadNow(Exception):
+    """A file can't be read, but a later try may succeed. The message says which file, and why."""
+
+
 class PartsPlaced(NamedTuple):
     """The parts of a bundle have their names. `aside` are the new names of what had those names before."""
 
@@ -239,7 +243,10 @@ class Files(Protocol):
         ...
 
     def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
-        """What a session's files say about its calls, in order. Raises `Halted` if `go_on` says no."""
+        """What a session's files say about its calls, in order.
+
+        Raises `Halted` if `go_on` says no, and `CannotReadNow`.
+        """
         ...
 
     def calls(self, layout: str, path: str) -> CallsReading:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, opened
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LASTING, opened
 from runward.daemon.rundir.placed_lines import NO_LINES, LinesRead, PlacedLines, TooLong
 from runward.daemon.rundir.session_files import SessionFiles
 from runward.daemon.rundir.session_places import log_at
@@ -27,6 +27,7 @@ class CallReading:
 
     Iterate over `told`, and again for what came since. After that `obstacles` are files that could not be read, and
     `changed` names files that were replaced since they were read: nothing more is reported of them.
+    `may_pass` says which file the operating system refused for now, and why; None if it refused none.
     """
 
     def __init__(self, layout: str, path: str) -> None:
@@ -39,6 +40,7 @@ class CallReading:
         self._reader: CallReader = self._layout.start(self._name)
         self.obstacles: list[Complaint] = []
         self.changed: list[str] = []
+        self.may_pass: str | None = None
 
     def told(self, most_bytes: int | None = None, ends: Mapping[str, int] | None = None) -> Iterator[Told]:
         """What is new, in the order of the files. At most about `most_bytes` of each log are read.
@@ -60,7 +62,7 @@ class CallReading:
                     else:
                         yield from self._log(within, found[0], self._name, most_bytes)
         except OSError as error:
-            self._hindered(self._name, f"can't be read: {error.strerror}")
+            self._refused(self._name, error)
 
     @property
     def offsets(self) -> list[tuple[str, int]]:
@@ -74,6 +76,8 @@ class CallReading:
         files = SessionFiles(within, self._files, time.time(), found)
         files.documents(self._layout.documents)
         self.obstacles += files.obstacles
+        for name, error in files.refused:
+            self._may_pass(name, error)
         self._files = files.read()
         for document in found.documents:
             yield from self._reader.see(document)
@@ -86,7 +90,7 @@ class CallReading:
             return
         except OSError as error:
             if error.errno not in ABSENT:
-                self._hindered(name, f"can't be read: {error.strerror}")
+                self._refused(name, error)
             elif name in self._logs:
                 self.changed.append(name)
             return
@@ -101,9 +105,10 @@ class CallReading:
                 yield from self._reader_takes(name, log, most_bytes)
             finally:
                 self._logs[name] = log.place()
-        except (OSError, CannotUnpack) as error:
-            said = f"can't be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-            self._hindered(name, said)
+        except CannotUnpack as error:
+            self._hindered(name, str(error))
+        except OSError as error:
+            self._refused(name, error)
         finally:
             os.close(descriptor)
 
@@ -122,6 +127,14 @@ class CallReading:
             yield from _passed_over(name, too_long)
             yield told
         yield from _passed_over(name, too_long)
+
+    def _refused(self, name: str, error: OSError) -> None:
+        self._hindered(name, f"can't be read: {error.strerror}")
+        self._may_pass(name, error)
+
+    def _may_pass(self, name: str, error: OSError) -> None:
+        if error.errno not in LASTING:
+            self.may_pass = f"{name} can't be read: {error.strerror}"
 
     def _hindered(self, name: str, message: str) -> None:
         self.obstacles.append(Complaint(name, None, message, None))

@@ -21,6 +21,8 @@ REGULAR: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os
 ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 REFUSED: Final = frozenset({errno.EACCES, errno.EPERM})
 LINK: Final = errno.ELOOP
+LASTING: Final = ABSENT | REFUSED | {LINK, errno.ENAMETOOLONG, errno.EINVAL}
+"""Where no file can be read, no matter who tries, and however often."""
 
 
 def unreadable(error: OSError) -> Unreadable:

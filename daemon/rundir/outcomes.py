@@ -1,6 +1,5 @@
 """The files of a run that hold outcomes: `outcome.json` and those in `outcomes/`, in its directory and among its artifacts."""
 
-import errno
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
@@ -9,7 +8,14 @@ from typing import Final, NamedTuple
 
 from runward.config.path_rule import names_in
 from runward.daemon.rundir.looking import signature
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, opened, opened_below, unreadable
+from runward.daemon.rundir.opening import (
+    ABSENT,
+    DIRECTORY,
+    LASTING,
+    opened,
+    opened_below,
+    unreadable,
+)
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.layouts.native import ARTIFACTS, OUTCOME_NAMES
 from runward.handlers.layouts.scanner import Signature
@@ -27,8 +33,6 @@ MOST_BYTES: Final = 8 << 20
 """Bytes of all files of a run together; files beyond this count as too large."""
 
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NOT_THERE: Final = ABSENT | REFUSED | {LINK, errno.ENAMETOOLONG, errno.EINVAL}
-"""Where no file can be read, no matter who tries: a run that wrote there left no outcome, and its verdict does not wait."""
 
 
 def outcomes_digest(path: str) -> str | None:
@@ -110,7 +114,7 @@ def outcomes_in(
                 if len(found) == MOST_FILES:
                     break
         except OSError as error:
-            if error.errno not in _NOT_THERE:
+            if error.errno not in LASTING:
                 return unreadable(error)
     usual = {each.path for each in found}
     try:
@@ -118,7 +122,7 @@ def outcomes_in(
             found.append(each)
             left -= len(each.content or b"")
     except OSError as error:
-        if error.errno not in _NOT_THERE:
+        if error.errno not in LASTING:
             return unreadable(error)
     found.sort(key=lambda each: (each.at, each.path))
     return tuple(OutcomeFile(each.path, each.content) for each in found)
@@ -133,7 +137,7 @@ def _in_directory(directory: str, left: int) -> Iterator[_Found]:
         try:
             listing = os.open(OUTCOMES, _LISTED, dir_fd=within)
         except OSError as error:
-            if error.errno in _NOT_THERE:
+            if error.errno in LASTING:
                 return
             raise
         try:
@@ -157,7 +161,7 @@ def _at(directory: str, paths: Sequence[str], left: int) -> Iterator[_Found]:
                 with opened_below(within, parts) as parent:
                     each = _file(parent, name, path, left)
             except OSError as error:
-                if error.errno in _NOT_THERE:
+                if error.errno in LASTING:
                     continue
                 raise
             if each is not None:
@@ -177,7 +181,7 @@ def _file(within: int, name: str, path: str, left: int) -> _Found | None:
     except NotRegular:
         return None
     except OSError as error:
-        if error.errno in _NOT_THERE:
+        if error.errno in LASTING:
             return None
         raise
     try:

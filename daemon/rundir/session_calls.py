@@ -2,20 +2,23 @@
 
 from collections.abc import Callable, Iterator
 
-from runward.daemon.ports.files import Halted
+from runward.daemon.ports.files import CannotReadNow, Halted
 from runward.daemon.rundir.call_reading import CallReading
 from runward.handlers.bundle.calls import Place, Told, Unusable
 
 
-def told_by(layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
+def told_by(layout: str, path: str, go_on: Callable[[int], bool], *, waits: bool = False) -> Iterator[Told]:
     """What the files of the session at `path` say, in their order; what could not be read comes last.
 
     `go_on` gets the number of bytes of each line, and says whether to continue. Raises `Halted` if it says no.
+    With `waits` it raises `CannotReadNow` if a later try may read more.
     """
     reading = CallReading(layout, path)
     for told in reading.told():
         if not go_on(told.place.length):
             raise Halted
         yield told
+    if waits and reading.may_pass is not None:
+        raise CannotReadNow(reading.may_pass)
     for each in reading.obstacles:
         yield Unusable(Place(each.file, 0, 0, 0), each.message)

@@ -64,7 +64,7 @@ class AnotherLog(Exception):
 class SessionFiles:
     """One look at the files of a session, which are at or below the open directory `within`.
 
-    What can't be read is among the `obstacles`; only `AnotherLog` is raised. After about `most_bytes` the look ends,
+    What can't be read is among the `obstacles`, and among `refused` if the operating system refused it; only `AnotherLog` is raised. After about `most_bytes` the look ends,
     with `more`.
     """
 
@@ -88,6 +88,7 @@ class SessionFiles:
         self.bytes_read = 0
         self.changed_at: float | None = None
         self.obstacles: list[Complaint] = []
+        self.refused: list[tuple[str, OSError]] = []
         self.more = self.withheld = False
 
     @property
@@ -372,6 +373,8 @@ class SessionFiles:
             message = "is not a regular file"
         else:
             message = f"can't be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+        if isinstance(error, OSError):
+            self.refused.append((name, error))
         self.obstacles.append(Complaint(name, None, message, None))
         return message
 

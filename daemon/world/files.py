@@ -227,7 +227,7 @@ class RealFiles:
         return work_tree_since(cwd, since)
 
     def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
-        return told_by(layout, path, go_on)
+        return told_by(layout, path, go_on, waits=True)
 
     def calls(self, layout: str, path: str) -> CallReading:
         return CallReading(layout, path)

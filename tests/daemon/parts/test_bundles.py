@@ -1,7 +1,9 @@
 """Bundles in the worker: written once, chained, put in place, and made again where a crash took a part."""
 
+import errno
 import hashlib
 import json
+import os
 import sqlite3
 import subprocess
 import time
@@ -20,6 +22,7 @@ from runward.daemon.backup.restore import have_parts_looked_for
 from runward.daemon.parts.bundles import Bundles
 from runward.daemon.ports.files import PartsPlaced
 from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
+from runward.daemon.rundir import call_reading
 from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.world.files import RealFiles
@@ -114,6 +117,27 @@ async def test_where_little_is_free_on_the_disk_a_bundle_waits_until_there_is_mo
         clock.move(3600)
         await settle(running)
         assert hashes(run) == await recorded(running, "run")
+
+
+async def test_a_bundle_waits_while_its_sessions_files_can_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(within: int, name: str) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), name)
+
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        with monkeypatch.context() as patch:
+            patch.setattr(call_reading, "open_regular", broken)
+            run = worked(tmp_path, "run")
+            await settle(running)
+            assert await running.rows("select * from receipts") == []
+            ((why,),) = await running.rows("select error from jobs where handler = 'bundle/write'")
+            assert "trace.jsonl can't be read: Input/output error" in str(why)
+        running.clock.move(120.0)
+        running.supervisor.assembly.queue.may_be_due = True
+        await settle(running)
+        assert await running.rows("select problem from receipts") == [(None,)]
+        assert [each["id"] for each in json.loads((run / "RECEIPT.json").read_text())["tool_calls"]] == ["a"]
 
 
 async def test_bundles_that_are_refused_hold_no_others_up(
