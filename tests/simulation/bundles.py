@@ -125,6 +125,8 @@ def _parts(universe: "Universe", bundle: _Bundle, was_away: Callable[[str], bool
         return None
     for part, path in paths.items():
         if not kernel.exists(path):
+            if part != part_name(RECEIPT, bundle.attempt) and _pruning_began(universe, bundle):
+                return None
             raise Broken(f"{name} has no {part}, and nothing says why")
         is_signed = bundle.is_signed and part == part_name(RECEIPT, bundle.attempt)
         if not is_signed and hashlib.sha256(kernel.content(path)).hexdigest() != parts[part].sha256:
@@ -144,6 +146,18 @@ def _parts(universe: "Universe", bundle: _Bundle, was_away: Callable[[str], bool
     universe.tally.reached["a signed receipt"] += worth == "valid"
     universe.tally.reached["a bundle with a call"] += bool(calls)
     return calls
+
+
+def _pruning_began(universe: "Universe", bundle: _Bundle) -> bool:
+    """Whether a pruning may have removed replay and summary from Runward's own state, and then not the session's record.
+
+    The files go first. If the store refuses the rest, the next daemon tries it again; but a session that has new work by
+    then, such as a repair of its journal, is left for a later pruning.
+    """
+    asked = universe.peek(
+        "select 1 from prunings p join sessions s on s.finished_at < p.before where s.key = ?", (bundle.key,)
+    )
+    return not bundle.directory.startswith("/") and bool(asked)
 
 
 def _begins_as_shown(universe: "Universe", bundle: _Bundle, path: str, replay: bytes) -> None:
