@@ -26,6 +26,8 @@ RARE: Final = (
     "commit.stop.",
     "commit.reopen.",
     "commit.unpack.",
+    "commit.worktree.",
+    "worktree.",
 )
 """Points that few histories pass at all: every seed arms them, and the first time is nearly always the one."""
 
