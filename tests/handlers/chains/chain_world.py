@@ -84,8 +84,8 @@ class World:
 
     laws: Laws
 
-    def __init__(self, seed: int) -> None:
-        self.dice = random.Random(seed)
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
         self.now = 1_000.0
         self.slots = self.dice.choice((1, 1, 2, 3, 16))
         self.chains = {

@@ -1,15 +1,18 @@
-"""Random histories of chain runs keep the laws, and end as a plain model says.
+"""Random histories of chain runs keep the laws, and end as a plain model says. hypothesis draws the many of them.
 
 `drawn_chains.py` draws chains, `chain_world.py` lives through a history in virtual time, with the launchers and people of
 `chain_outside.py`, and `chain_laws.py` has the laws and the model. A failure names its seed: `lived(seed)` plays that history again.
 """
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from tests.handlers.chains.chain_laws import ChainLaws
 from tests.handlers.chains.chain_rows import Broken
 from tests.handlers.chains.chain_world import World
@@ -29,13 +32,17 @@ MOST: Final = 300
 
 def lived(seed: int) -> World:
     """Play the history of a seed, and check it."""
-    world = World(seed)
-    laws = ChainLaws(world)
     try:
-        world.play()
-        laws.at_end()
+        return checked(World(random.Random(seed)))
     except Broken as broken:
         raise Broken(f"seed {seed}: {broken}") from broken
+
+
+def checked(world: World) -> World:
+    """Play a history, and check it."""
+    laws = ChainLaws(world)
+    world.play()
+    laws.at_end()
     return world
 
 
@@ -80,7 +87,17 @@ RARE: Final = (
 @pytest.mark.prove
 @pytest.mark.timeout(600)  # a busy machine takes its time
 def test_the_laws_hold_in_many_histories_and_every_rare_path_was_taken() -> None:
-    reached = live(range(FEW, MANY))
+    reached: Counter[str] = Counter()
+
+    @settings(
+        max_examples=MANY, phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck)
+    )
+    @given(st.randoms(use_true_random=False))
+    def any_history(dice: random.Random) -> None:
+        nonlocal reached
+        reached += checked(World(dice)).reached
+
+    any_history()
     assert [each for each in RARE if not reached[each]] == []
 
 
