@@ -1,6 +1,8 @@
 """A person wants a chain run ended: it is over at once, and its current step is ended or never begins."""
 
-from runward.handlers.asking import Given, ask
+from typing import Final
+
+from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.chains.advancing import over
 from runward.handlers.chains.effects import SetStep
 from runward.handlers.chains.events import ChainRunCancelRequested
@@ -15,11 +17,16 @@ from runward.handlers.starts.effects import WithdrawStart
 
 WITHDRAWN = "its chain run was cancelled"
 
+MOST_TRIES: Final = 6
+"""How often a run is looked for that was only asked for when it was cancelled: half a minute. It may never be fired."""
+
 
 def decide(event: ChainRunCancelRequested, given: Given) -> Deciding:
     """End the run, or say why not."""
     run = yield from ask(ChainRunOf(event.run))
     order = f"cancelled by {event.said_by}" + (f": {event.reason}" if event.reason else "")
+    if run is None and event.before_it_began and given.tries < MOST_TRIES:
+        raise TryLater(f"{event.run} has not been fired yet")
     if run is None:
         return (Explain(event.run, "refused", f"not {order}: there is no such chain run"),)
     if run.status not in ("running", "waiting_approval"):

@@ -88,6 +88,8 @@ class ChainRunCancelRequested(Request):
     said_by: str = ""
     superseded: bool = False
     """Whether a later run takes its place, without anybody's request."""
+    before_it_began: bool = False
+    """Whether the run itself was only asked for so far."""
 
     @property
     def lane(self) -> str:

@@ -119,18 +119,25 @@ def cancel_run(context: click.Context, identifier: str, reason: str, as_json: bo
     Example:
       runward chain run cancel @last --reason "the wrong branch"
     """
+    from runward.daemon.cli.chain.asked import asked_run, newest_asked_run
     from runward.daemon.cli.chain.runs import find_run, request_cancel
     from runward.daemon.cli.shell.request_waiting import note_without_daemon
 
     settings = settings_in_force(context)
-    with store_to_read(settings) as connection:
-        row = find_run(connection, identifier)
-    if row.status not in ("running", "waiting_approval"):
-        fail(f"{row.id} is {row.status} already", 1)
-    is_cancelled = request_cancel(settings, row.id, reason)
-    if as_json:
-        print_json({"chain_run_id": row.id, "status": "cancelled" if is_cancelled else "asked"})
+    state = Path(settings.state_dir)
+    asked = newest_asked_run(state) if identifier == LAST else asked_run(state, identifier)
+    if asked is not None:
+        run = asked.id
     else:
-        click.echo(f"{row.id} is {'' if is_cancelled else 'to be '}cancelled")
+        with store_to_read(settings) as connection:
+            row = find_run(connection, identifier)
+        if row.status not in ("running", "waiting_approval"):
+            fail(f"{row.id} is {row.status} already", 1)
+        run = row.id
+    is_cancelled = request_cancel(settings, run, reason, before_it_began=asked is not None)
+    if as_json:
+        print_json({"chain_run_id": run, "status": "cancelled" if is_cancelled else "asked"})
+    else:
+        click.echo(f"{run} is {'' if is_cancelled else 'to be '}cancelled")
     if not is_cancelled:
         note_without_daemon(Path(settings.state_dir))

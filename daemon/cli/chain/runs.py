@@ -164,14 +164,18 @@ def find_run(connection: sqlite3.Connection, text: str) -> ChainRunRow:
     return one_of("chain run", text, reading_chains.chain_runs_called(connection, text, 9))
 
 
-def request_cancel(settings: Settings, run: str, reason: str) -> bool:
-    """Leave the request in the inbox, durably. Whether a daemon has accepted it by now. Exits 1 if it refused it."""
+def request_cancel(settings: Settings, run: str, reason: str, *, before_it_began: bool = False) -> bool:
+    """Leave the request in the inbox, durably. Whether a daemon has accepted it by now. Exits 1 if it refused it.
+
+    With `before_it_began` the run itself was only asked for so far.
+    """
     from runward.daemon.inbox.requests import dump_request
     from runward.daemon.inbox.spool import put
     from runward.handlers.chains.events import ChainRunCancelRequested
 
     request, state = str(uuid.uuid4()), Path(settings.state_dir)
-    put(state, request, dump_request(ChainRunCancelRequested(request, time.time(), run, reason)))
+    event = ChainRunCancelRequested(request, time.time(), run, reason, before_it_began=before_it_began)
+    put(state, request, dump_request(event))
 
     def accepted() -> bool | None:
         with store_to_read(settings) as connection:

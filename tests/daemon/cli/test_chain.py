@@ -350,6 +350,19 @@ def rests(place: Place) -> bool:
     return bool(list(place.runs.glob("cr_*/process.json"))) and bool(members(str(place.runs)))
 
 
+def test_a_chain_run_that_no_daemon_has_fired_yet_can_be_cancelled(sleepy: Place) -> None:
+    fired = sleepy.call("chain", "fire", "sleepy", "for=1000").out.strip()
+    cancelled = sleepy.call("chain", "run", "cancel", fired, "--reason", "never mind")
+    assert (cancelled.code, cancelled.out) == (0, f"{fired} is to be cancelled\n")
+    assert "no daemon is running" in cancelled.err
+    with sleepy.daemon():
+        wait_for(lambda: over(sleepy, 1), "the end of the chain run")
+        wait_for(lambda: "running" not in dict(steps_of(sleepy)).values(), "the end of its step")
+        wait_for(lambda: not members(str(sleepy.runs)), "the end of its processes")
+    assert runs_of(sleepy)[0]["status"] == "cancelled"
+    assert "never mind" in sleepy.call("why", fired).out
+
+
 def test_a_chain_run_is_cancelled_with_the_process_tree_of_its_step(sleepy: Place) -> None:
     fired = sleepy.call("chain", "fire", "sleepy", "for=1000").out.strip()
     for name in (fired, "@last"):
