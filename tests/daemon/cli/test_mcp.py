@@ -216,6 +216,7 @@ def test_in_a_run_a_client_acts_as_the_runs_agent_by_its_files(place: Place) -> 
         assert (wrong[1], wrong[2]["valid"]) == (True, False)
         assert {each["field"] for each in wrong[2]["problems"]} >= {"summary", "verdict"}
         assert (right[1], right[2]["path"]) == (False, str(run / "outcomes/mine.json"))
+        wait_for(lambda: place.call("artifact", "list", "--json").objects(), "the outcome")
         (kept,) = place.call("artifact", "list", "--json").objects()
         assert (kept["kind"] if "kind" in kept else kept["outcome_kind"], kept["name"]) == (
             "review_verdict",

@@ -46,6 +46,10 @@ def _must(holds: bool, said: str) -> None:
         raise Broken(said)
 
 
+LEAST: Final = 0.001
+"""Seconds that a launcher gets at least."""
+
+
 class ChainLaws:
     """The laws of one history."""
 
@@ -158,7 +162,9 @@ class ChainLaws:
             return
         left = deadline - self._world.now
         _must(left > 0.0, f"{said} begins, and the time of the run is over")
-        _must(effect.timeout == min(own, left), f"{said} has {effect.timeout} s, and the run {left}")
+        _must(
+            effect.timeout == min(own, max(left, LEAST)), f"{said} has {effect.timeout} s, and the run {left}"
+        )
 
     def decided_on(self, asked: Asked, effect: DecideApproval) -> None:
         world, row = self._world, asked.row

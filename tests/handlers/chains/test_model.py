@@ -1,4 +1,4 @@
-"""Random histories of chain runs keep the laws, and end as a plain model says. hypothesis draws the many of them.
+"""Random histories of chain runs keep the laws, and end as a plain model says.
 
 `drawn_chains.py` draws chains, `chain_world.py` lives through a history in virtual time, with the launchers and people of
 `chain_outside.py`, and `chain_laws.py` has the laws and the model. A failure names its seed: `lived(seed)` plays that history again.
@@ -11,8 +11,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from tests.handlers.chains.chain_laws import ChainLaws
 from tests.handlers.chains.chain_rows import Broken
 from tests.handlers.chains.chain_world import World
@@ -87,17 +85,7 @@ RARE: Final = (
 @pytest.mark.prove
 @pytest.mark.timeout(600)  # a busy machine takes its time
 def test_the_laws_hold_in_many_histories_and_every_rare_path_was_taken() -> None:
-    reached: Counter[str] = Counter()
-
-    @settings(
-        max_examples=MANY, phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck)
-    )
-    @given(st.randoms(use_true_random=False))
-    def any_history(dice: random.Random) -> None:
-        nonlocal reached
-        reached += checked(World(dice)).reached
-
-    any_history()
+    reached = live(range(FEW, MANY))
     assert [each for each in RARE if not reached[each]] == []
 
 
