@@ -91,7 +91,7 @@ class Worker:
         except (StoreTrouble, sqlite3.Error, OSError) as error:
             # What was not recorded is looked at again; what was claimed has been completed.
             self.hints.give_back(hints)
-            self.inbox_waits = self.inbox_waits or inbox_waits
+            self.inbox_waits = True
             await self._wait_out(str(error))
             return True
         finally:
@@ -153,6 +153,7 @@ class Worker:
 
     async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
         """The inbox's requests that aren't recorded yet; None for those that are not requests."""
+        self.inbox_waits = False  # before it is listed: what comes meanwhile may be missing from the listing
         found = await in_thread(self.files.inbox)
         known = await events.known_events(self.store, (file.name for file in found))
         requests: list[tuple[InboxFile, Observation | None]] = []
@@ -165,7 +166,8 @@ class Worker:
             else:
                 said = () if event is None or file.name in known else (event,)
                 requests.append((file, Observation(file.name, said, kept_with(event))))
-        self.inbox_waits = self.looks.agents.inbox_is_long = len(found) > len(batch)
+        self.looks.agents.inbox_is_long = len(found) > len(batch)
+        self.inbox_waits = self.inbox_waits or self.looks.agents.inbox_is_long
         return requests
 
     async def _clear(self, requests: Sequence[tuple[InboxFile, Observation | None]]) -> str | None:

@@ -301,6 +301,27 @@ async def test_a_held_job_is_retried_through_the_inbox(
         ]
 
 
+async def test_a_request_that_comes_while_the_inbox_is_listed_is_not_left_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        worker, real, listed = running.supervisor.assembly.worker, RealFiles.inbox, list[object]()
+
+        def listed_before(files: RealFiles) -> object:
+            found = real(files)
+            listed.append(found)
+            if len(listed) == 1:
+                put(running.state, "late", dump_request(ScanRequested("late", 1.0)))
+                worker.inbox_waits = True  # as its notification does
+            return found
+
+        monkeypatch.setattr(RealFiles, "inbox", listed_before)
+        worker.inbox_waits = True
+        await running.work()
+        assert list_inbox(running.state) == ()
+        assert await running.rows("select count(*) from events where key = 'late'") == [(1,)]
+
+
 async def test_a_held_job_is_discarded_through_the_inbox_and_its_lane_goes_on(
     tmp_path: Path, broken_playbook: None
 ) -> None:
