@@ -31,7 +31,7 @@ _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
     """The legs whose directories contain something older than the plan, each with one such thing.
 
-    Older means two things. Its change time, which nobody can set, is before that of the plan's file. Its modification
+    Older means two things. Its change time, which no program can set, is before that of the plan's file. Its modification
     time is not later: a copy of the run is made in any order, but keeps these times.
     """
     try:

@@ -40,22 +40,14 @@ def outcomes_digest(path: str) -> str | None:
 
     They are in the run's directory `path` and in its `artifacts`. Their contents are not read.
     """
-    if not any(_is_there(f"{path}/{each}") for each in _USUAL):
+    if all(_is_absent(f"{path}/{each}") for each in _USUAL):
         return None
     found = [entry for directory in (path, f"{path}/{ARTIFACTS}") for entry in _signatures_in(directory)]
     return hashlib.sha256(repr(found).encode(errors="replace")).hexdigest()[:16] if found else None
 
 
-def _is_there(path: str) -> bool:
-    try:
-        os.stat(path, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
-
-
 def _is_absent(path: str) -> bool:
-    """Whether there certainly is nothing. For most runs the verdict needs no more than this."""
+    """Whether nothing exists there. An error of another kind proves nothing. Most verdicts need only this."""
     try:
         os.stat(path, follow_symlinks=False)
     except OSError as error:

@@ -18,7 +18,7 @@ class Document(NamedTuple):
     """A file of the run directory: its bytes if it could be read, else the reason why not.
 
     `modified_at` is its modification time in Unix seconds, `changed_ns` when anything about it last changed (ns),
-    which nobody can set.
+    which no program can set.
     """
 
     name: str

@@ -421,7 +421,7 @@ def _beginning(event: Seen, traced: TraceRead | None, trace: TraceRead) -> Seen:
         return event
     if trace.inode != traced.inode:
         return replace(event, log_before=0)
-    # A shorter file was emptied and written anew, or a power cut took its end: nobody can say.
+    # A shorter file was emptied and written anew, or a power cut removed its end: the two look alike.
     return event if trace.size < traced.size else replace(event, log_before=traced.size)
 
 

@@ -33,7 +33,7 @@ ReasonCode: TypeAlias = Literal[
 """What a session's status may be due to. mypy refuses any other code where one is given."""
 
 UnknownCode: TypeAlias = Literal["run.unknown.open_turn", "run.unknown.no_process"]
-"""What `runward inspect` says where nobody can know. No session in the store has one."""
+"""What `runward inspect` reports if the files don't tell. No session in the store has one."""
 
 FAILURES: Final = ("failed", "timed_out", "aborted")
 WANTED_ABORT: Final[ReasonCode] = "run.aborted.user"

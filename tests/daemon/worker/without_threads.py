@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @contextmanager
 def without_threads() -> Iterator[None]:
-    """Have what is given to threads done by whoever gives it, also what is given to the store's."""
+    """Run work meant for threads in the caller instead, the store's work included."""
     with (
         patch("anyio.to_thread.run_sync", _at_once),
         patch("anyio.from_thread.check_cancelled", lambda: None),
