@@ -1,0 +1,47 @@
+"""What expressions see of a chain run: the fields of its steps and of the run itself.
+
+They are declared once, here. Who evaluates expressions fills them in, for a chain run and for a dry run alike, and who
+checks a chain's file knows from them which look-ups exist.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NotRequired, TypedDict
+
+from runward.config.json_value import JsonValue
+
+SeenStep = TypedDict(
+    "SeenStep",
+    {
+        "id": str,
+        "name": str,
+        "status": str,
+        "skipped": bool,
+        "reason": str | None,
+        "outcome": JsonValue,
+        "outcomes": Sequence[JsonValue],
+        "delivery": str | None,
+        "verification": JsonValue,
+        "exit_code": int | None,
+        "session_id": str | None,
+        "artifacts": Mapping[str, str],
+        "try": int,
+    },
+)
+"""A step before the one whose expressions are evaluated."""
+
+STEP_FIELDS: Final = tuple(SeenStep.__annotations__)
+
+
+class SeenChain(TypedDict):
+    """The chain run itself. `due_at` is there for a schedule, `events` for a composite trigger."""
+
+    name: str
+    run_id: str | None
+    event: str | None
+    event_id: NotRequired[str | None]
+    fired_at: NotRequired[str | None]
+    due_at: NotRequired[str | None]
+    events: NotRequired[Sequence[JsonValue]]
+
+
+CHAIN_FIELDS: Final = tuple(SeenChain.__annotations__)
