@@ -24,7 +24,7 @@ _SECONDS_BY_UNIT = {
     **dict.fromkeys(("w", "week", "weeks"), 7 * 86400),
 }
 _UNIT = "|".join(sorted(_SECONDS_BY_UNIT, key=lambda unit: (-len(unit), unit)))
-_TERM = rf"\+?(?:[0-9]{{1,12}}(?:\.[0-9]{{0,9}})?|\.[0-9]{{1,9}}) *(?:{_UNIT})"
+_TERM = rf"\+?(?:[0-9]{{1,12}}(?:\.[0-9]{{1,9}})?|\.[0-9]{{1,9}}) *(?:{_UNIT})"
 
 DURATION_PATTERN = rf"^ *{_TERM}(?: *{_TERM})* *$"
 """The grammar as a regular expression that JSON Schema (ECMA 262) and Python read alike."""
@@ -35,7 +35,7 @@ MAX_DURATION_S = 36_600 * 86400.0
 _MAX_TEXT = 200
 
 # Texts, compiled by `re` when first needed: most starts of the launcher never read a duration.
-_EACH_TERM = rf"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) *({_UNIT})(?![a-zµμ])"
+_EACH_TERM = rf"([0-9]+(?:\.[0-9]+)?|\.[0-9]+) *({_UNIT})(?![a-zµμ])"
 _MICROSECONDS = (
     ("d", 86_400_000_000),
     ("h", 3_600_000_000),
@@ -122,7 +122,7 @@ def _why_not(text: str) -> str:
     shown = repr(text)
     if not text.strip():
         return "is not a duration: it is empty"
-    if re.fullmatch(r"\s*[0-9]+(\.[0-9]+)?\s*", text):
+    if re.fullmatch(r"\s*[0-9]+(\.[0-9]*)?\s*", text):
         return f"is not a duration: {shown} has no unit"
     if re.search(r"[0-9] *(months?|M|y|years?)([^a-z]|$)", text):
         return f"is not a duration: {shown}; months and years have no fixed length"

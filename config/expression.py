@@ -16,12 +16,9 @@ from jinja2.exceptions import SecurityError, UndefinedError
 from jinja2.runtime import Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from runward.config.expression_syntax import FILTERS, TESTS, ExpressionError, look_ups
+from runward.config.expression_syntax import FILTERS, TESTS, ExpressionError, look_ups, parsed
 from runward.config.json_value import JsonValue
 from runward.config.problem import quoted
-
-LONGEST_SOURCE: Final = 4096
-"""Characters of one expression."""
 
 LONGEST_RESULT: Final = 64 << 10
 """Characters in the result of a text with expressions, and in each intermediate text."""
@@ -170,8 +167,6 @@ class Expression:
         self.source = source.strip()
         if not self.source:
             raise ExpressionError("is empty", "write an expression, as in {{ outcome.passed }}")
-        if len(source) > LONGEST_SOURCE:
-            raise ExpressionError(f"is longer than {LONGEST_SOURCE} characters", "shorten it")
         self.paths, self._compiled = _compiled(self.source, frozenset(known))
 
     def evaluate(self, given: Given) -> JsonValue | Missing:
@@ -207,11 +202,7 @@ def _compiled(
     source: str, known: frozenset[str]
 ) -> tuple[tuple[tuple[str | int, ...], ...], TemplateExpression]:
     """The look-ups made of names and constants alone, as in `('steps', 'review', 'outcome')`, and what to call them."""
-    try:
-        tree = _ENVIRONMENT.parse("{{ " + source + " }}")
-    except TemplateError as error:
-        raise ExpressionError(f"is not a valid expression: {error.message}") from None
-    paths = tuple(look_ups(tree, known))
+    paths = tuple(look_ups(parsed(source), known))
     return paths, _ENVIRONMENT.compile_expression(source, undefined_to_none=False)
 
 

@@ -1,13 +1,16 @@
 """The syntax of expressions: a small part of Jinja2's.
 
-The syntax tree is checked when an expression is read, because a sandbox alone does not limit processor time.
+Jinja2's parser calls itself for each bracket and prefix, and whatever walks a syntax tree does so for each level. So the
+size of an expression is bounded here before it is parsed, by its words, and before its tree is walked.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from jinja2 import nodes
+from jinja2 import Environment, TemplateError, nodes
 
+from runward.config.plain_data import MAX_INTEGER, is_text
 from runward.config.problem import nearest, quoted
 
 FILTERS: Final = (
@@ -100,7 +103,25 @@ _ALLOWED: Final = (
     ),
     *(nodes.Keyword,),
 )
+LONGEST_SOURCE: Final = 4096
+"""Characters of one expression."""
+
+MOST_WORDS: Final = 1000
+"""Names, constants and signs of one expression, and also nodes of its syntax tree."""
+
+MOST_BRACKETS: Final = 20
+"""How deep brackets may be nested."""
+
+MOST_PREFIXES: Final = 50
+"""Signs before a value, `not` and `else` together."""
+
+DEEPEST_TREE: Final = 100
+"""Levels of the syntax tree: each look-up, filter and operator that applies to the result of another one is a level."""
+
 _MOST_LOOK_UPS: Final = 64
+_JINJA: Final = Environment(autoescape=False)  # noqa: S701 # it only parses
+_VALUE_ENDS: Final = frozenset(("name", "string", "integer", "float"))
+_BEFORE_A_VALUE: Final = frozenset(("and", "or", "not", "in", "is", "if", "else"))
 
 
 class ExpressionError(ValueError):
@@ -109,6 +130,68 @@ class ExpressionError(ValueError):
     def __init__(self, message: str, fix: str | None = None) -> None:
         super().__init__(message)
         self.fix = fix
+
+
+def parsed(source: str) -> nodes.Template:
+    """The syntax tree of an expression, which is small enough to be walked. Raises `ExpressionError`."""
+    if len(source) > LONGEST_SOURCE:
+        raise ExpressionError(f"is longer than {LONGEST_SOURCE} characters", "shorten it")
+    text = "{{ " + source + " }}"
+    try:
+        _check_words(text)
+        tree = _JINJA.parse(text)
+    except TemplateError as error:
+        raise ExpressionError(f"is not a valid expression: {error.message}") from None
+    _check_tree(tree)
+    return tree
+
+
+def _check_words(text: str) -> None:
+    """Refuse what would have the parser call itself too often."""
+    words = brackets = prefixes = 0
+    comes_after_value = False
+    for _, kind, word in _JINJA.lexer.tokeniter(text, None):
+        if kind == "whitespace":
+            continue
+        words += 1
+        if kind == "operator":
+            brackets += (word in "([{") - (word in ")]}")
+            prefixes += word in "+-" and not comes_after_value
+            comes_after_value = word in ")]}"
+        else:
+            prefixes += kind == "name" and word in ("not", "else")
+            comes_after_value = kind in _VALUE_ENDS and not (kind == "name" and word in _BEFORE_A_VALUE)
+        if brackets > MOST_BRACKETS:
+            raise ExpressionError(f"has brackets nested more than {MOST_BRACKETS} deep", _SPLIT)
+        if prefixes > MOST_PREFIXES:
+            raise ExpressionError(f"has more than {MOST_PREFIXES} signs, 'not' and 'else'", _SPLIT)
+        if words > MOST_WORDS:
+            raise ExpressionError(f"has more than {MOST_WORDS} words and signs", _SPLIT)
+
+
+def _check_tree(tree: nodes.Template) -> None:
+    """Refuse a tree that is too deep or too large to be walked, and constants that no JSON can hold."""
+    count, depth = 0, 0
+    level: list[nodes.Node] = [tree]
+    while level:
+        count, depth = count + len(level), depth + 1
+        if depth > DEEPEST_TREE:
+            raise ExpressionError(f"has more than {DEEPEST_TREE} steps that need one another", _SPLIT)
+        if count > MOST_WORDS:
+            raise ExpressionError(f"has more than {MOST_WORDS} parts", _SPLIT)
+        for node in level:
+            if isinstance(node, nodes.Const):
+                _check_constant(node.value)
+        level = [child for node in level for child in node.iter_child_nodes()]
+
+
+def _check_constant(value: object) -> None:
+    if isinstance(value, str) and not is_text(value):
+        raise ExpressionError("has half a character in it", "write the character itself")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ExpressionError("has a number that is not finite", "write a smaller one")
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise ExpressionError("has a whole number of more than 64 bits", "write it as a text")
 
 
 def look_ups(tree: nodes.Template, known: frozenset[str]) -> Iterable[tuple[str | int, ...]]:
@@ -149,6 +232,7 @@ _NOT_ALLOWED: Final[Mapping[type[nodes.Node], str]] = {
     nodes.Mod: "'%'",
     nodes.Pow: "'**'",
 }
+_SPLIT: Final = "split it into several steps, or have a program decide"
 _INSTEAD: Final = "use look-ups, comparisons, and, or, not, +, -, ~ and filters"
 
 

@@ -23,6 +23,9 @@ KEYS: Final = ("timezone", "misfire", "overlap", "jitter", "max_runs", "pause_on
 FIX: Final = 'write five fields ("0 2 * * *"), "every 6h" or "at 2026-12-01T08:00"'
 _SHORTEST: Final = 1.0
 _MOST_RUNS: Final = 1_000_000_000
+_FIRST_YEAR, _LAST_YEAR = 1970, 9998
+"""Moments that can be converted to every time zone, and to seconds."""
+
 _AT: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?"
 )
@@ -116,6 +119,9 @@ def parse_times(text: str, zone: str) -> Times:
             raise ScheduleError(
                 f"{written!r} is not a date with a time", len("at "), "as in at 2026-12-01T08:00"
             )
+        if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+            said = f"{written!r} is not in the years {_FIRST_YEAR} to {_LAST_YEAR}"
+            raise ScheduleError(said, len("at "), "as in at 2026-12-01T08:00")
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=zone_called(zone))
         return Times(text, zone, at=moment.timestamp())

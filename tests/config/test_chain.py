@@ -57,6 +57,8 @@ WRONG = [
     (ONE + STEP + "concurrency: {policy: queue}\n", "concurrency: has no key, a text"),
     (ONE + STEP + "concurrency: {key: x, policy: stop}\n", "concurrency.policy: 'stop' is not known"),
     (ONE + STEP + "concurrency: '{{ steps.one.id }}'\n", "steps['one'] is not a step before this one"),
+    (ONE + STEP.replace("}", ', condition: "{{ ' + "(" * 800 + "1" + ")" * 800 + ' }}"}'), "condition: has brackets nested more than 20 deep"),
+    (ONE + STEP.replace("}", ', with: {a: "{{ trigger' + ".a" * 1900 + ' }}"}}'), "with.a: has more than 1000 words and signs"),
     (ONE + STEP + "timeout: 4 parsecs\n", "c.yaml:5:10: timeout: '4 parsecs' "),
     (ONE + STEP + "timeout: 0s\n", "c.yaml:5:10: timeout: '0s' must be at least 1us"),
     (ONE + STEP + "timeout: 90\n", "c.yaml:5:10: timeout: is a number, not a duration"),

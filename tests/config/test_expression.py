@@ -105,6 +105,62 @@ def test_what_may_not_be_used_is_refused_when_it_is_read(source: str, said: str)
 
 
 @pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("(" * 800 + "1" + ")" * 800, "has brackets nested more than 20 deep"),
+        ("[" * 900 + "]" * 900, "has brackets nested more than 20 deep"),
+        ("{'a':" * 300 + "1" + "}" * 300, "has brackets nested more than 20 deep"),
+        ("trigger" + "[0" * 400 + "]" * 400, "has brackets nested more than 20 deep"),
+        ("-" * 3000 + "1", "has more than 50 signs, 'not' and 'else'"),
+        ("- + " * 900 + "1", "has more than 50 signs, 'not' and 'else'"),
+        ("not " * 900 + "1", "has more than 50 signs, 'not' and 'else'"),
+        ("1 if 1 else " * 300 + "1", "has more than 50 signs, 'not' and 'else'"),
+        ("trigger" + ".a" * 1900, "has more than 1000 words and signs"),
+        ("1" + "|int" * 900, "has more than 1000 words and signs"),
+        ("trigger" + ".a" * 400, "has more than 100 steps that need one another"),
+        ("1" + "|int" * 400, "has more than 100 steps that need one another"),
+        ("trigger" + "[0]" * 300, "has more than 100 steps that need one another"),
+        ("1" + " + 1" * 300, "has more than 100 steps that need one another"),
+        ("'\\ud800'", "has half a character in it"),
+        ("1e999", "has a number that is not finite"),
+        ("9" * 4000, "has a whole number of more than 64 bits"),
+    ],
+)
+def test_an_expression_is_bounded_before_anything_walks_it(source: str, said: str) -> None:
+    with pytest.raises(ExpressionError, match=said):
+        Expression(source, NAMES)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "(" * 20 + "1" + ")" * 20,
+        "-" * 50 + "1",
+        "(" * 19 + "not " * 49 + "1" + ")" * 19,
+        "trigger" + ".a" * 96,
+        "1" + "|int" * 96,
+        "1 if 1 else " * 50 + "1",
+    ],
+)
+def test_an_expression_at_the_bounds_needs_little_of_the_stack(source: str) -> None:
+    def below(frames: int) -> JsonValue | Missing:
+        return below(frames - 1) if frames else value_of(source)
+
+    below(300)
+
+
+@given(
+    st.lists(st.sampled_from([*"()[]{}-+.|~,:", "not ", " if ", " else ", " in ", "1", "trigger", "|int", ".a", "==", "'"])
+             .flatmap(lambda word: st.integers(1, 900).map(lambda times: word * times)), max_size=6).map("".join)
+)  # fmt: skip
+def test_whatever_is_repeated_is_refused_or_has_a_value(text: str) -> None:
+    try:
+        Value("{{" + text + "}}", NAMES).render(SEEN)
+    except ExpressionError:
+        return
+
+
+@pytest.mark.parametrize(
     "source",
     [
         "trigger.long ~ trigger.long",

@@ -34,11 +34,13 @@ def test_a_moment_comes_once(text: str, zone: str, moment: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "at"),
-    [("every 6", 6), ("every 1ms", 6), ("at noon", 3), ("at 2026-02-30T12:00", 3), ("0 5-1 * * *", 2), ("soon", 0)],
+    [("every 6", 6), ("every 1ms", 6), ("at noon", 3), ("at 2026-02-30T12:00", 3), ("0 5-1 * * *", 2), ("soon", 0), ("at 9999-12-31T23:59", 3), ("at 0001-01-01T00:00", 3),
+     ("at 9999-12-31T23:59-23:59", 3), ("at 1969-12-31T23:59Z", 3)],
 )  # fmt: skip
 def test_what_says_no_times_is_refused_with_its_place(text: str, at: int) -> None:
-    with pytest.raises(ScheduleError) as refused:
-        parse_times(text, "UTC")
+    for zone in ("UTC", "America/New_York", "Pacific/Kiritimati"):
+        with pytest.raises(ScheduleError) as refused:
+            parse_times(text, zone)
     assert refused.value.at == at
     assert refused.value.fix
 
