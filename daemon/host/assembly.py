@@ -132,9 +132,9 @@ class Assembly:
         )
         self.agents = AgentsInRuns(store, self.roots)
         self.verdicts = Verdicts(world.clock)
-        decider = Decider(self._make_answers(), world.clock)
-        self.worker = self._make_worker(decider, settings.batch)
-        self.background = self._make_background(decider)
+        self.decider = Decider(self._make_answers(), world.clock)
+        self.worker = self._make_worker(settings.batch)
+        self.background = self._make_background()
         self.running_replays = self._make_running_replays()
         self.packer = Packer(store, self.queue, world.clock, log, self.is_busy)
         self.pruner = self._make_pruner(state, settings.retention)
@@ -235,7 +235,7 @@ class Assembly:
             world.with_code,
         )
 
-    def _make_worker(self, decider: Decider, batch: int) -> Worker:
+    def _make_worker(self, batch: int) -> Worker:
         looks = Looks(
             self._world.files,
             self._world.clock,
@@ -256,7 +256,7 @@ class Assembly:
             self._store,
             self.queue,
             looks,
-            decider,
+            self.decider,
             self.hints,
             self.outbox,
             self._log,
@@ -291,11 +291,11 @@ class Assembly:
         reactions.then(NoteHook, hooks.look_again)
         return reactions
 
-    def _make_background(self, decider: Decider) -> Background:
+    def _make_background(self) -> Background:
         return Background(
             self._store,
             self.queue,
-            decider,
+            self.decider,
             self._world.clock,
             self._log,
             self.is_busy,
@@ -356,6 +356,7 @@ class Assembly:
             self.worker.degraded,
             *(part.degraded for part in self.parts),
             self.background.degraded,
+            self.decider.degraded,
             self.rounds.degraded,
         ]
 

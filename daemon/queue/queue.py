@@ -8,7 +8,7 @@ is left. Its failure becomes its job's next state.
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -147,11 +147,24 @@ class Queue:
             self.may_be_due = False
         return due.jobs
 
-    async def due_in_background(self, limit: int, most_bytes: float) -> list[Job]:
-        """Jobs that may run now in the background; none reads more than this many bytes."""
+    async def due_in_background(
+        self,
+        limit: int,
+        large: int,
+        long: Iterable[str] = (),
+        without: Iterable[str] = (),
+        *,
+        are_long: bool = False,
+    ) -> list[Job]:
+        """Jobs that may run now in the background, in none of the lanes `without`.
+
+        They take long, or don't: those in the lanes `long`, and those that read more than `large` bytes.
+        """
         async with self._steps.noted() as now:
             await self._in_order(now)
-            due = await jobs.due_in_background(self._store, now, limit, most_bytes)
+            due = await jobs.due_in_background(
+                self._store, now, limit, large, long, without, are_long=are_long
+            )
         await self._hold(due.broken, now)
         return due.jobs
 

@@ -17,7 +17,7 @@ from runward.daemon.ports.files import Halted
 from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal, resolve
 from runward.daemon.rundir.opening import REGULAR, unreadable
 from runward.handlers.contracts.artifact_facts import FileFact
-from runward.handlers.contracts.file_hashes import FileHash, RootHashes
+from runward.handlers.contracts.file_hashes import MOST_GIB, FileHash, RootHashes
 from runward.handlers.unreadable import Unreadable
 
 CHUNK: Final = 8 << 20
@@ -26,11 +26,8 @@ CHUNK: Final = 8 << 20
 After each the lock has to be had again, which takes up to 5 ms alongside verdicts: of 1 MiB each, 512 MB took half as long again.
 """
 
-MOST: Final = 256 << 30
-"""Bytes that are hashed of all the files of one call, holes included: a few minutes of one core.
-
-A file of a terabyte that is one hole costs nothing to make, so sizes on their own bound no work.
-"""
+MOST: Final = MOST_GIB << 30
+"""Bytes that are hashed of all the files of one call, holes included: seconds to a minute of one core."""
 
 _UNREADABLE: Final = FileHash("unreadable")
 _CHANGING: Final = FileHash("changing")

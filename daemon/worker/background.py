@@ -6,7 +6,6 @@ gaps. Claimed jobs go through the same queue under their own token. A stop puts 
 crash leaves them to the next daemon.
 """
 
-import math
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -42,13 +41,14 @@ FEW: Final = 8
 MANY_BYTES: Final = 64 << 20
 """Bytes from which on a batch takes no further job, so that small files don't wait for large ones."""
 
-LARGE: Final = 1 << 30
-"""Jobs with more bytes than this go to only one of the two loops, so that they never hold up all others."""
+LARGE: Final = 256 << 20
+SLOW: Final = 2.0
+"""A job that reads more bytes than `LARGE`, or reads for longer than `SLOW` (seconds), is put back, and done alone by
+the one loop that does such jobs. So it never holds up others, whatever its event says about its size."""
 
 TROUBLED: Final = 2.0
 """Seconds after which what the store refused is tried again."""
 
-_LOOPS: Final = (float(LARGE), math.inf)
 _LOOK: Final = 0.02
 """Seconds between two checks for pending verdicts."""
 
@@ -61,7 +61,7 @@ def _set_event() -> anyio.Event:
 
 @dataclass(slots=True)
 class Background:
-    """Two loops that carry out background jobs. Each hashes in a thread."""
+    """Two loops that carry out background jobs, each in a thread. Only one of them does jobs that take long."""
 
     store: Store
     queue: Queue
@@ -89,6 +89,8 @@ class Background:
     """Since when verdicts have kept this work waiting without a pause (monotonic seconds)."""
     _lanes: set[str] = field(default_factory=set)
     """The lanes that a loop works on: the other one leaves them alone."""
+    _long: set[str] = field(default_factory=set)
+    """The lanes whose first job takes long. A new daemon finds out again."""
     _claiming: anyio.Lock = field(default_factory=anyio.Lock)
     _threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(2))
     _woken: anyio.Event = field(default_factory=anyio.Event)
@@ -115,8 +117,8 @@ class Background:
         self.ended = anyio.Event()
         try:
             async with anyio.create_task_group() as tasks:
-                for most_bytes in _LOOPS:
-                    tasks.start_soon(self._keep_on, most_bytes)
+                for does_long in (False, True):
+                    tasks.start_soon(self._keep_on, does_long)
         finally:
             self.ended.set()
 
@@ -124,8 +126,8 @@ class Background:
         """Carry out everything that is due now; returns whether there was anything."""
         before = self.batches
         async with anyio.create_task_group() as tasks:
-            for most_bytes in _LOOPS:
-                tasks.start_soon(self._drain, most_bytes)
+            for does_long in (False, True):
+                tasks.start_soon(self._drain, does_long)
         return self.batches > before
 
     async def next_due(self, after: float) -> float | None:
@@ -137,26 +139,25 @@ class Background:
                 await self._put_off(str(error))
         return None
 
-    async def _keep_on(self, most_bytes: float) -> None:
+    async def _keep_on(self, does_long: bool) -> None:
         while not self._halting:
             woken, now = self._woken, self.clock.now()
-            await self._drain(most_bytes)
+            await self._drain(does_long)
             due = await self.next_due(now)
             with anyio.move_on_after(None if due is None else max(0.0, due - self.clock.now())):
                 await woken.wait()
             await self._pause(GATHER)
 
-    async def _drain(self, most_bytes: float) -> None:
-        while not self._halting and await self._batch(most_bytes):
+    async def _drain(self, does_long: bool) -> None:
+        while not self._halting and await self._batch(does_long):
             self.batches += 1
 
-    async def _batch(self, most_bytes: float) -> bool:
+    async def _batch(self, does_long: bool) -> bool:
         """Carry out some of what is due; returns whether there was anything, or trouble that needs a retry."""
         await self._quiet()
         try:
             async with self._claiming:
-                due = await self.queue.due_in_background(BATCH, most_bytes)
-                jobs = _together([job for job in due if job.lane not in self._lanes])
+                jobs = await self._due(does_long)
                 if not jobs or self._halting:
                     return False
                 claim = await self.queue.put((), jobs)
@@ -167,6 +168,7 @@ class Background:
             return True
         try:
             results, took = await self._decide(claim.jobs)
+            self._long -= {each.job.lane for each in results if each.state != "waiting"}
             if await self._complete(claim, results):
                 self.tell(results, took)
                 self.trouble = None
@@ -174,6 +176,15 @@ class Background:
             self._lanes -= lanes
             self.wake()
         return True
+
+    async def _due(self, does_long: bool) -> list[Job]:
+        """The jobs of the next batch: one that takes long alone, or others."""
+        if does_long:
+            due = await self.queue.due_in_background(1, LARGE, self._long, self._lanes, are_long=True)
+            if due:
+                self._long.add(due[0].lane)
+                return due
+        return _together(await self.queue.due_in_background(BATCH, LARGE, self._long, self._lanes))
 
     async def _decide(self, jobs: Sequence[Job]) -> tuple[list[JobResult], float]:
         """The results of the jobs, and the seconds that deciding took, without the waits in between."""
@@ -223,8 +234,14 @@ class Background:
         return True
 
     def go_on(self, read: int) -> bool:
-        """Called in a thread, in the middle of a file."""
+        """Called in the deciding thread, in the middle of a file: `read` bytes were read since the last call."""
         anyio.from_thread.check_cancelled()
+        work = self.decider.at_work()
+        if work is not None and work.job.lane not in self._long:
+            work.read += read
+            if work.read > LARGE or self.clock.monotonic() - work.since > SLOW:
+                self._long.add(work.job.lane)
+                return False
         return not self._halting
 
     async def give_way(self) -> None:

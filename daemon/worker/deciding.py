@@ -5,6 +5,7 @@ its own lane for the batch, and no other.
 """
 
 import sqlite3
+import threading
 import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,9 @@ FIRST_WAIT: Final = 0.5
 
 MOST_QUESTIONS: Final = 1000
 """How often a handler may ask before it must decide."""
+
+LONG: Final = 60.0
+"""Seconds after which a job that is still being decided is named by `status`."""
 
 Asked: TypeAlias = Question[Any]
 Kind = TypeVar("Kind", bound=Asked)
@@ -92,18 +96,42 @@ class InThread(Protocol):
     ) -> Awaitable[Result]: ...
 
 
+@dataclass(slots=True)
+class AtWork:
+    """The job that a thread is deciding, since when (monotonic seconds), and how many bytes were read for it."""
+
+    job: Job
+    since: float
+    read: int = 0
+
+
 class Decider:
     """Decides batches of jobs with these answers."""
 
     def __init__(self, answers: Answers, clock: Clock) -> None:
         self._answers = answers
         self._clock = clock
+        self._at_work: dict[int, AtWork] = {}
+        """By the thread that decides."""
+
+    def at_work(self) -> AtWork | None:
+        """The job that this thread is deciding."""
+        return self._at_work.get(threading.get_ident())
+
+    def degraded(self) -> list[str]:
+        """The jobs that take long, for `status`."""
+        now = self._clock.monotonic()
+        return [
+            f"{work.job.handler} in lane {work.job.lane} has run for {int((now - work.since) // 60)} min"
+            for work in list(self._at_work.values())
+            if now - work.since >= LONG
+        ]
 
     async def decide(
         self, jobs: Sequence[Job], in_thread: InThread, wait_out: Callable[[str], Awaitable[None]]
     ) -> list[JobResult]:
         """A result for each job, in order. `wait_out` is awaited while the store does not answer."""
-        batch = _Batch(jobs, self._answers, self._clock)
+        batch = _Batch(jobs, self._answers, self._clock, self._at_work)
         asked = batch.begin()
         while not batch.is_over:
             answered = await self._answered(asked, jobs, wait_out)
@@ -167,10 +195,13 @@ class _Lane:
 class _Batch:
     """The jobs of a batch, lane by lane."""
 
-    def __init__(self, jobs: Sequence[Job], answers: Answers, clock: Clock) -> None:
+    def __init__(
+        self, jobs: Sequence[Job], answers: Answers, clock: Clock, at_work: dict[int, AtWork]
+    ) -> None:
         self._jobs = jobs
         self._answers = answers
         self._clock = clock
+        self._at_work = at_work
         self._lanes: dict[str, _Lane] = {}
         for job in jobs:
             name = route.decided_in_order_with(job.lane)
@@ -201,12 +232,21 @@ class _Batch:
 
     def go_on(self, answered: Mapping[Asked, object]) -> dict[type[Asked], list[Asked]]:
         """Continue every lane until it is done or asks the store; returns the questions."""
+        thread = threading.get_ident()
+        try:
+            return self._go_on(answered, thread)
+        finally:
+            self._at_work.pop(thread, None)
+
+    def _go_on(self, answered: Mapping[Asked, object], thread: int) -> dict[type[Asked], list[Asked]]:
         self._fold()
         for question, answer in answered.items():
             for fold, effect in self._decided.get(question, ()):
                 answer = fold.apply(answer, effect)
             self._known[question] = answer
         for lane in self._lanes.values():
+            if lane.jobs:
+                self._at_work[thread] = AtWork(lane.jobs[0], self._clock.monotonic())
             if lane.question is not None and lane.question in answered:
                 self._fold()  # two lanes may have asked the same
                 self._send(lane, self._known[lane.question])
@@ -225,6 +265,7 @@ class _Batch:
     def _advance(self, lane: _Lane) -> None:
         while lane.jobs:
             if lane.question is None:
+                self._at_work[threading.get_ident()] = AtWork(lane.jobs[0], self._clock.monotonic())
                 self._call(lane)
                 continue
             answerer = self._answers.by_kind[type(lane.question)]

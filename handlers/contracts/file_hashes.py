@@ -1,6 +1,12 @@
 """The results of hashing files. It imports little, because commands start with it."""
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+MOST_GIB: Final = 16
+"""The most that is hashed for one job, in GiB, holes included.
+
+A file of a terabyte that is one hole costs nothing to make, so sizes on their own bound no work.
+"""
 
 HashState: TypeAlias = Literal[
     "hashed", "absent", "empty", "not_regular", "outside", "denied", "changing", "unreadable", "too_large"

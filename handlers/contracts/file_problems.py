@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
+from runward.handlers.contracts.file_hashes import MOST_GIB
+
 FileProblem: TypeAlias = Literal[
     "gone",
     "empty",
@@ -25,5 +27,5 @@ MEANINGS: Final[Mapping[str, str]] = {
     "unreadable": "can't be read",
     "changing": "was written to each time while it was hashed",
     "changed": "was changed between its verification and its hash",
-    "too_large": "is not hashed: the limit is 256 GiB for one attempt",
+    "too_large": f"is not hashed: the limit is {MOST_GIB} GiB for one attempt",
 }

@@ -82,7 +82,8 @@ _DUE_IN_FOREGROUND: Final = _DUE.format(
 
 _DUE_IN_BACKGROUND: Final = _DUE.format(
     also="join events e on e.seq = j.event",
-    which=f"{_OPEN.format('glob')} and coalesce(e.payload ->> 'produced_bytes', 0) <= ?4",
+    which=f"{_OPEN.format('glob')} and j.lane not in (select value from json_each(?6))"  # noqa: S608 # our own words
+    " and (coalesce(e.payload ->> 'produced_bytes', 0) > ?4 or j.lane in (select value from json_each(?5))) = ?7",
     order="j.lane, j.id",
 )
 
@@ -173,9 +174,22 @@ async def due_jobs(store: Store, now: float, limit: int, horizon: float = math.i
     return _due(await store.read(_DUE_IN_FOREGROUND, (now, _BACKGROUND, limit, horizon)))
 
 
-async def due_in_background(store: Store, now: float, limit: int, most_bytes: float) -> Due:
-    """What may run now in the background, if it needs no more than this many bytes to be read."""
-    return _due(await store.read(_DUE_IN_BACKGROUND, (now, _BACKGROUND, limit, most_bytes)))
+async def due_in_background(
+    store: Store,
+    now: float,
+    limit: int,
+    large: int,
+    long: Iterable[str],
+    without: Iterable[str],
+    *,
+    are_long: bool,
+) -> Due:
+    """What may run now in the background, in none of the lanes `without`.
+
+    It takes long, or doesn't: what is in the lanes `long`, and what reads more than `large` bytes.
+    """
+    given = (now, _BACKGROUND, limit, large, listed(long), listed(without), are_long)
+    return _due(await store.read(_DUE_IN_BACKGROUND, given))
 
 
 def _due(rows: Iterable[Row]) -> Due:

@@ -16,6 +16,7 @@ from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
 from runward.daemon.parts import verdicts
+from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import hashes
 from runward.daemon.worker import background
 from runward.daemon.world.files import RealFiles
@@ -278,7 +279,7 @@ async def test_two_files_are_hashed_at_a_time_and_no_more(
 
 
 async def test_giants_take_one_place_of_the_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "_LOOPS", (100.0, float("inf")))
+    monkeypatch.setattr(background, "LARGE", 100)
     monkeypatch.setattr(background, "MANY_BYTES", 1)
     read: list[str] = []
     reading, real = threading.Semaphore(0), RealFiles.hashes
@@ -307,6 +308,65 @@ async def test_giants_take_one_place_of_the_two(tmp_path: Path, monkeypatch: pyt
             assert sorted(read) == ["a-giant", "c", "d", "e"]
             released.set()
             await until(running, "select count(*) from files", [(5,)])
+
+
+@pytest.mark.parametrize("by", ["bytes", "time"])
+async def test_a_job_whose_files_grew_since_its_verdict_is_put_back_and_done_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Its event says that it has little to read, so both places would take it."""
+    clock = StillClock()
+    monkeypatch.setattr(background, "LARGE", 100)
+    calls: list[str] = []
+    reading, real = threading.Semaphore(0), RealFiles.hashes
+    released = threading.Event()
+
+    def held(
+        files: RealFiles, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
+    ) -> RootHashes | Unreadable:
+        name = root.split("/")[-2]
+        calls.append(name)
+        if name.endswith("-giant"):
+            if by == "time":
+                clock.move(background.SLOW + 1)
+            if not go_on(101 if by == "bytes" else 1):
+                raise Halted
+            reading.release()
+            while go_on(0) and not released.wait(0.001):
+                pass
+        return real(files, root, within, paths, go_on)
+
+    monkeypatch.setattr(RealFiles, "hashes", held)
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
+        for name in ("a-giant", "b-giant", "c", "d", "e"):
+            produce(tmp_path, name, a=b"x")
+        await judge(running)
+        async with at_work(running, monkeypatch):
+            await anyio.to_thread.run_sync(reading.acquire)
+            await until(running, "select count(*) from files", [(3,)])
+            assert sorted(calls) == ["a-giant", "a-giant", "b-giant", "c", "d", "e"]
+            released.set()
+            await until(running, "select count(*) from files", [(5,)])
+
+
+async def test_a_job_that_has_run_for_a_minute_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, gate = StillClock(), Gate(monkeypatch)
+    monkeypatch.setattr(background, "SLOW", 1e9)
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
+        produce(tmp_path, "r", a=b"one")
+        await judge(running)
+        async with at_work(running, monkeypatch):
+            await gate.wait_for(1)
+            assert running.supervisor.assembly.decider.degraded() == []
+            clock.move(61)
+            (said,) = running.supervisor.assembly.decider.degraded()
+            assert said == "contracts/hashes in lane files:native:runs/r#1 has run for 1 min"
+            assert said in running.supervisor.reporting.report().degraded
+            gate.opened.set()
+            await until(running, STATES, [("done",)])
+            assert running.supervisor.assembly.decider.degraded() == []
 
 
 async def test_verdicts_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
