@@ -27,6 +27,7 @@ from runward.handlers.exchange.facts import (
     CpuUsedBy,
     ExchangeRulesNow,
     ExistingInExchange,
+    NamesLike,
     PrincipalOf,
     ResourcesOf,
     SharedArtifactOf,
@@ -172,6 +173,8 @@ class RunningCode:
                 return reading_exchange.shared_artifact(self._connection, name)
             case PrincipalOf(id=name):
                 return reading_exchange.principal(self._connection, name)
+            case NamesLike(name=name):
+                return tuple(sorted(reading_exchange.holders_of(self._connection, name)))
             case BalanceOf(account=account, resource=resource):
                 return reading_exchange.units(self._connection, account, resource)
             case ResourcesOf(account=account):

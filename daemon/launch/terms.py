@@ -128,6 +128,7 @@ def _read_declarations(
         root_name=root.name,
     )
     expected = defaults = None
+    is_named = agent is not None
     if playbook is not None:
         read = find_playbook(settings, playbook)
         if read.value is None:
@@ -136,10 +137,11 @@ def _read_declarations(
         expected, agent = read.value.artifacts, agent or read.value.agent
         terms = terms._replace(playbook=read.value.name, timeout=read.value.timeout, grace=read.value.grace)
     if agent is not None:
+        holders = _holders_of(settings.state_dir, agent) if is_named else {}
         try:
             profile = find_agent(settings, agent)
         except NotFound:
-            if not _is_principal(settings.state_dir, agent):
+            if not (holders if is_named else _holders_of(settings.state_dir, agent).get(agent)):
                 raise
             terms = terms._replace(agent=agent)  # an agent that acts in the exchange needs no profile
         else:
@@ -147,14 +149,20 @@ def _read_declarations(
                 return _refused("wrong_input", profile.errors)
             warnings += profile.warnings
             defaults = profile.value.artifact_defaults
+            if is_named and profile.value.name != agent:
+                holders = _holders_of(settings.state_dir, profile.value.name)
             terms = terms._replace(agent=profile.value.name)
+        if is_named and holders and not holders.get(str(terms.agent)):
+            message = f"the name of the agent {terms.agent} is taken in the exchange, by the artifact {min(holders)}"
+            return {"refused": "wrong_input", "messages": [f"{message}: it could not act as a principal"]}
     contract = resolve_contract(playbook=expected, agent=defaults)
     if contract is not None:
         terms = terms._replace(contract=contract_to_json(contract))
     return {**terms._asdict(), "warnings": [warning.render() for warning in warnings]}
 
 
-def _is_principal(state: str, name: str) -> bool:
+def _holders_of(state: str, name: str) -> dict[str, bool]:
+    """The artifacts that have this name in the exchange, and whether each of them is a principal."""
     import sqlite3
     from contextlib import closing
 
@@ -162,9 +170,9 @@ def _is_principal(state: str, name: str) -> bool:
 
     try:
         with closing(reading.open_to_read(os.path.join(state, reading.STORE))) as connection:
-            return reading_exchange.is_principal(connection, name)
+            return reading_exchange.holders_of(connection, name)
     except (reading.StoreUnreadable, sqlite3.Error):
-        return False
+        return {}
 
 
 def _refused(blame: Blame, problems: tuple[Problem, ...]) -> JsonValue:

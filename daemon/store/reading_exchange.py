@@ -243,9 +243,14 @@ def scrip_in_circulation(connection: sqlite3.Connection) -> int:
     return 0 if row is None else int(row[0])
 
 
-def is_principal(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether there is a principal of this name."""
-    return connection.execute("select 1 from principals where id = ?", (name,)).fetchone() is not None
+def holders_of(connection: sqlite3.Connection, name: str) -> dict[str, bool]:
+    """The artifacts that have this name, compared without case, and whether each of them is a principal."""
+    rows = connection.execute(
+        "select id, exists (select 1 from principals p where p.id = a.id) from shared_artifacts a"
+        " where id = ? collate nocase",
+        (name,),
+    )
+    return {str(found): bool(is_principal) for found, is_principal in rows}
 
 
 def agent_of(connection: sqlite3.Connection, session_id: str) -> str | None:

@@ -21,13 +21,15 @@ from runward.handlers.exchange.facts import (
     ExchangeRulesNow,
     Existing,
     ExistingInExchange,
+    NamesLike,
     Principal,
     PrincipalOf,
     ResourcesOf,
     SharedArtifact,
     SharedArtifactOf,
+    without_case,
 )
-from runward.handlers.exchange.intent import why_no_id
+from runward.handlers.exchange.intent import why_no_name
 from runward.handlers.exchange.running_code import CodeRun, Ran
 
 MOST_READ: Final = 600
@@ -103,6 +105,20 @@ class Accounts:
         """The principal with this id."""
         return (yield from self._ask(PrincipalOf(principal_id)))
 
+    def check_name(self, name: str) -> Asking[None]:
+        """Raises `Refused` if no artifact or principal may take this name, because another one has it in other case.
+
+        Principals and artifacts share their names, so that nobody owns the account of a principal to come.
+        """
+        why = why_no_principal(name)
+        if why is not None:
+            raise Refused("invalid_argument", f"the name {name[:80]!r} can't be taken: it {why}")
+        like = yield from self._ask(NamesLike(without_case(name)))
+        kept = (each.artifact.id for each in self.effects if isinstance(each, KeepArtifact))
+        for other in (*like, *(each for each in kept if without_case(each) == without_case(name))):
+            if other != name:
+                raise taken(name, f"{other} has it")
+
     def balance(self, account: str, resource: str = SCRIP) -> Asking[int]:
         """The units that an account has."""
         return (yield from self._ask(BalanceOf(account, resource)))
@@ -165,6 +181,10 @@ class Accounts:
             yield from self._use_disk(owner, added)
         self._changed[SharedArtifactOf(artifact.id)] = artifact
         self.effects.append(KeepArtifact(artifact))
+        if before is not None and before.stands != artifact.stands:
+            principal = yield from self.principal(artifact.id)
+            if principal is not None:
+                self._changed[PrincipalOf(artifact.id)] = principal._replace(has_standing=artifact.stands)
 
     def _use_disk(self, owner: str, added: int) -> Asking[None]:
         principal = yield from self.principal(owner)
@@ -186,10 +206,24 @@ class Accounts:
         self.effects.append(KeepPrincipal(principal))
 
     def create_principal(self, principal: Principal, artifact: SharedArtifact) -> Asking[None]:
-        """Store a principal, and the artifact that it is, unless there is already one with its id."""
+        """Store a principal, and the artifact that it is. An artifact of the same owner gets standing instead.
+
+        Raises `Refused` if the name is taken.
+        """
+        yield from self.check_name(principal.id)
+        before = yield from self.artifact(artifact.id)
+        if before is not None and (before.owner_id != artifact.owner_id or before.deleted_at is not None):
+            raise taken(artifact.id, f"an artifact of {before.owner_id} has it")
         self.keep_principal(principal)
-        if (yield from self.artifact(artifact.id)) is None:
-            yield from self.keep(artifact)
+        if before is not None:
+            artifact = before._replace(
+                content=artifact.content or before.content,
+                updated_at=self.at,
+                has_standing=True,
+                can_execute=artifact.can_execute or before.can_execute,
+                memory_artifact_id=artifact.memory_artifact_id or before.memory_artifact_id,
+            )
+        yield from self.keep(artifact)
 
     def create_default(self, name: str, owner: str) -> Asking[None]:
         """Store a principal with what the settings give to a new one."""
@@ -248,13 +282,18 @@ def accounts_of(action: str, given: Given) -> Accounts:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether this id is reserved: its account or its artifacts are the exchange's own."""
-    return name in (SYSTEM, MINT) or name.startswith(GENESIS)
+    """Whether this id is reserved, in any case: its account or its artifacts are the exchange's own."""
+    return name.lower() in (SYSTEM, MINT) or name.lower().startswith(GENESIS)
 
 
 def why_no_principal(name: str) -> str | None:
-    """What keeps a principal from having this id."""
-    return "is reserved" if is_reserved(name) else why_no_id(name)
+    """What keeps a new principal or artifact from having this id."""
+    return "is reserved" if is_reserved(name) else why_no_name(name)
+
+
+def taken(name: str, by: str) -> Refused:
+    """The refusal of a name that somebody else has."""
+    return Refused("invalid_argument", f"the name {name} is taken: {by}", reason="taken")
 
 
 def principal_artifact(

@@ -17,7 +17,6 @@ from runward.handlers.exchange.accounts import (
     NeedsCode,
     ReadTooMuch,
     accounts_of,
-    why_no_principal,
 )
 from runward.handlers.exchange.acting_with_code import (
     Acted,
@@ -30,7 +29,7 @@ from runward.handlers.exchange.acting_with_code import (
 from runward.handlers.exchange.action_result import ActionResult, Refused, result_to_json
 from runward.handlers.exchange.effects import CountIntent, RecordAction, UseCpu
 from runward.handlers.exchange.events import ActionRequested, ActionTaken, IntentMade
-from runward.handlers.exchange.facts import CpuUsedBy
+from runward.handlers.exchange.facts import CpuUsedBy, Principal
 from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, shown
 from runward.handlers.journal.iso_time import iso_time
 
@@ -129,9 +128,19 @@ def _parsed(text: str, complaint: str | None) -> Intent:
 
 
 def _named(accounts: Accounts, who: str) -> Asking[str]:
-    if (yield from accounts.principal(who)) is None:
+    principal = yield from accounts.principal(who)
+    if principal is None:
         raise Refused("not_found", f"there is no principal {who}")
+    _check_standing(principal)
     return who
+
+
+def _check_standing(principal: Principal) -> None:
+    if not principal.has_standing:
+        raise Refused(
+            "not_authorized",
+            f"{principal.id} has no standing, so it can't act: its owner may give it standing",
+        )
 
 
 def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]:
@@ -141,11 +150,6 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
         raise Refused(
             "not_authorized", "this run has no agent, so it can't act as a principal: start it with --agent"
         )
-    why = why_no_principal(who)
-    if why is not None:
-        raise Refused(
-            "invalid_argument", f"the run's agent {who[:80]!r} can't be a principal: its name {why}"
-        )
     if intent.principal_id is not None and intent.principal_id != who:
         raise Refused("not_authorized", f"this run acts as {who}, and not as {intent.principal_id}")
     principal = yield from accounts.principal(who)
@@ -154,7 +158,9 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
             "not_authorized", f"the user {event.owner}, who owns the run directory, may not act as {who}"
         )
     if principal is None:
-        yield from accounts.create_default(who, who)
+        yield from accounts.attempt(accounts.create_default(who, who))
+    else:
+        _check_standing(principal)
     return who
 
 

@@ -5,7 +5,7 @@ from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts, is_reserved
 from runward.handlers.exchange.action_result import ActionResult, Refused
 from runward.handlers.exchange.dependencies import check_dependencies
-from runward.handlers.exchange.facts import GENESIS, SharedArtifact
+from runward.handlers.exchange.facts import GENESIS, Principal, SharedArtifact
 from runward.handlers.exchange.intent import KEPT, Intent
 from runward.handlers.exchange.permission import permitted
 from runward.handlers.exchange.policy import REFERENCE, policy_of, price
@@ -105,7 +105,7 @@ def broken_dependencies(accounts: Accounts, artifact: SharedArtifact) -> Asking[
 def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = None) -> Asking[ActionResult]:
     """Create an artifact or replace its content. Raises `Refused`."""
     name = intent.artifact_id
-    _refuse_reserved(name, "written")
+    yield from _refuse_reserved(accounts, name, "written")
     before = yield from accounts.artifact(name)
     if before is not None and before.deleted_at is not None:
         raise Refused("DELETED", f"{name} was deleted by {before.deleted_by} and can't be written")
@@ -117,8 +117,8 @@ def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = No
                 "not_authorized",
                 f"only {before.owner_id} may change {', '.join(sorted(intent.named))} of {name}",
             )
-    elif (yield from accounts.principal(name)) is not None and name != who:
-        raise Refused("not_authorized", f"{name} is a principal, and only it may write its own artifact")
+    else:
+        yield from accounts.check_name(name)
     rules = yield from accounts.rules()
     if intent.access_contract_id is not None and not rules.use_contracts:
         raise Refused("not_configured", "contracts are off (use_contracts in [exchange])")
@@ -138,6 +138,8 @@ def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = No
     )
     used = written.size - (0 if before is None else before.size)
     yield from accounts.keep(written)
+    if written.has_standing and "has_standing" in intent.named:
+        yield from _give_standing(accounts, name)
     version = 1 if before is None else before.version + 1
     return ActionResult(
         True,
@@ -146,6 +148,12 @@ def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = No
         {"disk_bytes": used},
         written.owner_id,
     )
+
+
+def _give_standing(accounts: Accounts, name: str) -> Asking[None]:
+    """Make an artifact a principal. It has nothing but what others give it."""
+    if (yield from accounts.principal(name)) is None:
+        accounts.keep_principal(Principal(name, accounts.at, (), 0, 0, 0.0))
 
 
 def _check_policy(policy: dict[str, JsonValue] | None) -> None:
@@ -161,7 +169,7 @@ def _check_policy(policy: dict[str, JsonValue] | None) -> None:
 
 def delete(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
     """Replace an artifact by a tombstone. Raises `Refused`."""
-    _refuse_reserved(intent.artifact_id, "deleted")
+    yield from _refuse_reserved(accounts, intent.artifact_id, "deleted")
     artifact = yield from existing(accounts, intent.artifact_id)
     cost = yield from permitted(accounts, artifact, "delete", who)
     yield from accounts.pay(who, artifact.owner_id, cost, f"delete {artifact.id}")
@@ -177,17 +185,21 @@ def transfer_artifact(accounts: Accounts, who: str, intent: Intent) -> Asking[Ac
 
 def transfer(accounts: Accounts, who: str, artifact_id: str, to: str) -> Asking[dict[str, JsonValue]]:
     """Give an artifact to another principal, whose quota it then uses. Raises `Refused`."""
-    _refuse_reserved(artifact_id, "transferred")
+    yield from _refuse_reserved(accounts, artifact_id, "transferred")
     artifact = yield from existing(accounts, artifact_id)
     cost = yield from permitted(accounts, artifact, "transfer", who)
     yield from accounts.pay(who, artifact.owner_id, cost, f"transfer {artifact.id}")
-    if (yield from accounts.principal(to)) is None:
+    receiver = yield from accounts.principal(to)
+    if receiver is None:
         raise Refused("not_found", f"there is no principal {to}")
+    if not receiver.has_standing:
+        raise Refused("not_found", f"{to} has no standing, so it can't own anything")
     if to != artifact.owner_id:
         yield from accounts.keep(artifact._replace(owner_id=to, updated_at=accounts.at))
     return {"artifact_id": artifact_id, "from": artifact.owner_id, "to": to}
 
 
-def _refuse_reserved(artifact_id: str, done: str) -> None:
-    if is_reserved(artifact_id):
+def _refuse_reserved(accounts: Accounts, artifact_id: str, done: str) -> Asking[None]:
+    """Raises `Refused`, except for an artifact that has such an id since an older version."""
+    if is_reserved(artifact_id) and (yield from accounts.artifact(artifact_id)) is None:
         raise Refused("not_authorized", f"{artifact_id} can't be {done}: this id is the exchange's own")

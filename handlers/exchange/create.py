@@ -9,7 +9,7 @@ from runward.handlers.exchange.accounts import (
     accounts_of,
     memory_artifact,
     principal_artifact,
-    why_no_principal,
+    taken,
 )
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.events import PrincipalCreateRequested
@@ -35,9 +35,6 @@ def decide(event: PrincipalCreateRequested, given: Given) -> Deciding:
 
 def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]:
     name = event.principal
-    why = why_no_principal(name)
-    if why is not None:
-        raise Refused("invalid_argument", f"{name!r} can't be a principal: it {why}")
     if (yield from accounts.principal(name)) is not None:
         raise Refused("invalid_argument", f"the principal {name} already exists")
     owner = event.owner or name
@@ -50,6 +47,11 @@ def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]
     principal = Principal(name, accounts.at, event.users, quota, 0, None if event.is_cpu_unlimited else cpu)
     artifact = principal_artifact(name, owner, accounts.at, event.is_agent, event.config, memory)
     yield from accounts.create_principal(principal, artifact)
-    if memory is not None and (yield from accounts.artifact(memory)) is None:
-        yield from accounts.keep(memory_artifact(memory, name, accounts.at))
+    if memory is not None:
+        yield from accounts.check_name(memory)
+        kept = yield from accounts.artifact(memory)
+        if kept is not None and kept.owner_id != name:
+            raise taken(memory, f"an artifact of {kept.owner_id} has it")
+        if kept is None:
+            yield from accounts.keep(memory_artifact(memory, name, accounts.at))
     yield from accounts.pay(MINT, name, event.scrip, f"created by {event.said_by}")

@@ -48,6 +48,11 @@ class SharedArtifact(NamedTuple):
     """Its size, if content and code are left out."""
 
     @property
+    def stands(self) -> bool:
+        """Whether it may act, if it is a principal."""
+        return self.has_standing and self.deleted_at is None
+
+    @property
     def size(self) -> int:
         """Bytes of content and code."""
         if self.bare_size is not None:
@@ -62,7 +67,10 @@ def described(artifact: SharedArtifact) -> SharedArtifact:
 
 class Principal(NamedTuple):
     """A principal: the users that may act as it in addition to the daemon's, its quota and use of the disk (bytes), its
-    allocation of CPU (seconds in a window; None for no limit)."""
+    allocation of CPU (seconds in a window; None for no limit).
+
+    `has_standing` follows from its artifact, which is where that is stored: without standing, nobody acts.
+    """
 
     id: str
     created_at: float
@@ -71,6 +79,7 @@ class Principal(NamedTuple):
     disk_used: int
     cpu_seconds: float | None
     version: int = 1
+    has_standing: bool = True
 
 
 class Existing(NamedTuple):
@@ -93,6 +102,20 @@ class PrincipalOf(Question["Principal | None"]):
     """Question: the principal with this id. Answer: `Principal`, or None."""
 
     id: str
+
+
+def without_case(name: str) -> str:
+    """The form in which names are compared. A name that was ever taken differs from all others in this form; only
+    names of older versions may have other letters than those of ASCII."""
+    return name.lower() if name.isascii() else name
+
+
+@dataclass(frozen=True, slots=True)
+class NamesLike(Question["tuple[str, ...]"]):
+    """Question: the artifacts whose id is this name, compared without case. Each principal is an artifact, too. Answer:
+    their ids."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +169,7 @@ QUESTIONS: Final = (
     ActionsOf,
     SharedArtifactOf,
     PrincipalOf,
+    NamesLike,
     BalanceOf,
     ExistingInExchange,
     ExchangeRulesNow,

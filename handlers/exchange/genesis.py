@@ -6,7 +6,7 @@ from typing import Final
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking
 from runward.handlers.exchange import resources
-from runward.handlers.exchange.accounts import Accounts, why_no_principal
+from runward.handlers.exchange.accounts import Accounts, taken
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.artifacts import metadata_of, transfer
 from runward.handlers.exchange.contracts import CONTRACTS
@@ -91,12 +91,8 @@ def _spawn_principal(accounts: Accounts, caller: str, args: Arguments) -> Asking
 
 def create_principal(accounts: Accounts, name: str, owner: str) -> Asking[None]:
     """Create a principal with the default quotas and no scrip. Raises `Refused`."""
-    why = why_no_principal(name)
-    if why is not None:
-        raise Refused("invalid_argument", f"{name!r} can't be a principal: it {why}")
-    artifact = yield from accounts.artifact(name)
-    if (yield from accounts.principal(name)) is not None or artifact is not None:
-        raise Refused("invalid_argument", f"{name} already exists")
+    if (yield from accounts.principal(name)) is not None:
+        raise taken(name, "it is a principal")
     yield from accounts.create_default(name, owner)
 
 

@@ -1,5 +1,6 @@
 """An intent: what a principal wants done, with its reasoning, as one line of JSON."""
 
+import string
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -12,6 +13,10 @@ LONGEST_LINE: Final = 1 << 20
 
 SHOWN: Final = 100
 """Characters of content and code that are shown in results."""
+
+_JOINING: Final = "._:/-"
+_NAMING: Final = frozenset(string.ascii_letters + string.digits + _JOINING)
+"""What a name is made of."""
 
 DEFAULT_TYPE: Final = "generic"
 DEFAULT_METHOD: Final = "run"
@@ -142,6 +147,17 @@ def why_no_id(value: str) -> str | None:
     if not 1 <= len(value) <= LONGEST_ID:
         return f"must have 1 to {LONGEST_ID} characters"
     return None if value.isprintable() else "must not have control characters"
+
+
+def why_no_name(value: str) -> str | None:
+    """Why no new artifact or principal may have this id. Those of older versions keep theirs."""
+    if not 1 <= len(value) <= LONGEST_ID:
+        return f"must have 1 to {LONGEST_ID} characters"
+    if not set(value) <= _NAMING:
+        return f"must have only ASCII letters, digits and {_JOINING}"
+    if value[0] in _JOINING or value[-1] in _JOINING:
+        return "must begin and end with a letter or a digit"
+    return None
 
 
 def _identifier(value: JsonValue, name: str) -> str:

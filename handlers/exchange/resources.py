@@ -37,7 +37,8 @@ def transfer_scrip(accounts: Accounts, giver: str, taker: str, said: JsonValue) 
     """Give scrip to a principal or an artifact. Raises `Refused`."""
     if not isinstance(said, int) or isinstance(said, bool) or said <= 0:
         raise Refused("invalid_argument", "the amount must be a whole number above 0")
-    if (yield from accounts.principal(taker)) is None:
+    principal = yield from accounts.principal(taker)
+    if principal is None or not principal.has_standing:
         artifact = yield from accounts.artifact(taker)
         if artifact is None or artifact.deleted_at is not None:
             raise Refused("not_found", f"there is no {taker} to pay")

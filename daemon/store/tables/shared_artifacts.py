@@ -17,8 +17,12 @@ from runward.handlers.exchange.facts import (
     SCRIP,
     Existing,
     ExistingInExchange,
+    NamesLike,
+    Principal,
+    PrincipalOf,
     SharedArtifact,
     SharedArtifactOf,
+    without_case,
 )
 
 if TYPE_CHECKING:
@@ -88,6 +92,21 @@ async def _artifacts(store: Store, ids: Iterable[str]) -> dict[str, SharedArtifa
     return {str(row[0]): artifact_of(row) for row in rows}
 
 
+async def _names(store: Store, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for name, other in await store.read(
+        "select asked.value, a.id from json_each(?) asked join shared_artifacts a on a.id = asked.value collate nocase"
+        " order by a.id",
+        (listed(names),),
+    ):
+        found[str(name)] = (*found.get(str(name), ()), str(other))
+    return found
+
+
+def _standing(answer: Principal | None, effect: KeepArtifact) -> Principal | None:
+    return None if answer is None else answer._replace(has_standing=effect.artifact.stands)
+
+
 async def _existing(
     store: Store, asked: Sequence[ExistingInExchange], jobs: Sequence[Job]
 ) -> Mapping[ExistingInExchange, Existing]:
@@ -105,11 +124,17 @@ SHARED_ARTIFACTS: Final = Table(
     appliers={KeepArtifact: _keep},
     answers={
         SharedArtifactOf: answers_by(_artifacts, lambda asked: asked.id),
+        NamesLike: answers_by(_names, lambda asked: asked.name, ()),
         ExistingInExchange: _existing,
     },
     folds={
         KeepArtifact: (
             Fold(lambda effect: SharedArtifactOf(effect.artifact.id), lambda answer, effect: effect.artifact),
+            Fold(
+                lambda effect: NamesLike(without_case(effect.artifact.id)),
+                lambda answer, effect: tuple(sorted({*answer, effect.artifact.id})),
+            ),
+            Fold(lambda effect: PrincipalOf(effect.artifact.id), _standing),
             Fold(lambda effect: ExistingInExchange(), existing_with),
         )
     },

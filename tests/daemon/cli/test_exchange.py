@@ -101,6 +101,10 @@ def test_a_run_acts_by_writing_lines_and_reads_what_became_of_them(place: Place)
     refused = place.start("run", "--agent", "nobody", "--", "true")
     said = refused.communicate()[1]
     assert (refused.returncode, "nobody" in said) == (3, True), "neither an agent nor a principal"
+    for name in ("note", "Writer"):
+        refused = place.start("run", "--agent", name, "--", "true")
+        said = refused.communicate()[1]
+        assert (refused.returncode, "is taken in the exchange" in said) == (2, True), said
 
 
 def test_intents_are_submitted_one_after_another(place: Place) -> None:

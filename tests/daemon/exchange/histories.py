@@ -12,7 +12,7 @@ FROM_THE_BEGINNING: Final = ("a", "b", "c")
 IN_RUNS: Final = ("a", "b", "d")
 FOR_PEOPLE: Final = ("a", "b", "c", "nobody")
 OFTEN: Final = ("x", "y")
-SELDOM: Final = ("z", "a", "d", "mint", "genesis_ledger", "genesis_contract_public", "genesis_none")
+SELDOM: Final = ("z", "a", "d", "X", "D", "mint", "genesis_ledger", "genesis_contract_public", "genesis_none")
 OWNERS: Final = ("a", "b", "c", "d", "nobody", "mint")
 CODES: Final = ("succeed 0.5", "succeed 0.25", "fail 0.5", "succeed 2")
 """Code that stands for code: what becomes of it, and the CPU time that it takes (seconds)."""
@@ -133,7 +133,9 @@ _owners = st.sampled_from(OWNERS)
 _genesis = st.one_of(
     _calls("genesis_ledger", "transfer", _owners, _owners | _ids, st.integers(-1, 12)),
     _calls("genesis_ledger", "transfer_ownership", _ids, _owners),
-    _calls("genesis_ledger", "spawn_principal", st.sampled_from(("d", "e", "x", "mint", "genesis_none"))),
+    _calls(
+        "genesis_ledger", "spawn_principal", st.sampled_from(("d", "D", "e", "x", "mint", "genesis_none"))
+    ),
     _calls("genesis_ledger", "balance", _owners | _ids),
     _calls("genesis_ledger", "all_balances"),
     _calls("genesis_store", "get", _ids),

@@ -96,6 +96,14 @@ class Rules:
         self.minted += amount
         return True
 
+    def others(self, name: str) -> set[str]:
+        """What has this name in other case."""
+        return {each for each in self.things if each.lower() == name.lower()} - {name}
+
+    def stands(self, name: str) -> bool:
+        """Whether it is a principal that may act, own and be paid."""
+        return name in self.allocations and not self.things[name].deleted
+
     def disk(self, owner: str) -> int:
         """What a principal's artifacts take, deleted ones included."""
         return sum(thing.size for thing in self.things.values() if thing.owner == owner)
@@ -110,9 +118,13 @@ class Rules:
             if intent.get("principal_id", who) != who:
                 return refused("not_authorized")
             if who not in self.allocations:
+                if self.others(who) or who in self.things:
+                    return refused("invalid_argument", reason="taken")
                 self.create(who)
         elif who not in self.allocations:
             return refused("not_found")
+        if not self.stands(who):
+            return refused("not_authorized")
         kind = intent["action_type"].lower()
         if kind == "noop":
             return Due()
@@ -164,6 +176,7 @@ class Rules:
         if before is not None and before.deleted:
             return refused("DELETED")
         wrong = ["not_authorized"] * _is_reserved(name)
+        taken = before is None and bool(self.others(name))
         owns = before is None or before.owner == who
         if before is not None:
             wrong += self._forbidden(before, "write", who)
@@ -176,7 +189,8 @@ class Rules:
             wrong.append("invalid_argument")
         depends_on = tuple(dict.fromkeys(intent.get("depends_on") or ()))
         reason = self._broken_rule(name, depends_on)
-        wrong += ["invalid_argument"] * (reason is not None)
+        wrong += ["invalid_argument"] * ((reason is not None) + taken)
+        reason = "taken" if taken else reason
         thing = Thing(who) if before is None else before
         after = Thing(
             thing.owner,
@@ -237,7 +251,7 @@ class Rules:
         thing = self._found(name)
         if isinstance(thing, Due):
             return thing
-        wrong = ["not_authorized"] * (thing.owner != who) + ["not_found"] * (to not in self.allocations)
+        wrong = ["not_authorized"] * (thing.owner != who) + ["not_found"] * (not self.stands(to))
         if thing.owner != to and thing.size and self.disk(to) + thing.size > QUOTA:
             wrong.append("quota_exceeded")
         if wrong:
@@ -296,7 +310,7 @@ class Rules:
 
     def _genesis_ledger_transfer(self, who: str, giver: str, taker: str, amount: int) -> Any:
         wrong = ["invalid_argument"] * (amount <= 0) + ["not_authorized"] * (giver != who)
-        known = taker in self.allocations or (taker in self.things and not self.things[taker].deleted)
+        known = self.stands(taker) or (taker in self.things and not self.things[taker].deleted)
         wrong += ["not_found"] * (not known)
         wrong += ["insufficient_funds"] * (self.scrip[giver] < amount)
         if wrong:
@@ -309,8 +323,14 @@ class Rules:
         return due if due.codes else due.data
 
     def _genesis_ledger_spawn_principal(self, who: str, name: str) -> Any:
-        if _is_reserved(name) or name in self.things or name in self.allocations:
+        if _is_reserved(name):
             return refused("invalid_argument")
+        thing = self.things.get(name)
+        is_own = thing is not None and thing.owner == who and not thing.deleted
+        if name in self.allocations or self.others(name) or not (thing is None or is_own):
+            return refused("invalid_argument", reason="taken")
+        if thing is not None:
+            thing.version += 1
         self.create(name, who)
         return {"id": name}
 
@@ -335,7 +355,7 @@ class Rules:
 
 
 def _is_reserved(name: str) -> bool:
-    return name.startswith("genesis_") or name in RESERVED
+    return name.lower().startswith("genesis_") or name.lower() in RESERVED
 
 
 def _is_policy(policy: Mapping[str, Any]) -> bool:

@@ -38,12 +38,14 @@ from runward.handlers.exchange.facts import (
     ExchangeRulesNow,
     Existing,
     ExistingInExchange,
+    NamesLike,
     Principal,
     PrincipalOf,
     ResourcesOf,
     SharedArtifact,
     SharedArtifactOf,
     described,
+    without_case,
 )
 from runward.handlers.exchange.running_code import CodeRun, Ran
 
@@ -98,6 +100,11 @@ class Exchange:
         event = PrincipalCreateRequested(f"r{self._next()}", 1.0, name, scrip=scrip, said_by="ann", **further)  # type: ignore[arg-type] # each test names real fields
         refused = self.refused(self._apply(create.decide(event, self._given())))
         assert not refused, refused
+
+    def request(self, event: PrincipalCreateRequested) -> list[str]:
+        """A person asks for a principal; returns why not."""
+        self._next()
+        return self.refused(self._apply(create.decide(event, self._given())))
 
     def mint(self, name: str, amount: int) -> list[str]:
         """A person mints; returns why not."""
@@ -159,7 +166,9 @@ class Exchange:
             case SharedArtifactOf(id=name):
                 return self.artifacts.get(name)
             case PrincipalOf(id=name):
-                return self.principals.get(name)
+                return self._principal(name)
+            case NamesLike(name=name):
+                return tuple(each for each in self.artifacts if without_case(each) == name)
             case BalanceOf(account=account, resource=resource):
                 return self.balances[account, resource]
             case ExchangeRulesNow():
@@ -182,6 +191,10 @@ class Exchange:
                 return Existing(tuple(bare), tuple(sorted(self.principals)), scrip)
             case _:
                 raise AssertionError(question)
+
+    def _principal(self, name: str) -> Principal | None:
+        found = self.principals.get(name)
+        return None if found is None else found._replace(has_standing=self.artifacts[name].stands)
 
     def _with_code(self, asked: ActedWithCode) -> Running | Acted:
         if self.is_running:

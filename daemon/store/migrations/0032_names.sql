@@ -1,0 +1,5 @@
+-- Names of artifacts and principals are compared without case when they are taken. A principal acts only with standing,
+-- so those of before get it, whichever artifact has their name.
+
+create index shared_artifacts_names on shared_artifacts (id collate nocase);
+update shared_artifacts set has_standing = 1 where id in (select id from principals) and deleted_at is null;
