@@ -19,7 +19,7 @@ from runward.daemon.store import reading, reading_exchange
 from runward.daemon.store.migrate import make_empty
 from runward.handlers.asking import Asking, Question
 from runward.handlers.exchange import kernel_calls
-from runward.handlers.exchange.accounts import Accounts, ReadTooMuch, accounts_of
+from runward.handlers.exchange.accounts import Accounts, accounts_of
 from runward.handlers.exchange.act import worked_out
 from runward.handlers.exchange.acting_with_code import ActedWithCode, Worked
 from runward.handlers.exchange.facts import (
@@ -32,6 +32,7 @@ from runward.handlers.exchange.facts import (
     ResourcesOf,
     SharedArtifactOf,
 )
+from runward.handlers.exchange.reading import ReadTooMuch
 from runward.handlers.exchange.running_code import CodeRun, Ran
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def acting_with_code(
                 if trouble is not None:
                     trouble.note(code)
             used = round(code.cpu.used, 6)
-            return Worked(decided, tuple(accounts.effects), accounts.read, used, code.sandbox)
+            return Worked(decided, tuple(accounts.effects), accounts.reading, used, code.sandbox)
 
     return act
 
@@ -139,7 +140,7 @@ class RunningCode:
     ) -> None:
         from runward.daemon.sandbox.cpu import CpuTime  # few daemons run code
 
-        accounts.runs_code = True
+        accounts.let_code_run()
         self._accounts = accounts
         self._connection = connection
         self._rules = rules

@@ -1,7 +1,7 @@
 """Actions for which code must run: each in a thread, until it has its result.
 
 An action may ask any number of times; the first time starts its code. If other actions changed what it read meanwhile,
-it is worked out again. After three failed tries, the other actions wait for it. The next action of a principal begins
+it is worked out again, some times at most: no other action waits for it. The next action of a principal begins
 when the one before it is recorded: If it began earlier, it would miss what that one changed, and its code would run
 twice. Results are kept until the action is recorded. If the daemon dies first, its successor works the action out
 again.
@@ -28,17 +28,14 @@ from runward.handlers.exchange.acting_with_code import (
     CodeOf,
     Decided,
     Running,
-    TurnOf,
     Worked,
 )
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.effects import RecordAction
-
-TIMES_BESIDE_OTHERS: Final = 3
-"""How often an action is worked out before other actions must wait for it."""
+from runward.handlers.exchange.reading import Reading
 
 LONGEST_TURN_S: Final = 5.0
-"""How long other actions wait until one that was worked out is recorded: its job may be held."""
+"""How long the next code of a principal waits until the action before is recorded: its job may be held."""
 
 Work: TypeAlias = Callable[[ActedWithCode], Worked]
 """Works an action out to its end. Blocks. Raises `NotWorkedOut`."""
@@ -60,7 +57,7 @@ def no_sandbox(asked: ActedWithCode) -> Worked:
 
 def failed(code: str, why: str) -> Worked:
     """An action that fails before its result is known."""
-    return Worked(Decided(None, Refused(code, why).result(), None), (), {}, 0.0, None)
+    return Worked(Decided(None, Refused(code, why).result()), (), Reading(), 0.0, None)
 
 
 @dataclass(slots=True)
@@ -132,14 +129,6 @@ class ActionsWithCode:
                 return Running(time.monotonic() - action.began)
             return action.cpu_s
 
-    def may_be_decided(self, asked: TurnOf) -> bool:
-        """Whether no other action has the exchange for itself."""
-        now = time.monotonic()
-        with self._lock:
-            return not any(
-                key != asked.action and _is_alone(action, now) for key, action in self._actions.items()
-            )
-
     def forget(self, recorded: Done[RecordAction]) -> None:
         """Forget these actions: their results are recorded."""
         with self._lock:
@@ -174,9 +163,3 @@ def _said(error: Exception) -> Exception:
     if isinstance(error, OSError | sqlite3.OperationalError | StoreUnreadable):
         return TryLater(f"its code can't be run: {error}")
     return error
-
-
-def _is_alone(action: _Action, now: float) -> bool:
-    if action.number <= TIMES_BESIDE_OTHERS:
-        return False
-    return action.worked is None or now < action.ended + LONGEST_TURN_S

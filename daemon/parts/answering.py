@@ -18,7 +18,7 @@ from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.deciding import Answers
 from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft, WorkTreeOf
 from runward.handlers.chains.facts import ChainNamed, ListenersTo, StepsAtOnce
-from runward.handlers.exchange.acting_with_code import ActedWithCode, CodeOf, TurnOf
+from runward.handlers.exchange.acting_with_code import ActedWithCode, CodeOf
 from runward.handlers.exchange.facts import ExchangeRulesNow
 from runward.handlers.facts import (
     QUESTIONS,
@@ -189,7 +189,6 @@ def answers_of_the_world(
     answers.at_once(DraftOf, drafted)
     answers.once_a_batch(ExchangeRulesNow, lambda asked: exchange())
     answers.at_once(ActedWithCode, with_code.answer)
-    answers.at_once(TurnOf, with_code.may_be_decided)
     answers.at_once(CodeOf, with_code.ran)
     answers.check(QUESTIONS)
     return answers

@@ -3,14 +3,17 @@
 Later steps of the same action see what earlier ones changed.
 """
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from runward.config.exchange import ExchangeRules
+from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, Given, Question, ask
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.effects import ExchangeEffect, KeepArtifact, KeepPrincipal, Post
-from runward.handlers.exchange.existing import existing_with
+from runward.handlers.exchange.existing import View, existing_with
 from runward.handlers.exchange.facts import (
     GENESIS,
     MINT,
@@ -20,7 +23,6 @@ from runward.handlers.exchange.facts import (
     CpuUsedBy,
     ExchangeRulesNow,
     Existing,
-    ExistingInExchange,
     NamesLike,
     Principal,
     PrincipalOf,
@@ -30,23 +32,14 @@ from runward.handlers.exchange.facts import (
     without_case,
 )
 from runward.handlers.exchange.intent import why_no_name
+from runward.handlers.exchange.reading import Reading
 from runward.handlers.exchange.running_code import CodeRun, Ran
-
-MOST_READ: Final = 600
-"""How many different things a call tree may read: all of them are asked again when its action is recorded."""
 
 T = TypeVar("T")
 
 
 class NeedsCode(Exception):
     """Code must run before this can be decided, and it can't run here."""
-
-
-class ReadTooMuch(Exception):
-    """The action has read as much as it may, so its code must end."""
-
-    def __init__(self) -> None:
-        super().__init__(f"the call tree read more than {MOST_READ} different things")
 
 
 @dataclass(slots=True)
@@ -61,37 +54,53 @@ class Accounts:
     token: str
     runs_code: bool = False
     effects: list[ExchangeEffect] = field(default_factory=list)
-    read: dict[Question[Any], Any] = field(default_factory=dict)
-    """What was asked, with the answers: the state before this action."""
+    reading: Reading = field(default_factory=Reading)
     payer: str | None = None
     budget: int | None = None
     """The most scrip that the action may cost its payer. None for no limit except the balance."""
     _changed: dict[Question[Any], Any] = field(default_factory=dict)
-    """What this action changed, by the question whose answer it is."""
+    """The artifacts and principals that this action changed, by the question whose answer they are."""
+    _moved: Counter[BalanceOf] = field(default_factory=Counter)
+    """How this action changed balances."""
     _spent: int = 0
     _reserved: int = 0
     _cpu_left: float | None = None
 
+    def let_code_run(self) -> None:
+        """Work the action out where code may run, and may read only so much."""
+        self.runs_code = self.reading.is_bounded = True
+
     def attempt(self, change: Asking[T]) -> Asking[T]:
         """Make a change that leaves nothing behind if it fails."""
         effects, changed, spent, reserved = len(self.effects), {**self._changed}, self._spent, self._reserved
+        moved = Counter(self._moved)
         try:
             return (yield from change)
         except Exception:
             del self.effects[effects:]
-            self._changed, self._spent, self._reserved = changed, spent, reserved
+            self._changed, self._moved, self._spent, self._reserved = changed, moved, spent, reserved
             raise
 
-    def _ask(self, question: Question[T]) -> Asking[T]:
+    def adopt(self, effects: Sequence[ExchangeEffect]) -> None:
+        """Take over what was worked out for this action elsewhere."""
+        self.effects += effects
+        for each in effects:
+            match each:
+                case Post(giver=giver, taker=taker, resource=resource, amount=amount):
+                    self._moved[BalanceOf(giver, resource)] -= amount
+                    self._moved[BalanceOf(taker, resource)] += amount
+                case KeepPrincipal(principal=principal):
+                    self._changed[PrincipalOf(principal.id)] = principal
+                case KeepArtifact(artifact=artifact):
+                    self._changed[SharedArtifactOf(artifact.id)] = artifact
+                case _:
+                    pass
+
+    def _ask(self, question: Question[T], *, exact: bool = True) -> Asking[T]:
         if question in self._changed:
             changed: T = self._changed[question]
             return changed
-        if question not in self.read:
-            if self.runs_code and len(self.read) >= MOST_READ:
-                raise ReadTooMuch
-            self.read[question] = yield from ask(question)
-        answer: T = self.read[question]
-        return answer
+        return (yield from self.reading.answer(question, exact=exact))
 
     def rules(self) -> Asking[ExchangeRules]:
         """Show the settings in force."""
@@ -101,9 +110,9 @@ class Accounts:
         """The artifact with this id, deleted ones included."""
         return (yield from self._ask(SharedArtifactOf(artifact_id)))
 
-    def principal(self, principal_id: str) -> Asking[Principal | None]:
-        """The principal with this id."""
-        return (yield from self._ask(PrincipalOf(principal_id)))
+    def principal(self, principal_id: str, *, with_disk: bool = False) -> Asking[Principal | None]:
+        """The principal with this id. Its use of the disk is only relied on `with_disk`."""
+        return (yield from self._ask(PrincipalOf(principal_id), exact=with_disk))
 
     def check_name(self, name: str) -> Asking[None]:
         """Raises `Refused` if no artifact or principal may take this name, because another one has it in other case.
@@ -121,7 +130,8 @@ class Accounts:
 
     def balance(self, account: str, resource: str = SCRIP) -> Asking[int]:
         """The units that an account has."""
-        return (yield from self._ask(BalanceOf(account, resource)))
+        balance = BalanceOf(account, resource)
+        return (yield from self.reading.answer(balance)) + self._moved[balance]
 
     def resources(self, account: str) -> Asking[tuple[str, ...]]:
         """The names of the resources that an account has or has had, without scrip."""
@@ -131,12 +141,13 @@ class Accounts:
         )
         return tuple(sorted({*names, *(each.resource for each in posted)} - {SCRIP}))
 
-    def existing(self) -> Asking[Existing]:
-        """Everything in the exchange."""
-        existing = yield from self._ask(ExistingInExchange())
+    def shown(self, show: Callable[[Existing, str], JsonValue], text: str = "") -> Asking[JsonValue]:
+        """What a list shows of everything in the exchange."""
+        view = View(show, text)
+        existing = yield from self.reading.existing(view)
         for effect in self.effects:
             existing = existing_with(existing, effect)
-        return existing
+        return view.of(existing)
 
     def cpu_left(self) -> Asking[float | None]:
         """The CPU time (seconds) that the payer may use, as it was before any code ran. None for no limit.
@@ -187,8 +198,10 @@ class Accounts:
                 self._changed[PrincipalOf(artifact.id)] = principal._replace(has_standing=artifact.stands)
 
     def _use_disk(self, owner: str, added: int) -> Asking[None]:
-        principal = yield from self.principal(owner)
-        if principal is None or added == 0:
+        if added == 0:
+            return
+        principal = yield from self.principal(owner, with_disk=True)
+        if principal is None:
             return
         used = principal.disk_used + added
         if added > 0 and used > principal.disk_quota:
@@ -202,6 +215,7 @@ class Accounts:
 
     def keep_principal(self, principal: Principal) -> None:
         """Store a new principal, or its next version."""
+        self.reading.exact.add(PrincipalOf(principal.id))
         self._changed[PrincipalOf(principal.id)] = principal
         self.effects.append(KeepPrincipal(principal))
 
@@ -245,11 +259,9 @@ class Accounts:
         if amount == 0:
             return
         yield from self._check_means(giver, amount, resource, reason)
-        has = yield from self.balance(giver, resource)
-        gets = yield from self.balance(taker, resource)
         if giver != taker:
-            self._changed[BalanceOf(giver, resource)] = has - amount
-            self._changed[BalanceOf(taker, resource)] = gets + amount
+            self._moved[BalanceOf(giver, resource)] -= amount
+            self._moved[BalanceOf(taker, resource)] += amount
             if giver == self.payer and resource == SCRIP:
                 self._spent += amount
         self.effects.append(Post(self.at, self.action, giver, taker, resource, amount, reason))
@@ -257,23 +269,31 @@ class Accounts:
     def _check_means(self, giver: str, amount: int, resource: str, what: str) -> Asking[None]:
         if giver == MINT or amount == 0:
             return
+        balance = BalanceOf(giver, resource)
+        before = yield from self.reading.answer(balance, exact=False)
         is_payer = giver == self.payer and resource == SCRIP
-        available = (yield from self.balance(giver, resource)) - (self._reserved if is_payer else 0)
+        reserved = self._reserved if is_payer else 0
+        used = self._spent + reserved if is_payer else 0
+        available = before + self._moved[balance] - reserved
         if available < amount:
-            raise Refused(
-                "insufficient_funds",
-                f"{giver} has {available} {resource}, and {what} costs {amount}",
-                needed=amount,
-                available=available,
+            self.reading.exact.add(balance)
+            raise _too_little(
+                f"{giver} has {available} {resource}, and {what} costs {amount}", amount, available
             )
-        if is_payer and self.budget is not None and self._spent + self._reserved + amount > self.budget:
-            left = self.budget - self._spent - self._reserved
-            raise Refused(
-                "insufficient_funds",
-                f"{left} of the budget of {self.budget} {resource} are left, and {what} costs {amount}",
-                needed=amount,
-                available=left,
-            )
+        if is_payer and self.budget is not None and used + amount > self.budget:
+            left = self.budget - used
+            why = f"{left} of the budget of {self.budget} {resource} are left, and {what} costs {amount}"
+            raise _too_little(why, amount, left)
+        if is_payer and used + amount > before:
+            self.reading.exact.add(balance)
+            left = before - used
+            why = f"{left} of the {before} {resource} that {giver} began with are left, and {what} costs {amount}"
+            raise _too_little(why, amount, left)
+        self.reading.needs(balance, amount + max(used, reserved - self._moved[balance]))
+
+
+def _too_little(why: str, needed: int, available: int) -> Refused:
+    return Refused("insufficient_funds", why, needed=needed, available=available)
 
 
 def accounts_of(action: str, given: Given) -> Accounts:

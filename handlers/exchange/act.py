@@ -15,7 +15,6 @@ from runward.handlers.exchange import artifacts, genesis, invoke
 from runward.handlers.exchange.accounts import (
     Accounts,
     NeedsCode,
-    ReadTooMuch,
     accounts_of,
 )
 from runward.handlers.exchange.acting_with_code import (
@@ -24,13 +23,13 @@ from runward.handlers.exchange.acting_with_code import (
     CodeOf,
     Decided,
     Running,
-    TurnOf,
 )
 from runward.handlers.exchange.action_result import ActionResult, Refused, result_to_json
 from runward.handlers.exchange.effects import CountIntent, RecordAction, UseCpu
 from runward.handlers.exchange.events import ActionRequested, ActionTaken, IntentMade
 from runward.handlers.exchange.facts import CpuUsedBy, Principal
 from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, shown
+from runward.handlers.exchange.reading import ReadTooMuch
 from runward.handlers.journal.iso_time import iso_time
 
 _SHOWN_TEXT: Final = 100
@@ -41,18 +40,23 @@ SOON: Final = 0.01
 
 LATEST: Final = 0.5
 
+MOST_ATTEMPTS: Final = 3
+"""How often an action is worked out. If others change each time what it reads, it fails: nobody waits for its code."""
+
 
 def decide(event: IntentMade | ActionRequested, given: Given) -> Deciding:
     """Carry out what an agent or a person wants done. Raises `NotYet` while code runs."""
-    if not (yield from ask(TurnOf(event.key))):
-        raise NotYet(given.at + SOON)
     accounts = accounts_of(event.key, given)
     try:
         decided = yield from worked_out(accounts, event)
     except NeedsCode:
-        acted = yield from _with_code(event, given)
+        acted, holds = yield from _with_code(event, given)
         decided, cpu_s, sandbox = acted.worked.decided, acted.cpu_s, acted.worked.sandbox
-        accounts.effects = [*acted.worked.effects]
+        effects = acted.worked.effects if holds else accounts.effects
+        if not holds:
+            decided = decided._replace(result=_conflict(acted.number))
+        accounts = accounts_of(event.key, given)
+        accounts.adopt(effects)
     else:
         cpu_s, sandbox = (yield from _ran_in_vain(event, given)), None
     if event.principal is not None and (sandbox is not None or cpu_s > 0.0):
@@ -60,7 +64,22 @@ def decide(event: IntentMade | ActionRequested, given: Given) -> Deciding:
     if event.principal is not None and cpu_s > 0.0:
         rules = yield from accounts.rules()
         accounts.effects.append(UseCpu(event.principal, given.at, cpu_s, given.at - rules.cpu_window))
-    return (*accounts.effects, *_recorded(event, given, decided))
+    scrip = yield from _scrip_after(accounts, event.principal)
+    return (*accounts.effects, *_recorded(event, given, decided, scrip))
+
+
+def _scrip_after(accounts: Accounts, who: str | None) -> Asking[int | None]:
+    """What the principal of an action has after it. None if there is no principal."""
+    if who is None or (yield from accounts.principal(who)) is None:
+        return None
+    return (yield from accounts.balance(who))
+
+
+def _conflict(attempts: int) -> ActionResult:
+    """The result of an action that others overtook again and again: nobody waits for its code."""
+    return Refused(
+        "conflict", f"others changed what the code had read, {attempts} times while it ran", attempts=attempts
+    ).result()
 
 
 def _ran_in_vain(event: IntentMade | ActionRequested, given: Given) -> Asking[float]:
@@ -71,23 +90,18 @@ def _ran_in_vain(event: IntentMade | ActionRequested, given: Given) -> Asking[fl
     return ran
 
 
-def _with_code(event: IntentMade | ActionRequested, given: Given) -> Asking[Acted]:
-    """The result of the action, if nothing that it read has changed since."""
+def _with_code(event: IntentMade | ActionRequested, given: Given) -> Asking[tuple[Acted, bool]]:
+    """The result of the action, and whether what it read still holds. It is worked out only so many times."""
     used = () if event.principal is None else (yield from ask(CpuUsedBy(event.principal)))
     acted = yield from ask(ActedWithCode(event, given, used=used))
-    if isinstance(acted, Acted) and not (yield from _holds(acted)):
-        used = (*used, (given.at, acted.cpu_s))
-        acted = yield from ask(ActedWithCode(event, given, acted.number, used))
-    if isinstance(acted, Running):
-        raise NotYet(given.at + min(LATEST, max(SOON, acted.seconds / 4)))
-    return acted
-
-
-def _holds(acted: Acted) -> Asking[bool]:
-    for question, answer in acted.worked.read.items():
-        if (yield from ask(question)) != answer:
-            return False
-    return True
+    while isinstance(acted, Acted):
+        if (yield from acted.worked.reading.holds()):
+            return acted, True
+        if acted.number >= MOST_ATTEMPTS:
+            return acted, False
+        used_now = (*used, (given.at, acted.cpu_s))
+        acted = yield from ask(ActedWithCode(event, given, acted.number, used_now))
+    raise NotYet(given.at + min(LATEST, max(SOON, acted.seconds / 4)))
 
 
 def _charged(decided: Decided, who: str, cpu_s: float, sandbox: str | None) -> Decided:
@@ -103,7 +117,6 @@ def _charged(decided: Decided, who: str, cpu_s: float, sandbox: str | None) -> D
 def worked_out(accounts: Accounts, event: IntentMade | ActionRequested) -> Asking[Decided]:
     """The result of an action, with its effects in `accounts`. Raises `NeedsCode`."""
     intent = None
-    who = event.principal
     try:
         intent = _parsed(event.text, event.complaint if isinstance(event, IntentMade) else None)
         if isinstance(event, IntentMade):
@@ -113,9 +126,7 @@ def worked_out(accounts: Accounts, event: IntentMade | ActionRequested) -> Askin
         result = yield from _acted(accounts, acts, intent)
     except Refused as refused:
         result = refused.result()
-    is_principal = who is not None and (yield from accounts.principal(who)) is not None
-    scrip = (yield from accounts.balance(who)) if who is not None and is_principal else None
-    return Decided(intent, result, scrip)
+    return Decided(intent, result)
 
 
 def _parsed(text: str, complaint: str | None) -> Intent:
@@ -167,7 +178,6 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
 def _acted(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
     """The result of an intent. Nothing is changed if it raises `Refused`."""
     accounts.payer = who
-    yield from accounts.balance(who)  # its result says so, however much is read until then
     try:
         return (yield from accounts.attempt(_ACTIONS[intent.action_type](accounts, who, intent)))
     except ReadTooMuch as error:
@@ -202,8 +212,10 @@ _ACTIONS: Final[dict[str, Callable[[Accounts, str, Intent], Asking[ActionResult]
 }
 
 
-def _recorded(event: IntentMade | ActionRequested, given: Given, decided: Decided) -> Effects:
-    intent, result, scrip = decided
+def _recorded(
+    event: IntentMade | ActionRequested, given: Given, decided: Decided, scrip: int | None
+) -> Effects:
+    intent, result = decided
     line = event if isinstance(event, IntentMade) else None
     said: JsonValue = shown(intent) if intent is not None else event.text[:_SHOWN_TEXT]
     told = result_to_json(result)

@@ -1,22 +1,21 @@
 """An action for which code must run: worked out in parallel with the worker, over the exchange as it was at first."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from runward.handlers.asking import Given, Question
 from runward.handlers.exchange.action_result import ActionResult
 from runward.handlers.exchange.effects import ExchangeEffect
 from runward.handlers.exchange.events import ActionRequested, IntentMade
 from runward.handlers.exchange.intent import Intent
+from runward.handlers.exchange.reading import Reading
 
 
 class Decided(NamedTuple):
-    """The result of an action. `scrip_after` is what its principal has then."""
+    """The result of an action."""
 
     intent: Intent | None
     result: ActionResult
-    scrip_after: int | None
 
 
 class Running(NamedTuple):
@@ -26,14 +25,14 @@ class Running(NamedTuple):
 
 
 class Worked(NamedTuple):
-    """An action as it was worked out. It is valid if the answers in `read` to what was asked are still the same.
+    """An action as it was worked out. It counts if what it has read still holds.
 
     `cpu_s` is what the kernel counted; `sandbox` is what isolated the code, None if no code ran.
     """
 
     decided: Decided
     effects: tuple[ExchangeEffect, ...]
-    read: Mapping[Question[Any], Any]
+    reading: Reading
     cpu_s: float
     sandbox: str | None
 
@@ -61,17 +60,10 @@ class ActedWithCode(Question["Running | Acted"]):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnOf(Question[bool]):
-    """Question: whether this action may be decided now. Answer: false while another needs the exchange to itself."""
-
-    action: str
-
-
-@dataclass(frozen=True, slots=True)
 class CodeOf(Question["Running | float"]):
     """Question: what code has run for this action. Answer: `Running`, or its CPU time (seconds), 0 if none ran."""
 
     action: str
 
 
-QUESTIONS: Final = (ActedWithCode, TurnOf, CodeOf)
+QUESTIONS: Final = (ActedWithCode, CodeOf)

@@ -28,6 +28,7 @@ CODES: Final[Mapping[str, Kind]] = {
     "output_limit": Kind("execution", False),
     "killed": Kind("execution", False),
     "not_configured": Kind("system", False),
+    "conflict": Kind("system", True),
     "internal_error": Kind("system", True),
 }
 """All error codes (the seed's table, and the exchange's own)."""

@@ -15,6 +15,7 @@ from runward.handlers.exchange.facts import (
     SCRIP,
     STORE,
     SYSTEM,
+    Existing,
     SharedArtifact,
 )
 
@@ -64,7 +65,10 @@ def _balance(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonVal
 
 def _all_balances(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
     _texts(args, 0)
-    existing = yield from accounts.existing()
+    return (yield from accounts.shown(_balances))
+
+
+def _balances(existing: Existing, text: str) -> JsonValue:
     return {name: {SCRIP: existing.scrip.get(name, 0)} for name in existing.principals}
 
 
@@ -104,15 +108,21 @@ def _get(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
     return metadata_of(artifact)
 
 
-def _listing(wanted: Callable[[SharedArtifact, str], bool], arguments: int) -> Method:
+def _listing(show: Callable[[Existing, str], JsonValue], arguments: int = 0) -> Method:
     def listed(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
-        text = _texts(args, arguments)[0] if arguments else ""
-        existing = yield from accounts.existing()
+        texts = _texts(args, arguments)
+        return (yield from accounts.shown(show, texts[0] if texts else ""))
+
+    return listed
+
+
+def _artifacts(wanted: Callable[[SharedArtifact, str], bool]) -> Callable[[Existing, str], JsonValue]:
+    def shown(existing: Existing, text: str) -> JsonValue:
         return [
             metadata_of(each) for each in existing.artifacts if each.deleted_at is None and wanted(each, text)
         ]
 
-    return listed
+    return shown
 
 
 def _is_found(artifact: SharedArtifact, text: str) -> bool:
@@ -124,20 +134,17 @@ def _is_found(artifact: SharedArtifact, text: str) -> bool:
     )
 
 
-def _count(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
-    _texts(args, 0)
-    existing = yield from accounts.existing()
+def _count(existing: Existing, text: str) -> JsonValue:
     return sum(each.deleted_at is None for each in existing.artifacts)
 
 
-def _principals(is_agent: bool) -> Method:
-    def listed(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
-        _texts(args, 0)
-        existing = yield from accounts.existing()
-        agents = {each.id for each in existing.artifacts if each.has_standing and each.can_execute}
-        return [name for name in existing.principals if not is_agent or name in agents]
+def _principals(existing: Existing, text: str) -> JsonValue:
+    return list(existing.principals)
 
-    return listed
+
+def _agents(existing: Existing, text: str) -> JsonValue:
+    agents = {each.id for each in existing.artifacts if each.has_standing and each.can_execute}
+    return [name for name in existing.principals if name in agents]
 
 
 METHODS: Final[Mapping[str, Mapping[str, Method]]] = {
@@ -150,13 +157,13 @@ METHODS: Final[Mapping[str, Mapping[str, Method]]] = {
     },
     STORE: {
         "get": _get,
-        "list": _listing(lambda artifact, text: True, 0),
-        "search": _listing(_is_found, 1),
-        "list_by_type": _listing(lambda artifact, text: artifact.type == text, 1),
-        "list_by_owner": _listing(lambda artifact, text: artifact.owner_id == text, 1),
-        "list_principals": _principals(is_agent=False),
-        "list_agents": _principals(is_agent=True),
-        "count": _count,
+        "list": _listing(_artifacts(lambda artifact, text: True)),
+        "search": _listing(_artifacts(_is_found), 1),
+        "list_by_type": _listing(_artifacts(lambda artifact, text: artifact.type == text), 1),
+        "list_by_owner": _listing(_artifacts(lambda artifact, text: artifact.owner_id == text), 1),
+        "list_principals": _listing(_principals),
+        "list_agents": _listing(_agents),
+        "count": _listing(_count),
     },
 }
 

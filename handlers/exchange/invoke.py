@@ -31,7 +31,7 @@ def invoke(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]
     delegates = intent.delegate
     if delegates is None:
         delegates = (yield from accounts.rules()).delegate
-    accounts.budget = intent.budget if intent.budget is not None else (yield from accounts.balance(who))
+    accounts.budget = intent.budget
     returned = yield from invoked(
         accounts, who, intent.artifact_id, intent.method, intent.args, None, delegates=delegates
     )

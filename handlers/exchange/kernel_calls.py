@@ -11,6 +11,7 @@ from runward.handlers.asking import Asking
 from runward.handlers.exchange import artifacts, genesis, invoke, resources
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import Refused
+from runward.handlers.exchange.facts import Existing
 from runward.handlers.exchange.intent import Intent
 from runward.handlers.exchange.running_code import Frame
 
@@ -147,8 +148,11 @@ def _resource(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
 
 
 def _owned(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
-    existing = yield from accounts.existing()
-    return [each.id for each in existing.artifacts if each.owner_id == args[0] and each.deleted_at is None]
+    return (yield from accounts.shown(_ids_of, str(args[0])))
+
+
+def _ids_of(existing: Existing, owner: str) -> JsonValue:
+    return [each.id for each in existing.artifacts if each.owner_id == owner and each.deleted_at is None]
 
 
 def _metadata(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:

@@ -19,7 +19,7 @@ def amount(accounts: Accounts, account: str, name: str) -> Asking[float | None]:
     if name not in ALLOCATED:
         held = yield from accounts.balance(account, name)
         return held if name == SCRIP else held / MILLIONTHS
-    principal = yield from accounts.principal(account)
+    principal = yield from accounts.principal(account, with_disk=name == DISK)
     return 0 if principal is None else _allocated(principal, name)
 
 
@@ -68,8 +68,8 @@ def transfer(accounts: Accounts, giver: str, taker: str, name: str, said: JsonVa
 def _transfer_allocation(
     accounts: Accounts, giver: str, taker: str, name: str, said: Decimal
 ) -> Asking[None]:
-    gives = yield from accounts.principal(giver)
-    takes = yield from accounts.principal(taker)
+    gives = yield from accounts.principal(giver, with_disk=True)
+    takes = yield from accounts.principal(taker, with_disk=True)
     if gives is None or takes is None or giver == taker:
         raise Refused("not_found", f"{name} can only be transferred from one principal to another")
     has = _allocated(gives, name)

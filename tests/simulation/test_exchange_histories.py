@@ -16,8 +16,7 @@ from tests.simulation.tally import Tally
 from runward.daemon.parts.intents import Intents
 from runward.handlers import route
 from runward.handlers.asking import Asking
-from runward.handlers.exchange import act
-from runward.handlers.exchange.acting_with_code import Acted
+from runward.handlers.exchange.reading import Reading
 
 FEW: Final = 2
 SOME: Final = (*range(FEW, 16), 23)
@@ -84,11 +83,11 @@ def without_what_is_owed_at_the_end_of_a_run(patch: pytest.MonkeyPatch) -> None:
 def without_a_look_at_what_code_read(patch: pytest.MonkeyPatch) -> None:
     """What code decided counts, whatever others changed meanwhile."""
 
-    def holds(acted: Acted) -> Asking[bool]:
+    def holds(reading: Reading) -> Asking[bool]:
         yield from ()
         return True
 
-    patch.setattr(act, "_holds", holds)
+    patch.setattr(Reading, "holds", holds)
 
 
 @pytest.mark.prove

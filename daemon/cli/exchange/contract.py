@@ -15,7 +15,7 @@ from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import fail, print_json, safe, to_stderr
 from runward.daemon.store.reading import STORE
 from runward.handlers.asking import Asking
-from runward.handlers.exchange.accounts import Accounts, ReadTooMuch
+from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.contracts import (
     ACTIONS,
     CONTRACT,
@@ -27,6 +27,7 @@ from runward.handlers.exchange.contracts import (
 )
 from runward.handlers.exchange.facts import SharedArtifact
 from runward.handlers.exchange.genesis import genesis_artifact
+from runward.handlers.exchange.reading import ReadTooMuch
 
 
 @click.group(cls=Group)

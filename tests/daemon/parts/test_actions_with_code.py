@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,10 +18,12 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import result_so_far
+from runward.daemon.host.acting_with_code import acting_with_code
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.parts import actions_with_code
 from runward.daemon.parts.actions_with_code import LONGEST_TURN_S, ActionsWithCode, NotWorkedOut, failed
+from runward.daemon.sandbox.calls import Call
 from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import Execution
 from runward.daemon.sandbox.workers import Job
@@ -94,6 +97,55 @@ async def test_the_code_of_actions_that_wait_together_runs_once_for_each(
         assert [each["result"]["data"]["price_paid"] for each in results(run)] == [2] * 4  # type: ignore[index,call-overload] # objects
         charged = await running.rows("select seconds from cpu_use where principal = 'reader'")
         assert [as_float(seconds) for (seconds,) in charged] == [0.1] * 4
+
+
+async def test_nobody_waits_for_code_that_lists_everything_and_sleeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asleep, woken = threading.Semaphore(0), threading.Semaphore(0)
+    threads: list[threading.Thread] = []
+
+    class Kept(threading.Thread):
+        """A thread whose end the test can wait for."""
+
+        def start(self) -> None:
+            threads.append(self)
+            super().start()
+
+    def listing(job: Job, executor: Executor, cpu: CpuTime, deadline: float, take: object) -> Execution:
+        assert job.answer is not None
+        job.answer(Call("invoke", ("genesis_store", "list", [])))
+        asleep.release()
+        assert woken.acquire(timeout=60.0)
+        cpu.ended += 0.25
+        return Execution(None, "done", began=True, cpu_s=0.25, sandbox="a stand-in")
+
+    monkeypatch.setattr(actions_with_code, "threading", SimpleNamespace(Thread=Kept))
+    code = acting_with_code(lambda: RULES, Executor, tmp_path / "state")
+    monkeypatch.setattr("runward.daemon.sandbox.workers.execute", listing)
+    invoke: dict[str, JsonValue] = {"action_type": "invoke_artifact", "artifact_id": "code", "method": "run"}
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), exchange=RULES, act_with_code=code) as running:
+        owner, run = begin(tmp_path, "owner", "writer"), begin(tmp_path, "run", "sleeper")
+        append(owner, write("code", "", code="def run(): return 1", executable=True, price=2))
+        principal(running, "sleeper", 10)
+        await until_all_is_done(running, owner, 1)
+        append(run, invoke)
+        for attempt in range(1, 4):
+            await past_all_waits(running)
+            assert asleep.acquire(timeout=60.0)
+            append(owner, write("note", "x" * attempt))
+            await settle(running)
+            assert len(results(owner)) == 1 + attempt, "the write is done while the code sleeps"
+            woken.release()
+            threads[-1].join()
+        await until_all_is_done(running, run, 1)
+        ((result, scrip),) = await running.rows(
+            "select result, scrip_after from actions where principal = 'sleeper'"
+        )
+        came = json.loads(str(result))
+        assert (came["error_code"], came["retriable"], scrip) == ("conflict", True, 10)
+        assert came["resources_consumed"] == {"cpu_seconds": 0.75}, "each attempt is charged"
+        assert len(threads) == 3
 
 
 class Unsure:

@@ -15,7 +15,7 @@ from runward.handlers.asking import Asking, Given, Question
 from runward.handlers.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.exchange import act, create, kernel_calls, mint
 from runward.handlers.exchange.accounts import Accounts, accounts_of
-from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, CodeOf, Running, TurnOf, Worked
+from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, CodeOf, Running, Worked
 from runward.handlers.exchange.effects import (
     CountIntent,
     KeepArtifact,
@@ -177,8 +177,6 @@ class Exchange:
                 return tuple((at, used) for who, at, used in self.cpu if who == name)
             case ActedWithCode():
                 return self._with_code(question)
-            case TurnOf():
-                return True
             case CodeOf():
                 return 0.0
             case ResourcesOf(account=account):
@@ -211,11 +209,11 @@ class Exchange:
     def _work(self, asked: ActedWithCode) -> Worked:
         self.times += 1
         accounts = accounts_of(asked.event.key, asked.given)
-        accounts.runs_code = True
+        accounts.let_code_run()
         before = len(self.asked)
         decided = self._driven(act.worked_out(accounts, asked.event), accounts)
         ran = len(self.asked) - before
-        return Worked(decided, tuple(accounts.effects), accounts.read, ran * self.cpu_s, "a sandbox")
+        return Worked(decided, tuple(accounts.effects), accounts.reading, ran * self.cpu_s, "a sandbox")
 
     def _driven(self, asking: Asking[Any], accounts: Accounts) -> Any:
         """What it returns; code runs here and now."""

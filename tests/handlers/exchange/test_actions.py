@@ -127,6 +127,7 @@ def test_the_codes_have_the_categories_and_retriability_of_the_seed() -> None:
         "output_limit": ("execution", False),
         "killed": ("execution", False),
         "not_configured": ("system", False),
+        "conflict": ("system", True),
         "internal_error": ("system", True),
     }
 

@@ -7,7 +7,7 @@ from tests.handlers.exchange.played import Exchange
 
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange.accounts import MOST_READ, ReadTooMuch
+from runward.handlers.exchange.reading import MOST_READ, ReadTooMuch
 
 
 @pytest.fixture
@@ -308,6 +308,84 @@ def test_changes_elsewhere_do_not_matter(exchange: Exchange) -> None:
     meanwhile(exchange, 1, lambda: exchange.act("other", "write_artifact", "x", content="y"))
     assert call(exchange, "shop") == 1
     assert exchange.times == 1
+
+
+def test_code_that_others_overtake_each_time_fails_and_is_charged_for_each_attempt(
+    exchange: Exchange,
+) -> None:
+    offer(exchange, "shop", "def run():\n    pay('other', 1)\n    return get_balance()", price=6)
+    give(exchange, "shop", 10)
+    meanwhile(exchange, 3, lambda: give(exchange, "shop", 1))
+    before, ran = exchange.scrip("caller"), exchange.times
+    result = exchange.act("caller", "invoke_artifact", "shop", method="run")
+    assert (result["error_code"], result["retriable"], exchange.times - ran) == ("conflict", True, 3)
+    assert (exchange.scrip("caller"), exchange.scrip("other")) == (before - 3, 0), "only what was given"
+    assert exchange.cpu[-1] == ("caller", exchange.cpu[-1][1], 1.5)
+    assert exchange.actions[-1].scrip_after == before - 3
+    meanwhile(exchange, 2, lambda: give(exchange, "shop", 1))
+    assert call(exchange, "shop") == 14, "the third attempt counts, and is paid once"
+    assert exchange.scrip("author") == 6
+
+
+LISTS: dict[str, tuple[str, bool, bool]] = {
+    "a list by owner": ("kernel_state.list_artifacts_by_owner('caller')", False, False),
+    "a list by owner of the store": (
+        "invoke('genesis_store', 'caller', method='list_by_owner')",
+        False,
+        True,
+    ),
+    "a list by type": ("invoke('genesis_store', 'kept', method='list_by_type')", False, True),
+    "a search": ("invoke('genesis_store', 'kept', method='search')", False, True),
+    "the whole list": ("invoke('genesis_store', method='list')", True, True),
+    "a count": ("invoke('genesis_store', method='count')", True, False),
+    "the principals": ("invoke('genesis_store', method='list_principals')", False, False),
+    "the agents": ("invoke('genesis_store', method='list_agents')", False, False),
+    "the balances": ("invoke('genesis_ledger', method='all_balances')", False, False),
+}
+"""How code lists; whether an artifact of somebody else that is new conflicts, and a change of one that is shown."""
+
+
+@pytest.mark.parametrize(("listing", "new_conflicts", "change_conflicts"), LISTS.values(), ids=LISTS)
+def test_a_list_conflicts_only_with_writes_that_change_what_it_showed(
+    exchange: Exchange, listing: str, new_conflicts: bool, change_conflicts: bool
+) -> None:
+    kept: dict[str, JsonValue] = {"artifact_type": "kept"}
+    exchange.act("caller", "write_artifact", "kept", content="1", **kept)
+    offer(exchange, "lister", f"def run():\n    {listing}\n    return 1")
+    for conflicts, write in (
+        (new_conflicts, lambda: exchange.act("other", "write_artifact", "new", content="x")),
+        (change_conflicts, lambda: exchange.act("caller", "write_artifact", "kept", content="2", **kept)),
+        (listing in _OF_PRINCIPALS, lambda: exchange.create("agent", 5, is_agent=True)),
+    ):
+        before = exchange.times
+        meanwhile(exchange, 1, write)
+        assert call(exchange, "lister") == 1
+        assert exchange.times - before == 1 + conflicts
+
+
+_OF_PRINCIPALS = [
+    LISTS[each][0] for each in LISTS if "kept" not in LISTS[each][0] and "caller" not in LISTS[each][0]
+]
+
+
+def test_what_others_pay_and_write_meanwhile_is_no_conflict_unless_it_leaves_too_little(
+    exchange: Exchange,
+) -> None:
+    exchange.act("author", "write_artifact", "board", content="1", policy={"allow_write": ["other"]})
+    offer(exchange, "shop", "def run(): return 1", price=60)
+    exchange.mint("other", 200)
+    bought = lambda: exchange.act("other", "invoke_artifact", "shop", method="run")
+    wrote = lambda: exchange.act("other", "write_artifact", "board", content="12345")
+    given = lambda: exchange.act(
+        "other", "invoke_artifact", "genesis_ledger", method="transfer", args=["other", "caller", 10]
+    )
+    for meantime in (bought, wrote, given):
+        before = exchange.times
+        exchange.mint("caller", 60)
+        meanwhile(exchange, 1, meantime)
+        assert call(exchange, "shop") == 1
+        assert exchange.times - before == 1 + (meantime is bought), "the other one's code runs once"
+    assert exchange.actions[-1].scrip_after == exchange.scrip("caller") == 110
 
 
 LOOKING = "    for each in range(n): kernel_state.get_balance(str(each))\n"

@@ -14,12 +14,12 @@ from tests.handlers.exchange.played import Exchange
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking
-from runward.handlers.exchange import act, invoke, kernel_calls
+from runward.handlers.exchange import invoke, kernel_calls
 from runward.handlers.exchange.accounts import Accounts
-from runward.handlers.exchange.acting_with_code import Acted
 from runward.handlers.exchange.action_result import CODES
 from runward.handlers.exchange.facts import MINT
 from runward.handlers.exchange.facts import SCRIP as MONEY
+from runward.handlers.exchange.reading import Reading
 
 WHO: Final = ("a", "b", "c")
 IDS: Final = ("p", "q", "r", "x")
@@ -277,7 +277,7 @@ def test_two_callers_never_spend_one_wallet_twice() -> None:
     assert player.exchange.times == 4, "the later one was worked out again"
 
 
-def unchecked(acted: Acted) -> Asking[bool]:
+def unchecked(reading: Reading) -> Asking[bool]:
     yield from ()
     return True
 
@@ -290,7 +290,7 @@ def _play_both() -> None:
 @pytest.mark.parametrize(
     ("of", "name", "broken"),
     [
-        (act, "_holds", unchecked),
+        (Reading, "holds", unchecked),
         (kernel_calls, "_may_take", lambda frame, whose: True),
         (invoke, "price", lambda artifact, use, who: 0),
         (Accounts, "attempt", lambda accounts, change: change),

@@ -1,0 +1,86 @@
+"""What an action has read, and whether that still holds when the action is recorded.
+
+Others act while code runs. Their changes count only if the action relied on what they changed: a list on what it
+showed, a payment on there being enough, and not on what else its giver and taker had.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from runward.handlers.asking import Asking, Question, ask
+from runward.handlers.exchange.existing import View, shows_the_same
+from runward.handlers.exchange.facts import BalanceOf, Existing, ExistingInExchange, PrincipalOf
+
+MOST_READ: Final = 600
+"""How many different things a call tree may read: all of them are asked again when its action is recorded."""
+
+T = TypeVar("T")
+
+
+class ReadTooMuch(Exception):
+    """The action has read as much as it may, so its code must end."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the call tree read more than {MOST_READ} different things")
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was asked, with the answers: the state before the action.
+
+    A balance, and what a principal has of the disk, count as a whole only if they are in `exact`.
+    """
+
+    is_bounded: bool = False
+    """Whether it may hold only so much."""
+    answers: dict[Question[Any], Any] = field(default_factory=dict)
+    exact: set[Question[Any]] = field(default_factory=set)
+    least: dict[BalanceOf, int] = field(default_factory=dict)
+    """What these accounts needed at least."""
+    views: set[View] = field(default_factory=set)
+
+    def answer(self, question: Question[T], *, exact: bool = True) -> Asking[T]:
+        """The answer to a question, which is asked once. Raises `ReadTooMuch`."""
+        if question not in self.answers:
+            self._check_room()
+            self.answers[question] = yield from ask(question)
+        if exact:
+            self.exact.add(question)
+        answer: T = self.answers[question]
+        return answer
+
+    def existing(self, view: View) -> Asking[Existing]:
+        """Everything, of which only what the view shows counts. Raises `ReadTooMuch`."""
+        existing = yield from self.answer(ExistingInExchange(), exact=False)
+        if view not in self.views:
+            self._check_room()
+            self.views.add(view)
+        return existing
+
+    def needs(self, balance: BalanceOf, amount: int) -> None:
+        """Rely on a balance being at least this."""
+        self.least[balance] = max(amount, self.least.get(balance, 0))
+
+    def _check_room(self) -> None:
+        if self.is_bounded and len(self.answers) + len(self.views) >= MOST_READ:
+            raise ReadTooMuch
+
+    def holds(self) -> Asking[bool]:
+        """Whether nothing has changed on which the action relied."""
+        for question, before in self.answers.items():
+            now = yield from ask(question)
+            if now != before and (question in self.exact or not self._holds(question, before, now)):
+                return False
+        return True
+
+    def _holds(self, question: Question[Any], before: Any, now: Any) -> bool:  # noqa: ANN401 # the question has its type
+        match question:
+            case BalanceOf():
+                return bool(now >= self.least.get(question, 0))
+            case PrincipalOf() if before is not None and now is not None:
+                same = {"disk_used": now.disk_used, "disk_quota": now.disk_quota, "version": now.version}
+                return bool(before._replace(**same) == now)
+            case ExistingInExchange():
+                return shows_the_same(self.views, before, now)
+            case _:
+                return False
