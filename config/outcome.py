@@ -280,6 +280,11 @@ def check_outcome(value: JsonValue, kind: str | None = None) -> CheckedOutcome |
     kept = {**value, "outcome_kind": said}
     for name, field in read.model_dump(mode="json", exclude_unset=True).items():
         kept[name] = field
+    if model is not None:
+        assumed = {
+            name for name in model.model_fields.keys() - kept.keys() if getattr(read, name) is not None
+        }
+        kept |= {"passed": None, **kept, **read.model_dump(mode="json", include=assumed)}
     if read.passed is not None:
         kept["passed"] = read.passed
     return CheckedOutcome(said, read.name, read.summary, read.passed, kept, model is not None, read.file_path)

@@ -18,7 +18,7 @@ SeenStep = TypedDict(
         "skipped": bool,
         "reason": str | None,
         "outcome": JsonValue,
-        "outcomes": Sequence[JsonValue],
+        "outcomes": Sequence[JsonValue] | None,
         "delivery": str | None,
         "verification": JsonValue,
         "exit_code": int | None,
@@ -27,7 +27,7 @@ SeenStep = TypedDict(
         "try": int,
     },
 )
-"""A step before the one whose expressions are evaluated."""
+"""A step before the one whose expressions are evaluated. `outcomes` is None if they are too large to be seen."""
 
 STEP_FIELDS: Final = tuple(SeenStep.__annotations__)
 

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 
@@ -56,14 +56,24 @@ def artifacts(connection: sqlite3.Connection, wanted: Wanted) -> list[ArtifactRo
     return [ArtifactRow(*row) for row in rows]
 
 
-def latest_outcome(connection: sqlite3.Connection, session_key: str) -> dict[str, JsonValue] | None:
-    """The latest outcome of a registered kind that a session produced."""
-    found = connection.execute(
-        "select content from artifacts where is_known and session_key = ? order by updated_at desc, place desc limit 1",
-        (session_key,),
-    ).fetchone()
-    content: JsonValue = None if found is None else json.loads(found[0])
-    return content if isinstance(content, dict) else None
+OUTCOMES: Final = (
+    "select session_key, content, total > ?2 from (select session_key, content, updated_at, place,"
+    " sum(length(content)) over (partition by session_key) as total, row_number() over (partition by session_key"
+    " order by updated_at desc, place desc) as newest from artifacts where is_known and (?3 or not is_provisional)"
+    " and session_key in (select value from json_each(?1))) where total <= ?2 or newest = 1 order by updated_at, place"
+)
+"""The outcomes of registered kinds of sessions, oldest first: only the last one if they are longer than ?2 together."""
+
+
+def outcomes_left(
+    connection: sqlite3.Connection, session_key: str, longest: int
+) -> tuple[list[dict[str, JsonValue]], bool]:
+    """The outcomes of registered kinds that a session produced, oldest first.
+
+    Only the last one if all together are longer than `longest` characters: then the second value is true.
+    """
+    rows = connection.execute(OUTCOMES, (json.dumps([session_key]), longest, True)).fetchall()
+    return [json.loads(content) for _, content, _ in rows], any(is_cut for *_, is_cut in rows)
 
 
 def artifacts_of(connection: sqlite3.Connection, invocation: str) -> list[ArtifactRow]:

@@ -355,3 +355,11 @@ _DIRECTORIES_BEGINNING: Final = (
     " where substr(c.key, 1, length(?1)) = ?1 or substr(c.directory, 1, length(?1)) = ?1"
     " order by c.key limit ?2"
 )
+
+
+def exit_code_of(connection: sqlite3.Connection, key: str, attempt: int) -> int | None:
+    """The exit code of an attempt's command; None if it has none, or the record of its end was pruned."""
+    row = connection.execute(
+        "select payload ->> '$.exit_code' from events where key = ?", (f"{key}#{attempt}/ended",)
+    ).fetchone()
+    return None if row is None else row[0]

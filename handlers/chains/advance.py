@@ -6,16 +6,15 @@ from runward.config.json_value import JsonValue
 from runward.config.step import NOT_STARTED
 from runward.handlers.asking import Asking, Given, TryLater, ask
 from runward.handlers.chains.advancing import Position, onward, position_of
-from runward.handlers.chains.effects import SetStep, StepStatus
+from runward.handlers.chains.effects import SetStep, StepResult, StepStatus
 from runward.handlers.chains.events import chain_run_of
-from runward.handlers.chains.facts import ChainRunOf, StepStanding
+from runward.handlers.chains.facts import ChainRunOf, LeftBy, StepStanding
 from runward.handlers.chains.rang import TRY
 from runward.handlers.chains.slots import let_go
 from runward.handlers.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.events import SessionFinished
 from runward.handlers.facts import LaneWaits, SessionOf
 from runward.handlers.outcomes.events import lane
-from runward.handlers.outcomes.facts import LatestOutcomeOf
 from runward.handlers.starts.effects import RemoveWorktree
 from runward.handlers.starts.events import StartedEarlier, StartFailed
 from runward.handlers.timers.events import TimerSet
@@ -35,19 +34,21 @@ def decide(event: SessionFinished | StartFailed | StartedEarlier, given: Given) 
     cleared = _cleared(position, current, event.session_key, verdict.status != "completed")
     if current.status != "running":
         return cleared
-    status, code, why = verdict
+    status, code, why, _ = verdict
     outcome: JsonValue = None
+    result = StepResult()
     said: tuple[Effect, ...] = ()
     if isinstance(event, StartFailed):
         said = (Explain(run.id, "refused", f"step {current.step} is not started: {why}"),)
     else:
         if (yield from ask(LaneWaits(lane(event.session_key)))):
             raise TryLater("an artifact that was added to the session of its step is not stored yet")
-        found = yield from ask(LatestOutcomeOf(event.session_key))
+        found, result = yield from ask(LeftBy(event.session_key, verdict.attempt))
         outcome = None if found is None else dict(found)
-    over = StepStanding(current.step, status, code, event.session_key, current.attempt, outcome)
+    over = StepStanding(current.step, status, code, event.session_key, current.attempt, outcome, result)
     ended = SetStep(
-        run.id, over.step, given.at, status, code, why, True, event.session_key, over.attempt, outcome
+        *(run.id, over.step, given.at, status, code, why, True, event.session_key, over.attempt, outcome),
+        result=result,
     )
     said = (*said, *cleared)
     if run.status != "running":
@@ -63,6 +64,7 @@ class _Verdict(NamedTuple):
     status: StepStatus
     code: str
     why: str | None
+    attempt: int = 1
 
 
 def _verdict(event: SessionFinished | StartFailed | StartedEarlier) -> Asking[_Verdict | None]:
@@ -70,11 +72,11 @@ def _verdict(event: SessionFinished | StartFailed | StartedEarlier) -> Asking[_V
     if isinstance(event, StartFailed):
         return _Verdict("failed", NOT_STARTED, event.why)
     if isinstance(event, SessionFinished):
-        return _Verdict(event.status, event.reason_code, None)
+        return _Verdict(event.status, event.reason_code, None, event.attempt)
     session = yield from ask(SessionOf(event.session_key))
     if session is None or session.reason_code is None:
         return None
-    return _Verdict(session.status, session.reason_code, None)
+    return _Verdict(session.status, session.reason_code, None, session.attempt)
 
 
 def _cleared(position: Position, current: StepStanding, session: str, has_failed: bool) -> tuple[Effect, ...]:

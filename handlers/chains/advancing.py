@@ -7,14 +7,24 @@ from typing import Final, NamedTuple
 from runward.config.chain import Chain, chain_of
 from runward.config.contract import contract_to_json, resolve_contract
 from runward.config.json_value import JsonValue
+from runward.config.seen import SeenChain, SeenStep
 from runward.config.step import NOT_STARTED, Step
 from runward.handlers.approvals.events import ApprovalWanted
 from runward.handlers.asking import Asking, ask
-from runward.handlers.chains.effects import ChainRunStatus, SetChainRun, SetStep, StepStatus
+from runward.handlers.chains.effects import ChainRunStatus, SetChainRun, SetStep, StepResult, StepStatus
 from runward.handlers.chains.events import ChainRunFinished
 from runward.handlers.chains.facts import WAITS_FOR_SLOT, ChainRunStanding, StepStanding, Waiter
 from runward.handlers.chains.slots import let_go, offer, room
-from runward.handlers.chains.stepping import NotStarted, Ready, command_of, given_to, judge
+from runward.handlers.chains.stepping import (
+    Judged,
+    NotStarted,
+    Ready,
+    command_of,
+    given_to,
+    judge,
+    outcomes_seen,
+    unseen,
+)
 from runward.handlers.effects import Effect, Emit, Explain, StartRun
 from runward.handlers.facts import ActionOf, Play, PlayOf
 from runward.handlers.invocations.effects import OpenInvocation
@@ -114,8 +124,9 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
     position = _with_ending(position, at)
     while position.left:
         step = position.left[0]
-        given = given_to(position.trigger, _seen(position, step), _about(position))
-        judged = judge(step, given)
+        seen = _seen(position, step)
+        given, refused = given_to(position.trigger, seen, about(position)), unseen(step, seen)
+        judged = judge(step, given) if refused is None else Judged(None)
         if judged.reason is not None:
             position = _with(position, step, "skipped", judged.reason)
             effects += [
@@ -126,7 +137,7 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
                 Explain(position.run, "decided", f"step {step.id} is skipped: {judged.why or judged.reason}"),
             ]
             continue
-        command = yield from _command(step, given)
+        command = refused or (yield from _command(step, given))
         if not isinstance(command, NotStarted):
             if step.approval is None:
                 return (*effects, *(yield from begin(position, step, command, 1, at)))
@@ -208,8 +219,10 @@ class Startable(NamedTuple):
 def command_at(position: Position, index: int) -> Asking[Startable | NotStarted]:
     """What the step with this number would start now, given the steps before it."""
     step = position.step(index)
-    given = given_to(position.trigger, _seen(without(position, index), step), _about(position))
-    return (yield from _command(step, given))
+    seen = _seen(without(position, index), step)
+    return unseen(step, seen) or (
+        yield from _command(step, given_to(position.trigger, seen, about(position)))
+    )
 
 
 def _command(step: Step, given: Mapping[str, object]) -> Asking[Startable | NotStarted]:
@@ -341,25 +354,28 @@ def _timeout(position: Position, own: float | None, at: float) -> float | None:
     return left if own is None else min(own, left)
 
 
-def _about(position: Position) -> dict[str, JsonValue]:
+def about(position: Position) -> SeenChain:
     """What expressions see of the run itself. Runs of an older Runward keep nothing about their cause."""
-    cause = position.cause if isinstance(position.cause, dict) else {"event": position.chain.trigger.event}
-    return {
-        **cause,
+    seen: SeenChain = {
         "name": position.chain.name,
         "run_id": position.run,
+        "event": position.chain.trigger.event,
         "fired_at": in_utc(position.fired_at),
     }
+    if isinstance(position.cause, dict):
+        seen.update(position.cause)  # type: ignore[typeddict-item] # `fire.decide` says what is in it
+    return seen
 
 
-def _seen(position: Position, step: Step) -> list[Mapping[str, object]]:
+def _seen(position: Position, step: Step) -> list[SeenStep]:
     """What expressions see of the steps before this one. Steps that were never reached say so."""
     steps = (*position.chain.steps, *position.chain.on_failure)
     return [_shown(each, position.steps.get(each.index)) for each in steps[: step.index]]
 
 
-def _shown(step: Step, standing: StepStanding | None) -> Mapping[str, object]:
+def _shown(step: Step, standing: StepStanding | None) -> SeenStep:
     outcome = None if standing is None else standing.outcome
+    result = StepResult() if standing is None else standing.result
     return {
         "id": step.id,
         "name": step.name,
@@ -367,7 +383,11 @@ def _shown(step: Step, standing: StepStanding | None) -> Mapping[str, object]:
         "skipped": standing is not None and standing.status == "skipped",
         "reason": None if standing is None else standing.reason,
         "outcome": outcome,
-        "outcomes": [] if outcome is None else [outcome],
+        "outcomes": outcomes_seen(result.earlier, outcome),
+        "delivery": result.delivery,
+        "verification": result.verification,
+        "exit_code": result.exit_code,
         "session_id": None if standing is None else (standing.session_key or "").rpartition("/")[2] or None,
+        "artifacts": result.artifacts,
         "try": 0 if standing is None or standing.session_key is None else standing.attempt,
     }

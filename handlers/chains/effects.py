@@ -1,5 +1,6 @@
 """What can be ordered for chains: rows of their tables. Steps are started as any run is (`StartRun`)."""
 
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
@@ -52,6 +53,21 @@ class OpenChainRun(NamedTuple):
     """What `chain` says about the event that fired it: `event`, `event_id`, `due_at` and `events`."""
 
 
+class StepResult(NamedTuple):
+    """What the session of a step left when it was judged, apart from its last outcome of a registered kind.
+
+    `verification` is the object as ADR-0029 writes it. `artifacts` are the absolute paths of what the contract expected
+    and was there, by the ids of its entries. `earlier` are the outcomes before the last one, oldest first; None if all
+    together are longer than later steps may see.
+    """
+
+    delivery: str | None = None
+    verification: JsonValue = None
+    exit_code: int | None = None
+    artifacts: Mapping[str, str] = {}
+    earlier: Sequence[JsonValue] | None = ()
+
+
 class SetStep(NamedTuple):
     """Store the state of a step of a chain run: its try, its condition's value and the reason of its status."""
 
@@ -67,6 +83,7 @@ class SetStep(NamedTuple):
     outcome: JsonValue = None
     fired_at: float = 0.0
     """When its run was fired, for a step that waits for a slot."""
+    result: StepResult = StepResult()
 
 
 class SetChainRun(NamedTuple):

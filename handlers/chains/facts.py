@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from runward.config.chain import Chain  # noqa: F401 - in the types of answers
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Question
-from runward.handlers.chains.effects import ChainRunStatus, ChainStatus, StepStatus
+from runward.handlers.chains.effects import ChainRunStatus, ChainStatus, StepResult, StepStatus
 from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
 
@@ -41,6 +41,25 @@ class ChainFiresNow(Question["ChainFires | None"]):
     chain: str
 
 
+MOST_OUTCOMES: Final = 512 << 10
+"""Characters of all outcomes of one step, as JSON, that later steps see."""
+
+
+class LeftBySession(NamedTuple):
+    """The last outcome of a registered kind that a session left, or None, and the rest."""
+
+    outcome: Mapping[str, JsonValue] | None = None
+    result: StepResult = StepResult()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBy(Question[LeftBySession]):
+    """Question: what the session of a step left when this attempt was judged. Answer: `LeftBySession`."""
+
+    session_key: str
+    attempt: int
+
+
 class StepStanding(NamedTuple):
     """The state of a step of a chain run."""
 
@@ -50,6 +69,7 @@ class StepStanding(NamedTuple):
     session_key: str | None
     attempt: int
     outcome: JsonValue
+    result: StepResult = StepResult()
 
 
 class ChainRunStanding(NamedTuple):
@@ -177,6 +197,6 @@ class LaneWaits(Question[bool]):
 
 QUESTIONS: Final = (
     *(ListenersTo, ChainNamed, ChainFiresNow, ChainRunOf, OpenRunsOf, FiringsOf),
-    *(HeldFor, ToldBy),
+    *(HeldFor, ToldBy, LeftBy),
     *(SlotsNow, StepsAtOnce, LaneWaits),
 )

@@ -2,13 +2,13 @@
 
 from typing import Final, NamedTuple
 
-from runward.config.chain import Chain, chain_of
+from runward.config.chain import chain_of
 from runward.config.expression import Missing, Value
 from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 from runward.config.step import NAMES
 from runward.handlers.asking import Asking, Given, ask
-from runward.handlers.chains.advancing import TURN, WAITS, Position, begin_within, onward, over, run_id
+from runward.handlers.chains.advancing import TURN, WAITS, Position, about, begin_within, onward, over, run_id
 from runward.handlers.chains.effects import OpenChainRun, RecordFiring, SetChainRun, SetStep
 from runward.handlers.chains.events import ChainFired, ChainRunCancelRequested
 from runward.handlers.chains.facts import (
@@ -78,7 +78,7 @@ def decide(event: ChainFired, given: Given) -> Deciding:
         cause=cause,
     )
     others = yield from ask(OpenRunsOf(event.chain))
-    turn = _turn(chain, event, others)
+    turn = _turn(position, event, others)
     fired: tuple[Effect, ...] = (
         _firing(event, given.at, event.result, f"{event.event} {event.event_id}", run),
     )
@@ -137,12 +137,12 @@ def _skipped(event: ChainFired, run: str, at: float) -> Asking[Skipped | None]:
     return None
 
 
-def _turn(chain: Chain, event: ChainFired, others: tuple[OpenRun, ...]) -> Turn | str:
+def _turn(position: Position, event: ChainFired, others: tuple[OpenRun, ...]) -> Turn | str:
     """Which runs this one has to wait for. A text if its key can't be found."""
-    rule, schedule = chain.concurrency, chain.trigger.schedule
+    rule, schedule = position.chain.concurrency, position.chain.trigger.schedule
     if rule is not None:
         try:
-            found = Value(rule.key, NAMES).render(given_to(event.fields, [], {"name": chain.name}))
+            found = Value(rule.key, NAMES).render(given_to(event.fields, [], about(position)))
         except ExpressionError as error:
             return f"concurrency: {error}"
         if isinstance(found, Missing):

@@ -46,6 +46,7 @@ def folded(
                 effect.session_key,
                 effect.attempt,
                 effect.outcome,
+                effect.result,
             )
             return run._replace(steps={**run.steps, effect.step: standing})
         case SetChainRun():

@@ -8,8 +8,12 @@ from runward.config.expression import Given, Missing, Steps, Value
 from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, fill_command
+from runward.config.seen import SeenChain, SeenStep
 from runward.config.step import NAMES, Step
 from runward.config.template import TemplateError, parse_template
+from runward.handlers.chains.effects import StepResult
+from runward.handlers.chains.facts import MOST_OUTCOMES
+from runward.handlers.contracts.artifact_facts import RULES
 from runward.handlers.facts import Play
 
 SkipReason: TypeAlias = Literal["step.skipped.condition_false", "step.skipped.undefined"]
@@ -44,11 +48,50 @@ class NotStarted(NamedTuple):
     why: str
 
 
-def given_to(
-    trigger: Mapping[str, JsonValue], steps: Sequence[Mapping[str, object]], chain: Mapping[str, JsonValue]
-) -> Given:
-    """What the expressions of a step see; `steps` are those before it, with `id` and `outcome` at least."""
-    outcomes = [each["outcome"] for each in steps if each.get("outcome") is not None]
+def outcomes_seen(earlier: Sequence[JsonValue] | None, last: JsonValue) -> Sequence[JsonValue] | None:
+    """All outcomes of a step, oldest first; None if those before the last one are too large."""
+    if earlier is None:
+        return None
+    return [*earlier] if last is None else [*earlier, last]
+
+
+def result_of(
+    delivery: str | None,
+    verification: JsonValue,
+    exit_code: int | None,
+    artifacts_path: str,
+    earlier: Sequence[JsonValue] | None,
+) -> StepResult:
+    """What a judged session left; `verification` is as the store keeps it."""
+    if not isinstance(verification, dict):
+        return StepResult(delivery, None, exit_code, {}, earlier)
+    produced = verification.get("produced")
+    paths = {
+        str(each["id"]): f"{artifacts_path}/{each['path']}"
+        for each in (produced if isinstance(produced, list) else ())
+        if isinstance(each, dict)
+    }
+    shown = {key: value for key, value in verification.items() if key != RULES}
+    return StepResult(delivery, shown, exit_code, paths, earlier)
+
+
+def unseen(step: Step, before: Sequence[SeenStep]) -> NotStarted | None:
+    """Why the step can't be judged: its expressions use outcomes that are too large to be seen. None if it can."""
+    too_large = next((each["id"] for each in before if each["outcomes"] is None), None)
+    if too_large is None:
+        return None
+    written = [step.condition, dict(step.values), dict(step.env), step.cwd, [*(step.worktree or ())]]
+    if "outcomes" not in json.dumps(written):
+        return None
+    return NotStarted(
+        f"steps.{too_large}.outcomes are longer than {MOST_OUTCOMES >> 10} KiB together:"
+        " let that step write fewer or smaller ones, or use its last one (outcome)"
+    )
+
+
+def given_to(trigger: Mapping[str, JsonValue], steps: Sequence[SeenStep], chain: SeenChain) -> Given:
+    """What the expressions of a step see; `steps` are those before it."""
+    outcomes = [each["outcome"] for each in steps if each["outcome"] is not None]
     return {
         "trigger": trigger,
         "steps": Steps(steps),

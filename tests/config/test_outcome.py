@@ -37,6 +37,17 @@ def test_each_kind_needs_a_summary_and_little_else(kind: str) -> None:
     assert found.value["note"] == [1]
 
 
+def test_an_outcome_has_the_defaults_of_its_kind() -> None:
+    least: dict[str, JsonValue] = {"outcome_kind": "review_verdict", "summary": "fine", "verdict": "APPROVE"}
+    assert right(least).value == {**least, "passed": None, "findings": [], "round": 1}
+    given: dict[str, JsonValue] = {"passed": False, "findings": [FINDING], "round": 3}
+    assert right({**least, **given}).value == {**least, **given}
+    ci = right({"outcome_kind": "ci_result", "summary": "green"}).value
+    assert (ci["checks"], ci["passed"], "lint_passed" in ci) == ([], None, False)
+    unknown: dict[str, JsonValue] = {"outcome_kind": "weather", "summary": "rain"}
+    assert right(unknown).value == unknown
+
+
 @pytest.mark.parametrize("word", ["REQUEST_CHANGES", "request changes", "Request-Changes"])
 def test_the_words_of_a_verdict_may_be_written_with_spaces_and_dashes(word: str) -> None:
     found = right({"outcome_kind": "review_verdict", "summary": "no", "verdict": word, "passed": True})

@@ -1,5 +1,6 @@
 """`chain fire --dry-run`: each step of a chain over given outcomes, without starting anything."""
 
+import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,17 +9,31 @@ from typing import Final, NamedTuple
 import click
 
 from runward.config.chain import Chain
+from runward.config.contract import resolve_contract
 from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 from runward.config.problem import kind
+from runward.config.seen import SeenChain, SeenStep
 from runward.config.settings import Settings
-from runward.config.step import NOT_STARTED
+from runward.config.step import NOT_STARTED, Step
 from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.play.run import values_of
 from runward.daemon.cli.shell.given_file import text_of
 from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, safe
 from runward.daemon.configuration.declarations import Declarer
-from runward.handlers.chains.stepping import NotStarted, command_of, given_to, judge
+from runward.handlers.chains.effects import StepResult
+from runward.handlers.chains.facts import MOST_OUTCOMES
+from runward.handlers.chains.stepping import (
+    Judged,
+    NotStarted,
+    command_of,
+    given_to,
+    judge,
+    outcomes_seen,
+    result_of,
+    unseen,
+)
+from runward.handlers.facts import Play
 
 MOST_TRIAL: Final = 16 << 20
 """Bytes of a file with an event or outcomes."""
@@ -53,16 +68,25 @@ def given_trigger(words: Sequence[str], file: str | None) -> Mapping[str, JsonVa
     return {**fields, **values_of(words)}
 
 
-def given_outcomes(file: str | None) -> Sequence[Mapping[str, JsonValue] | None]:
+class Known(NamedTuple):
+    """What is known of a step: its outcome, and what its session left. Without a `result` it is assumed."""
+
+    outcome: JsonValue = None
+    result: StepResult | None = None
+    session_id: str | None = None
+
+
+def given_outcomes(file: str | None) -> Sequence[Known]:
     """The outcomes in step order; None for a step without one."""
     found = _json(file) if file is not None else []
     if not isinstance(found, list):
         fail(f"{file} contains {kind(found)}, not a list of outcomes", WRONG_USAGE)
-    outcomes: list[Mapping[str, JsonValue] | None] = []
+    outcomes: list[Known] = []
     for number, each in enumerate(found):
         if each is not None and not isinstance(each, dict):
             note(f"{file}: outcome {number} is {kind(each)}, not an object: it counts as not produced")
-        outcomes.append(_valid(each, f"{file}: outcome {number}") if isinstance(each, dict) else None)
+        kept = _valid(each, f"{file}: outcome {number}") if isinstance(each, dict) else None
+        outcomes.append(Known(None if kept is None else dict(kept)))
     return outcomes
 
 
@@ -81,25 +105,30 @@ def _valid(outcome: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonVal
     return None
 
 
-def recorded_outcomes(
-    settings: Settings, sessions: Sequence[str]
-) -> Sequence[Mapping[str, JsonValue] | None]:
-    """The latest outcome of a registered kind that each of these sessions produced; None if none, and for `-`."""
+def recorded_outcomes(settings: Settings, sessions: Sequence[str]) -> Sequence[Known | None]:
+    """What these sessions left, with their outcomes of registered kinds; None for `-`."""
     from runward.daemon.cli.shell.context import store_to_read
     from runward.daemon.cli.shell.finding import recorded_session
-    from runward.daemon.store.reading_artifacts import latest_outcome
+    from runward.daemon.store.reading_artifacts import outcomes_left
+    from runward.daemon.store.reading_sessions import exit_code_of
 
-    found: list[Mapping[str, JsonValue] | None] = []
+    found: list[Known | None] = []
     with store_to_read(settings) as connection:
         for each in sessions:
             if each == NO_SESSION:
                 found.append(None)
                 continue
             row = recorded_session(connection, settings, each)
-            outcome = latest_outcome(connection, row.key)
-            if outcome is None:
+            outcomes, is_cut = outcomes_left(connection, row.key, MOST_OUTCOMES)
+            if not outcomes:
                 note(f"{each} has no outcome of a registered kind")
-            found.append(outcome)
+            code = exit_code_of(connection, row.key, row.attempt)
+            kept = row.artifact_verification_json
+            verification = None if kept is None else json.loads(kept)
+            result = result_of(
+                row.delivery, verification, code, row.artifacts_path, None if is_cut else outcomes[:-1]
+            )
+            found.append(Known(outcomes[-1] if outcomes else None, result, row.session_id))
     return found
 
 
@@ -116,27 +145,28 @@ def try_out(
     settings: Settings,
     chain: Chain,
     trigger: Mapping[str, JsonValue],
-    outcomes: Sequence[Mapping[str, JsonValue] | None],
+    known: Sequence[Known | None],
 ) -> list[Tried]:
     """What each step would do; a step after one that could not be started would not run either."""
     tried: list[Tried] = []
-    before: list[dict[str, object]] = []
+    before: list[SeenStep] = []
     declarer = Declarer(settings)
     stopped_by: str | None = None
-    facts: dict[str, JsonValue] = {"name": chain.name, "run_id": None, "event": chain.trigger.event}
+    about: SeenChain = {"name": chain.name, "run_id": None, "event": chain.trigger.event}
     for step in chain.steps:
-        given = given_to(trigger, before, facts)
-        judged = judge(step, given)
+        given, refused = given_to(trigger, before, about), unseen(step, before)
+        judged = judge(step, given) if refused is None else Judged(None)
         reason: str | None = judged.reason
         why = judged.why
         argv: tuple[str, ...] | None = None
+        play: Play | None = None
         unused: tuple[str, ...] = ()
         worktree: tuple[str, str] | None = None
         if stopped_by is not None:
             reason, why = NOT_STARTED, f"the run would end at step {stopped_by}"
         elif reason is None:
             play = declarer.play(step.skill) if step.skill is not None else declarer.action(step.name)
-            command = command_of(step, play, given)
+            command = refused or command_of(step, play, given)
             if isinstance(command, NotStarted):
                 reason, why, stopped_by = NOT_STARTED, command.why, step.id
             else:
@@ -152,20 +182,53 @@ def try_out(
                 stale_after=step.stale_after,
             )
         )
-        runs = argv is not None
-        outcome = outcomes[step.index] if runs and step.index < len(outcomes) else None
-        before.append(
-            {
-                "id": step.id,
-                "name": step.name,
-                "status": "completed" if runs else "skipped",
-                "skipped": not runs,
-                "reason": reason,
-                "outcome": outcome,
-                "outcomes": [outcome] if outcome is not None else [],
-            }
-        )
+        runs = play if argv is not None else None
+        left = known[step.index] if step.index < len(known) else None
+        before.append(_seen(step, runs, left or Known(), reason))
     return tried
+
+
+def _seen(step: Step, play: Play | None, known: Known, reason: str | None) -> SeenStep:
+    """What later steps see of this one. Without a `play` it would not run.
+
+    A step that would run counts as completed, with all that its contract expects, unless a session says otherwise.
+    """
+    name = f"dry-run-{step.index}-1"
+    result = StepResult() if play is None else known.result or _assumed(play, name)
+    outcome = None if play is None else known.outcome
+    return {
+        "id": step.id,
+        "name": step.name,
+        "status": "skipped" if play is None else "completed",
+        "skipped": play is None,
+        "reason": reason,
+        "outcome": outcome,
+        "outcomes": outcomes_seen(result.earlier, outcome),
+        "delivery": result.delivery,
+        "verification": result.verification,
+        "exit_code": result.exit_code,
+        "session_id": None if play is None else known.session_id or name,
+        "artifacts": result.artifacts,
+        "try": 0 if play is None else 1,
+    }
+
+
+def _assumed(play: Play, name: str) -> StepResult:
+    """The result of a run that delivers all that its contract expects. The paths are those of a run with this name."""
+    declared = None if play.playbook is None else play.playbook.artifacts
+    contract = resolve_contract(playbook=declared, agent=play.defaults)
+    if contract is None:
+        return StepResult(exit_code=0)
+    files = [each for each in contract.expected if each.rules is None or each.rules.path is None]
+    produced: list[JsonValue] = [{"id": each.id, "path": each.path, "size": 1} for each in files]
+    verification: JsonValue = {
+        "status": "passed",
+        "checked_at": 0,
+        "missing_required": [],
+        "missing_optional": [],
+        "produced": produced,
+    }
+    return result_of("passed", verification, 0, f"{play.root_path}/{name}/artifacts", ())
 
 
 def print_trial(tried: Sequence[Tried], *, as_json: bool) -> None:

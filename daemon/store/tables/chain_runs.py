@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final, get_args
 
 from pydantic_core import from_json, to_json
 
+from runward.config.json_value import JsonValue
+from runward.daemon.store.reading_artifacts import OUTCOMES
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
@@ -18,14 +20,18 @@ from runward.handlers.chains.effects import (
     SetChainRun,
     SetChainStatus,
     SetStep,
+    StepResult,
     StepStatus,
 )
 from runward.handlers.chains.facts import (
+    MOST_OUTCOMES,
     WAITS_FOR_SLOT,
     ChainFires,
     ChainFiresNow,
     ChainRunOf,
     ChainRunStanding,
+    LeftBy,
+    LeftBySession,
     OpenRun,
     OpenRunsOf,
     SlotsNow,
@@ -34,6 +40,7 @@ from runward.handlers.chains.facts import (
     Waiter,
 )
 from runward.handlers.chains.folding import folded, slots_after
+from runward.handlers.chains.stepping import result_of
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -45,9 +52,9 @@ OPEN: Final = Write(
 )
 STEP: Final = Write(
     "insert into chain_steps (run, step, attempt, status, reason_code, reason_summary, value, session_key, outcome,"
-    " started_at, finished_at) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, case when ?4 in ('running', 'waiting', 'waiting_approval') then null else ?10 end)"
+    " started_at, finished_at, result) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, case when ?4 in ('running', 'waiting', 'waiting_approval') then null else ?10 end, ?12)"
     " on conflict (run, step, attempt) do update set status = excluded.status, reason_code = excluded.reason_code,"
-    " reason_summary = excluded.reason_summary, outcome = excluded.outcome, finished_at = excluded.finished_at,"
+    " reason_summary = excluded.reason_summary, outcome = excluded.outcome, result = excluded.result, finished_at = excluded.finished_at,"
     " started_at = case excluded.status when 'running' then excluded.started_at else started_at end,"
     " value = coalesce(excluded.value, value), session_key = coalesce(excluded.session_key, session_key)"
     " where chain_steps.status in (select value from json_each(?11))"
@@ -110,7 +117,9 @@ def _step(batch: "Batch", job: Job, effect: SetStep) -> None:
     value = None if effect.value is None else to_json(effect.value).decode()
     outcome = None if effect.outcome is None else to_json(effect.outcome).decode()
     row = (effect.run, effect.step, effect.attempt, effect.status, effect.reason_code, effect.reason_summary)
-    batch.row(STEP, (*row, value, effect.session_key, outcome, effect.at, _AFTER_STEP[effect.status]))
+    result = None if effect.result == StepResult() else to_json(effect.result._asdict()).decode()
+    said = (value, effect.session_key, outcome, effect.at, _AFTER_STEP[effect.status], result)
+    batch.row(STEP, (*row, *said))
 
 
 def _run(batch: "Batch", job: Job, effect: SetChainRun) -> None:
@@ -118,12 +127,42 @@ def _run(batch: "Batch", job: Job, effect: SetChainRun) -> None:
     batch.row(RUN, (*said, effect.run, _AFTER_RUN[effect.status]))
 
 
+async def left(store: Store, asked: Iterable[tuple[str, int]]) -> dict[tuple[str, int], LeftBySession]:
+    """What these sessions left when their attempts were judged, by session key and attempt."""
+    attempts = [*asked]
+    outcomes: dict[str, list[dict[str, JsonValue]]] = {}
+    cut: set[str] = set()
+    keys = listed({key for key, _ in attempts})
+    for key, content, is_cut in await store.read(OUTCOMES, (keys, MOST_OUTCOMES, False)):
+        outcomes.setdefault(str(key), []).append(from_json(str(content)))
+        cut |= {str(key)} if is_cut else set()
+    rows = await store.read(
+        "select s.key, a.value ->> 1, s.attempt, s.delivery, s.artifact_verification_json, s.artifacts_path,"
+        " e.payload ->> '$.exit_code' from json_each(?) a join sessions s on s.key = a.value ->> 0"
+        " left join events e on e.key = s.key || '#' || (a.value ->> 1) || '/ended'",
+        (listed(attempts),),
+    )
+    found: dict[tuple[str, int], LeftBySession] = {}
+    for key, attempt, now, delivery, verification, path, exit_code in rows:
+        known = outcomes.get(str(key), [])
+        is_current = now == attempt  # what an earlier attempt delivered was replaced
+        result = result_of(
+            str(delivery) if is_current and delivery is not None else None,
+            from_json(str(verification)) if is_current and verification is not None else None,
+            None if exit_code is None else as_int(exit_code),
+            str(path),
+            None if str(key) in cut else known[:-1],
+        )
+        found[str(key), as_int(attempt)] = LeftBySession(known[-1] if known else None, result)
+    return found
+
+
 async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStanding]:
     """The current state of these chain runs, by id."""
     keys = listed(runs)
     steps: dict[str, dict[int, StepStanding]] = {}
-    for run, step, attempt, status, reason, session, outcome in await store.read(
-        "select run, step, attempt, status, reason_code, session_key, outcome from chain_steps"
+    for run, step, attempt, status, reason, session, outcome, result in await store.read(
+        "select run, step, attempt, status, reason_code, session_key, outcome, result from chain_steps"
         " where run in (select value from json_each(?)) order by run, step, attempt",
         (keys,),
     ):
@@ -134,6 +173,7 @@ async def standings(store: Store, runs: Iterable[str]) -> dict[str, ChainRunStan
             None if session is None else str(session),
             as_int(attempt),
             None if outcome is None else from_json(str(outcome)),
+            StepResult() if result is None else StepResult(**from_json(str(result))),
         )
     rows = await store.read(
         "select id, chain, status, definition, trigger_event, fired_by, reason_code, reason_summary, deadline, said_by,"
@@ -246,6 +286,7 @@ CHAIN_RUNS: Final = Table(
         ChainRunOf: answers_by(standings, lambda asked: asked.run),
         OpenRunsOf: answers_by(open_runs, lambda asked: asked.chain, ()),
         SlotsNow: _slots,
+        LeftBy: answers_by(left, lambda asked: (asked.session_key, asked.attempt), LeftBySession()),
     },
     moved_by_steps=(
         "update chain_runs set deadline = deadline + ? where status in ('running', 'waiting_approval')",

@@ -38,13 +38,18 @@ command:
   - -c
   - 'echo "{\\"outcome_kind\\": \\"review_verdict\\", \\"summary\\": \\"s\\", \\"verdict\\": \\"$0\\"}" > "$RUNWARD_ARTIFACTS_DIR/outcome.json"'
   - "{{ with.verdict }}"
+artifacts: {expected: [{id: verdict, path: outcome.json}]}
 """
 TWO_STEPS = """\
 name: two
 trigger: {event: asked, filter: {wanted: true}}
 steps:
   - {id: review, skill: judge, with: {verdict: "{{ trigger.verdict }}"}}
-  - {id: merge, skill: touch, condition: "{{ steps.review.outcome.verdict == 'APPROVE' }}"}
+  - id: merge
+    skill: touch
+    condition: "{{ steps.review.outcome.verdict == 'APPROVE' and steps.review.outcomes[0].findings == []
+      and steps.review.exit_code == 0 and steps.review.delivery == 'passed' and steps.review.try == 1
+      and steps.review.verification.status == 'passed' and steps.review.artifacts.verdict is string }}"
 """
 
 
@@ -300,6 +305,29 @@ def test_what_would_not_run_says_why(chains: Place, outcomes: str, reason: str, 
     _, again = tried(chains, "pr=12", outcomes=outcomes)
     assert (again["would_run"], again["reason"], again["argv"]) == (False, reason, None)
     assert why in str(again["why"])
+
+
+def test_a_dry_run_sees_of_a_step_what_a_real_run_sees(chains: Place) -> None:
+    contract = "artifacts: {expected: [{id: report, path: r.md}]}\n"
+    (chains.directory / "playbooks/look.playbook.yaml").write_text(LOOK + contract)
+    seen = {
+        "delivery": "steps.look.delivery == 'passed'",
+        "verification": "steps.look.verification.status == 'passed'",
+        "exit_code": "steps.look.exit_code == 0",
+        "artifacts": "steps.look.artifacts.report is string",
+        "outcomes": "steps.look.outcomes | length == 1",
+        "try": "steps.look.try == 1",
+        "session_id": "steps.look.session_id is string",
+        "default": "outcome.findings == [] and outcome.round == 1 and outcome.passed is none",
+    }
+    step = '  - {id: FIELD, skill: look, with: {pr: 1}, condition: "{{ WANTED }}"}\n'
+    text = CHAIN[: CHAIN.index("  - id: again")]
+    for field, wanted in seen.items():
+        text += step.replace("FIELD", f"see_{field}").replace("WANTED", wanted)
+    (chains.directory / "c.yaml").write_text(text)
+    outcome = '[{"outcome_kind": "review_verdict", "summary": "s", "verdict": "APPROVE"}]'
+    steps = tried(chains, "pr=12", outcomes=outcome)
+    assert {each["id"]: each["why"] for each in steps if not each["would_run"]} == {}
 
 
 def test_a_value_that_would_be_read_as_an_option_keeps_the_step_from_starting(chains: Place) -> None:

@@ -130,6 +130,26 @@ def test_a_chain_is_tried_over_recorded_outcomes(judged: Place) -> None:
     assert judged.call("chain", "fire", "c.yaml", "--dry-run", "--against", "nobody").code == 3
 
 
+def test_a_dry_run_sees_what_a_recorded_session_left(judged: Place) -> None:
+    (judged.directory / "playbooks/look.playbook.yaml").write_text("command: [look, '{{ with.it }}']\n")
+    (judged.directory / "c.yaml").write_text(
+        "name: c\ntrigger: {manual: true}\nsteps:\n  - {id: one, skill: look, with: {it: 1}}\n"
+        '  - {id: two, skill: look, with: {it: "{{ [steps.one.delivery, steps.one.exit_code, steps.one.session_id,'
+        " steps.one.outcomes | map(attribute='outcome_kind') | list, steps.one.verification, steps.one.artifacts] | tojson }}\"}}\n"
+    )
+    _, two = judged.call("chain", "fire", "c.yaml", "--dry-run", "--against", "run-1", "--json").items(
+        "steps"
+    )
+    shown = judged.call("session", "show", "run-1", "--json").object()
+    argv = two["argv"]
+    assert isinstance(argv, list), two["why"]
+    delivery, code, session, kinds, verification, artifacts = json.loads(str(argv[1]))
+    assert (delivery, code, session) == (shown["delivery"], 0, "run-1")
+    assert sorted(kinds) == ["review_verdict", "test_result"]
+    assert verification == shown["verification"]
+    assert isinstance(artifacts, dict)
+
+
 def found_in(place: Place) -> dict[object, tuple[object, object]]:
     listed = place.call("artifact", "list", "--json").objects()
     return {each["id"]: (each["session_id"], each["summary"]) for each in listed}

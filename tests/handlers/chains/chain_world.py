@@ -43,6 +43,8 @@ from runward.handlers.chains.facts import (
     ChainRunOf,
     ChainRunStanding,
     FiringsOf,
+    LeftBy,
+    LeftBySession,
     ListenersTo,
     OpenRun,
     OpenRunsOf,
@@ -58,7 +60,7 @@ from runward.handlers.facts import LaneWaits, Play, PlayOf, ProducedBy, Session,
 from runward.handlers.invocations.effects import EndInvocation, OpenInvocation
 from runward.handlers.invocations.facts import Invocation, InvocationOf
 from runward.handlers.notices.facts import RecipientsOf
-from runward.handlers.outcomes.facts import ArtifactFilesOf, LatestOutcomeOf, OutcomesIn
+from runward.handlers.outcomes.facts import ArtifactFilesOf, OutcomesIn
 from runward.handlers.route import decide, duties
 from runward.handlers.starts.effects import GiveUpStart, WithdrawStart
 from runward.handlers.starts.events import StartFailed
@@ -325,9 +327,10 @@ class World:
                 return Play(Playbook(name, self.words, timeout=120.0), root_name="runs", root_path="/runs")
             case SessionOf(key=key):
                 return self._session(key)
-            case LatestOutcomeOf(session_key=key):
+            case LeftBy(session_key=key):
                 told = self.commands[key].said
-                return None if told is None else told[2]
+                outcome = None if told is None else told[2]
+                return LeftBySession(outcome if isinstance(outcome, dict) else None)
             case LaneWaits():
                 return self.dice.random() < 0.05
             case InvocationOf(session_key=key):

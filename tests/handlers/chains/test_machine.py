@@ -9,11 +9,12 @@ import pytest
 from runward.config.chain import read_chain
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
+from runward.config.seen import CHAIN_FIELDS, STEP_FIELDS
 from runward.config.step import Callables
 from runward.handlers.asking import Given, TryLater
-from runward.handlers.chains import advance, begun, cancel, fire, match, order
+from runward.handlers.chains import advance, advancing, begun, cancel, fire, match, order
 from runward.handlers.chains import status as changed_status
-from runward.handlers.chains.advancing import run_id
+from runward.handlers.chains.advancing import position_of, run_id
 from runward.handlers.chains.effects import (
     ChainRunStatus,
     ChainStatus,
@@ -22,6 +23,7 @@ from runward.handlers.chains.effects import (
     SetChainRun,
     SetChainStatus,
     SetStep,
+    StepResult,
 )
 from runward.handlers.chains.events import (
     ChainFired,
@@ -38,6 +40,8 @@ from runward.handlers.chains.facts import (
     ChainRunOf,
     ChainRunStanding,
     FiringsOf,
+    LeftBy,
+    LeftBySession,
     ListenersTo,
     OpenRunsOf,
     SlotsNow,
@@ -51,7 +55,6 @@ from runward.handlers.facts import LaneWaits, Play, PlayOf, Session, SessionOf
 from runward.handlers.invocations.effects import EndInvocation, OpenInvocation
 from runward.handlers.invocations.facts import Invocation, InvocationOf
 from runward.handlers.invocations.ids import of_chain_run, of_try
-from runward.handlers.outcomes.facts import LatestOutcomeOf
 from runward.handlers.starts.effects import WithdrawStart
 from runward.handlers.starts.events import StartFailed
 
@@ -180,9 +183,12 @@ def stands(
     )
 
 
+NOTHING_LEFT = StepResult()
+
+
 def finished(
     status: Status = "completed",
-    outcome: object = None,
+    outcome: Mapping[str, JsonValue] | None = None,
     step: int = 0,
     steps: Mapping[int, StepStanding] | None = None,
     run_status: ChainRunStatus = "running",
@@ -190,6 +196,7 @@ def finished(
     code: str = "chain.running.started",
     deadline: float | None = None,
     answers: Mapping[Any, object] | None = None,
+    result: StepResult = NOTHING_LEFT,
 ) -> tuple[Effect, ...]:
     """What follows when the step's session has its verdict."""
     key = f"native:runs/{RUN}-{step}-1"
@@ -204,7 +211,7 @@ def finished(
         {
             ChainRunOf(RUN): standing,
             SessionOf(key): session,
-            LatestOutcomeOf(key): outcome,
+            LeftBy(key, 1): LeftBySession(outcome, result),
             **(answers or {}),
         },
     )
@@ -226,11 +233,59 @@ def test_a_condition_that_holds_starts_the_next_step() -> None:
         (None, "step.skipped.undefined"),
     ],
 )
-def test_a_condition_that_does_not_hold_skips_the_step_with_its_reason(outcome: object, reason: str) -> None:
+def test_a_condition_that_does_not_hold_skips_the_step_with_its_reason(
+    outcome: Mapping[str, JsonValue] | None, reason: str
+) -> None:
     effects = finished(outcome=outcome)
     _, skipped, begun = of(SetStep, effects)
     assert (skipped.step, skipped.status, skipped.reason_code) == (1, "skipped", reason)
     assert (begun.step, of(StartRun, effects)[0].command) == (2, ("tell", "skipped"))
+
+
+LEFT = StepResult("partial", {"status": "failed"}, 3, {"report": "/runs/s/a/r.md"}, [{"summary": "first"}])
+
+
+@pytest.mark.parametrize(
+    ("condition", "runs"),
+    [
+        ("steps.review.delivery == 'partial'", True),
+        ("steps.review.verification.status == 'failed'", True),
+        ("steps.review.exit_code == 3", True),
+        ("steps.review.artifacts.report == '/runs/s/a/r.md'", True),
+        ("steps.review.outcomes | map(attribute='summary') | list == ['first', 'last']", True),
+        ("steps.review.try == 1", True),
+        (f"steps.review.session_id == '{RUN}-0-1'", True),
+        ("steps.review.delivery == 'passed'", False),
+    ],
+)
+def test_a_condition_sees_all_that_an_earlier_step_left(condition: str, runs: bool) -> None:
+    text = TEXT.replace("{{ outcome.verdict == 'APPROVE' }}", f"{{{{ {condition} }}}}")
+    chain = read_chain(text, "pr.yaml", Callables(("review", "merge", "tell"))).value
+    assert chain is not None
+    assert chain.document is not None
+    effects = finished(outcome={"summary": "last"}, definition=chain.document.root, result=LEFT)
+    over, following = of(SetStep, effects)[:2]
+    assert (over.result, following.status) == (LEFT, "running" if runs else "skipped")
+
+
+def test_the_declared_fields_are_what_expressions_see() -> None:
+    position = position_of(stands({0: StepStanding(0, "completed", None, "a/b", 1, {}, LEFT)}), "secret")
+    (seen,) = advancing._seen(position, position.step(1))
+    assert tuple(seen) == STEP_FIELDS
+    assert set(advancing.about(position)) <= set(CHAIN_FIELDS)
+
+
+def test_a_step_that_uses_outcomes_that_are_too_large_is_not_started_and_says_so() -> None:
+    text = TEXT.replace("outcome.verdict == 'APPROVE'", "steps.review.outcomes | length > 1")
+    chain = read_chain(text, "pr.yaml", Callables(("review", "merge", "tell"))).value
+    assert chain is not None
+    assert chain.document is not None
+    cut = LEFT._replace(earlier=None)
+    _, failed = of(SetStep, finished(outcome={}, definition=chain.document.root, result=cut))
+    assert (failed.status, failed.reason_code) == ("failed", "run.failed.not_started")
+    assert "steps.review.outcomes are longer than 512 KiB together" in failed.reason_summary
+    over, begun = of(SetStep, finished(outcome={"verdict": "APPROVE"}, result=cut))[:2]
+    assert (over.status, begun.status) == ("completed", "running"), "steps that don't use them run"
 
 
 def test_the_run_is_completed_after_its_last_step() -> None:

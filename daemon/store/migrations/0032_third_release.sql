@@ -1,5 +1,11 @@
+-- The third release.
+
 -- Names of artifacts and principals are compared without case when they are taken. A principal acts only with standing,
 -- so those of before get it, whichever artifact has their name.
 
 create index shared_artifacts_names on shared_artifacts (id collate nocase);
 update shared_artifacts set has_standing = 1 where id in (select id from principals) and deleted_at is null;
+
+-- What the session of a step left: its delivery, verification, exit code, artifacts, and the outcomes before its last one.
+-- A JSON object; null for steps without a session, and for those that an older program judged.
+alter table chain_steps add column result text;
