@@ -3,7 +3,7 @@
 For texts that agents wrote, and expressions that an operator wrote. RE2 has no look-around and no back references.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Protocol, cast
 
@@ -12,10 +12,28 @@ class BadPattern(ValueError):
     """A regular expression that RE2 doesn't take."""
 
 
+class LinearMatch(Protocol):
+    """The part of a match that is used. Group 0 is the whole match."""
+
+    def __getitem__(self, group: int) -> str: ...
+
+    def groups(self) -> Sequence[str | None]:
+        """The groups from 1 on; None for each that takes no part in the match."""
+        ...
+
+    def start(self, group: int = 0) -> int:
+        """Where the group begins in the text."""
+        ...
+
+    def end(self, group: int = 0) -> int:
+        """Where the group ends in the text."""
+        ...
+
+
 class LinearPattern(Protocol):
     """The part of a compiled expression that is used; the package has no types."""
 
-    def sub(self, repl: str, text: str) -> str:
+    def sub(self, repl: str | Callable[[LinearMatch], str], text: str) -> str:
         """The text with each match replaced."""
         ...
 
@@ -23,7 +41,7 @@ class LinearPattern(Protocol):
 class LinearPatterns(Protocol):
     """Several expressions that are searched for at once."""
 
-    def Match(self, text: str) -> Sequence[int] | None:
+    def Match(self, text: str | bytes) -> Sequence[int] | None:
         """Which of them are in the text, by their numbers from 0 on. None if none is."""
         ...
 

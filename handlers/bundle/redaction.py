@@ -6,10 +6,10 @@ Hashes cover the original values. Only what is written is redacted, and a JSON P
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.secrets import REDACTED, Secrets, names_secret
+from runward.handlers.secrets import REDACTED, names_secret, secrets_with
 
-_SHORTEST: Final = 8
-"""Length of the shortest text that may look like a secret. An operator's own pattern may match shorter ones."""
+_SHORTEST: Final = 4
+"""Length of the shortest text that may look like a secret: `pw=x`. An operator's own pattern may match shorter ones."""
 _KEYS_KEPT: Final = 1024
 
 
@@ -17,7 +17,7 @@ class Redaction:
     """Redacts values. `patterns` are the operator's, in RE2's syntax. Raises `BadPattern`."""
 
     def __init__(self, patterns: tuple[str, ...] = ()) -> None:
-        self._secrets = Secrets(patterns)
+        self._secrets = secrets_with(patterns)
         self._shortest = 1 if patterns else _SHORTEST
         self._keys: dict[str, bool] = {}
 
