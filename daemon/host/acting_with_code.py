@@ -77,7 +77,9 @@ def acting_with_code(
                 if trouble is not None:
                     trouble.note(code)
             used = round(code.cpu.used, 6)
-            return Worked(decided, tuple(accounts.effects), accounts.reading, used, code.sandbox)
+            return Worked(
+                decided, accounts.all_effects, tuple(accounts.paid), accounts.reading, used, code.sandbox
+            )
 
     return act
 

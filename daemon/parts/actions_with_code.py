@@ -26,6 +26,7 @@ from runward.handlers.exchange.acting_with_code import (
     Acted,
     ActedWithCode,
     CodeOf,
+    CodeRan,
     Decided,
     Running,
     Worked,
@@ -57,7 +58,7 @@ def no_sandbox(asked: ActedWithCode) -> Worked:
 
 def failed(code: str, why: str) -> Worked:
     """An action that fails before its result is known."""
-    return Worked(Decided(None, Refused(code, why).result()), (), Reading(), 0.0, None)
+    return Worked(Decided(None, Refused(code, why).result()), (), (), Reading(), 0.0, None)
 
 
 @dataclass(slots=True)
@@ -119,15 +120,16 @@ class ActionsWithCode:
             self._end(action, NotWorkedOut(OSError(str(error))))
         return Running(0.0)
 
-    def ran(self, asked: CodeOf) -> Running | float:
+    def ran(self, asked: CodeOf) -> Running | CodeRan:
         """The code that has run for an action so far."""
         with self._lock:
             action = self._actions.get(asked.action)
             if action is None:
-                return 0.0
+                return CodeRan()
             if action.worked is None:
                 return Running(time.monotonic() - action.began)
-            return action.cpu_s
+            paid = action.worked.paid if isinstance(action.worked, Worked) else ()
+            return CodeRan(action.cpu_s, paid)
 
     def forget(self, recorded: Done[RecordAction]) -> None:
         """Forget these actions: their results are recorded."""

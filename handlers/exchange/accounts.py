@@ -54,6 +54,9 @@ class Accounts:
     token: str
     runs_code: bool = False
     effects: list[ExchangeEffect] = field(default_factory=list)
+    """What the action changes, and what is undone if it fails."""
+    paid: list[Post] = field(default_factory=list)
+    """What was bought and delivered. It stays paid, whatever fails later: the content may have got out."""
     reading: Reading = field(default_factory=Reading)
     payer: str | None = None
     budget: int | None = None
@@ -61,8 +64,13 @@ class Accounts:
     _changed: dict[Question[Any], Any] = field(default_factory=dict)
     """The artifacts and principals that this action changed, by the question whose answer they are."""
     _moved: Counter[BalanceOf] = field(default_factory=Counter)
-    """How this action changed balances."""
-    _spent: int = 0
+    """How `effects` changed balances."""
+    _given: Counter[BalanceOf] = field(default_factory=Counter)
+    """What `effects` took from balances, whatever came back."""
+    _settled: Counter[BalanceOf] = field(default_factory=Counter)
+    """How `paid` changed balances."""
+    _bought: Counter[BalanceOf] = field(default_factory=Counter)
+    """What `paid` took from balances."""
     _reserved: int = 0
     _cpu_left: float | None = None
 
@@ -71,15 +79,28 @@ class Accounts:
         self.runs_code = self.reading.is_bounded = True
 
     def attempt(self, change: Asking[T]) -> Asking[T]:
-        """Make a change that leaves nothing behind if it fails."""
-        effects, changed, spent, reserved = len(self.effects), {**self._changed}, self._spent, self._reserved
-        moved = Counter(self._moved)
+        """Make a change. If it fails, only the payments for what was delivered are left of it."""
+        effects, changed, reserved = len(self.effects), {**self._changed}, self._reserved
+        moved, given = Counter(self._moved), Counter(self._given)
         try:
             return (yield from change)
         except Exception:
             del self.effects[effects:]
-            self._changed, self._moved, self._spent, self._reserved = changed, moved, spent, reserved
+            self._changed, self._moved, self._given, self._reserved = changed, moved, given, reserved
             raise
+
+    @property
+    def all_effects(self) -> tuple[ExchangeEffect, ...]:
+        """Everything that is to be recorded: payments first, for which there was enough at the beginning."""
+        return (*self.paid, *self.effects)
+
+    @property
+    def spent(self) -> int:
+        """What the action has cost its payer."""
+        if self.payer is None:
+            return 0
+        payer = BalanceOf(self.payer)
+        return self._bought[payer] + self._given[payer]
 
     def adopt(self, effects: Sequence[ExchangeEffect]) -> None:
         """Take over what was worked out for this action elsewhere."""
@@ -95,6 +116,12 @@ class Accounts:
                     self._changed[SharedArtifactOf(artifact.id)] = artifact
                 case _:
                     pass
+
+    def settle(self, paid: Sequence[Post]) -> Asking[None]:
+        """Pay for what was delivered to code that ran in vain, as far as there still is enough."""
+        for each in paid:
+            amount = min(each.amount, (yield from self.balance(each.giver)))
+            yield from self.pay(each.giver, each.taker, amount, each.reason)
 
     def _ask(self, question: Question[T], *, exact: bool = True) -> Asking[T]:
         if question in self._changed:
@@ -131,13 +158,15 @@ class Accounts:
     def balance(self, account: str, resource: str = SCRIP) -> Asking[int]:
         """The units that an account has."""
         balance = BalanceOf(account, resource)
-        return (yield from self.reading.answer(balance)) + self._moved[balance]
+        return (yield from self.reading.answer(balance)) + self._moved[balance] + self._settled[balance]
 
     def resources(self, account: str) -> Asking[tuple[str, ...]]:
         """The names of the resources that an account has or has had, without scrip."""
         names = yield from self._ask(ResourcesOf(account))
         posted = (
-            each for each in self.effects if isinstance(each, Post) and account in (each.giver, each.taker)
+            each
+            for each in self.all_effects
+            if isinstance(each, Post) and account in (each.giver, each.taker)
         )
         return tuple(sorted({*names, *(each.resource for each in posted)} - {SCRIP}))
 
@@ -145,7 +174,7 @@ class Accounts:
         """What a list shows of everything in the exchange."""
         view = View(show, text)
         existing = yield from self.reading.existing(view)
-        for effect in self.effects:
+        for effect in self.all_effects:
             existing = existing_with(existing, effect)
         return view.of(existing)
 
@@ -247,7 +276,7 @@ class Accounts:
 
     def reserve(self, payer: str, amount: int, what: str) -> Asking[None]:
         """Reserve units of the payer's scrip for something that costs them when it succeeds. Raises `Refused`."""
-        yield from self._check_means(payer, amount, SCRIP, what)
+        yield from self._check_means(payer, amount, SCRIP, what, buys=True)
         self._reserved += amount
 
     def release(self, amount: int) -> None:
@@ -262,19 +291,35 @@ class Accounts:
         if giver != taker:
             self._moved[BalanceOf(giver, resource)] -= amount
             self._moved[BalanceOf(taker, resource)] += amount
-            if giver == self.payer and resource == SCRIP:
-                self._spent += amount
+            self._given[BalanceOf(giver, resource)] += amount
         self.effects.append(Post(self.at, self.action, giver, taker, resource, amount, reason))
 
-    def _check_means(self, giver: str, amount: int, resource: str, what: str) -> Asking[None]:
+    def buy(self, buyer: str, seller: str, amount: int, reason: str) -> Asking[None]:
+        """Pay for what is delivered now. Raises `Refused` if too little is left of what the buyer began with.
+
+        Only that counts, because what came in since is taken back if the action fails, and this payment is not.
+        """
+        if amount == 0:
+            return
+        yield from self._check_means(buyer, amount, SCRIP, reason, buys=True)
+        if buyer != seller:
+            self._settled[BalanceOf(buyer)] -= amount
+            self._settled[BalanceOf(seller)] += amount
+            self._bought[BalanceOf(buyer)] += amount
+        self.paid.append(Post(self.at, self.action, buyer, seller, SCRIP, amount, reason))
+
+    def _check_means(
+        self, giver: str, amount: int, resource: str, what: str, *, buys: bool = False
+    ) -> Asking[None]:
         if giver == MINT or amount == 0:
             return
         balance = BalanceOf(giver, resource)
         before = yield from self.reading.answer(balance, exact=False)
         is_payer = giver == self.payer and resource == SCRIP
         reserved = self._reserved if is_payer else 0
-        used = self._spent + reserved if is_payer else 0
-        available = before + self._moved[balance] - reserved
+        moved = self._moved[balance] + self._settled[balance]
+        used = self._given[balance] + self._bought[balance] + reserved
+        available = before + moved - reserved
         if available < amount:
             self.reading.exact.add(balance)
             raise _too_little(
@@ -284,12 +329,13 @@ class Accounts:
             left = self.budget - used
             why = f"{left} of the budget of {self.budget} {resource} are left, and {what} costs {amount}"
             raise _too_little(why, amount, left)
-        if is_payer and used + amount > before:
+        counts_from_beginning = buys or (is_payer and self.budget is None)
+        if counts_from_beginning and used + amount > before:
             self.reading.exact.add(balance)
             left = before - used
             why = f"{left} of the {before} {resource} that {giver} began with are left, and {what} costs {amount}"
             raise _too_little(why, amount, left)
-        self.reading.needs(balance, amount + max(used, reserved - self._moved[balance]))
+        self.reading.needs(balance, amount + (used if counts_from_beginning else reserved - moved))
 
 
 def _too_little(why: str, needed: int, available: int) -> Refused:

@@ -21,6 +21,7 @@ from runward.handlers.exchange.acting_with_code import (
     Acted,
     ActedWithCode,
     CodeOf,
+    CodeRan,
     Decided,
     Running,
 )
@@ -51,21 +52,29 @@ def decide(event: IntentMade | ActionRequested, given: Given) -> Deciding:
         decided = yield from worked_out(accounts, event)
     except NeedsCode:
         acted, holds = yield from _with_code(event, given)
-        decided, cpu_s, sandbox = acted.worked.decided, acted.cpu_s, acted.worked.sandbox
-        effects = acted.worked.effects if holds else accounts.effects
-        if not holds:
-            decided = decided._replace(result=_conflict(acted.number))
+        worked, cpu_s = acted.worked, acted.cpu_s
+        decided, sandbox = worked.decided, worked.sandbox
+        effects = worked.effects if holds else accounts.effects
         accounts = accounts_of(event.key, given)
+        accounts.payer = event.principal
         accounts.adopt(effects)
+        if not holds:
+            yield from accounts.settle(worked.paid)
+            decided = decided._replace(result=_failed(accounts, _conflict(acted.number)))
     else:
-        cpu_s, sandbox = (yield from _ran_in_vain(event, given)), None
+        in_vain, sandbox = (yield from _ran_in_vain(event, given)), None
+        cpu_s = in_vain.cpu_s
+        if in_vain.paid:
+            accounts.payer = event.principal
+            yield from accounts.settle(in_vain.paid)
+            decided = decided._replace(result=_costing(accounts, decided.result))
     if event.principal is not None and (sandbox is not None or cpu_s > 0.0):
         decided = _charged(decided, event.principal, cpu_s, sandbox)
     if event.principal is not None and cpu_s > 0.0:
         rules = yield from accounts.rules()
         accounts.effects.append(UseCpu(event.principal, given.at, cpu_s, given.at - rules.cpu_window))
     scrip = yield from _scrip_after(accounts, event.principal)
-    return (*accounts.effects, *_recorded(event, given, decided, scrip))
+    return (*accounts.all_effects, *_recorded(event, given, decided, scrip))
 
 
 def _scrip_after(accounts: Accounts, who: str | None) -> Asking[int | None]:
@@ -75,15 +84,27 @@ def _scrip_after(accounts: Accounts, who: str | None) -> Asking[int | None]:
     return (yield from accounts.balance(who))
 
 
-def _conflict(attempts: int) -> ActionResult:
-    """The result of an action that others overtook again and again: nobody waits for its code."""
+def _conflict(attempts: int) -> Refused:
+    """Why an action fails that others overtook again and again: nobody waits for its code."""
     return Refused(
         "conflict", f"others changed what the code had read, {attempts} times while it ran", attempts=attempts
-    ).result()
+    )
 
 
-def _ran_in_vain(event: IntentMade | ActionRequested, given: Given) -> Asking[float]:
-    """The CPU time of code that started for this action before other actions made the code unnecessary."""
+def _failed(accounts: Accounts, refused: Refused) -> ActionResult:
+    """The result of an action that fails, with the price of what was delivered before."""
+    return _costing(accounts, refused.result())
+
+
+def _costing(accounts: Accounts, result: ActionResult) -> ActionResult:
+    if accounts.spent == 0:
+        return result
+    consumed = {**(result.resources_consumed or {}), "scrip": accounts.spent}
+    return result._replace(resources_consumed=consumed, charged_to=result.charged_to or accounts.payer)
+
+
+def _ran_in_vain(event: IntentMade | ActionRequested, given: Given) -> Asking[CodeRan]:
+    """The code that started for this action before other actions made it unnecessary."""
     ran = yield from ask(CodeOf(event.key))
     if isinstance(ran, Running):
         raise NotYet(given.at + min(LATEST, max(SOON, ran.seconds / 4)))
@@ -125,7 +146,7 @@ def worked_out(accounts: Accounts, event: IntentMade | ActionRequested) -> Askin
             acts = yield from _named(accounts, event.principal)
         result = yield from _acted(accounts, acts, intent)
     except Refused as refused:
-        result = refused.result()
+        result = _failed(accounts, refused)
     return Decided(intent, result)
 
 

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from runward.handlers.asking import Given, Question
 from runward.handlers.exchange.action_result import ActionResult
-from runward.handlers.exchange.effects import ExchangeEffect
+from runward.handlers.exchange.effects import ExchangeEffect, Post
 from runward.handlers.exchange.events import ActionRequested, IntentMade
 from runward.handlers.exchange.intent import Intent
 from runward.handlers.exchange.reading import Reading
@@ -32,6 +32,8 @@ class Worked(NamedTuple):
 
     decided: Decided
     effects: tuple[ExchangeEffect, ...]
+    paid: tuple[Post, ...]
+    """Those of the effects that pay for what was delivered: also due if the others don't count."""
     reading: Reading
     cpu_s: float
     sandbox: str | None
@@ -59,9 +61,16 @@ class ActedWithCode(Question["Running | Acted"]):
     used: tuple[tuple[float, float], ...] = ()
 
 
+class CodeRan(NamedTuple):
+    """Code that ran for an action: its CPU time (seconds) in all, and the payments for what it got the last time."""
+
+    cpu_s: float = 0.0
+    paid: tuple[Post, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
-class CodeOf(Question["Running | float"]):
-    """Question: what code has run for this action. Answer: `Running`, or its CPU time (seconds), 0 if none ran."""
+class CodeOf(Question["Running | CodeRan"]):
+    """Question: what code has run for this action. Answer: `Running`, or `CodeRan`."""
 
     action: str
 

@@ -86,7 +86,7 @@ def bought(
     artifact = yield from existing(accounts, artifact_id)
     cost = yield from permitted(accounts, artifact, "read", who, frame)
     cost += price(artifact, "read", who)
-    yield from accounts.pay(who, artifact.owner_id, cost, f"read {artifact.id}")
+    yield from accounts.buy(who, artifact.owner_id, cost, f"read {artifact.id}")
     return artifact, cost
 
 

@@ -30,7 +30,7 @@ def decide(event: PrincipalCreateRequested, given: Given) -> Deciding:
     except Refused as refused:
         return (Explain(f"{SUBJECT}{event.principal}", "refused", refused.message),)
     said = f"created by {event.said_by}, with {event.scrip} scrip"
-    return *accounts.effects, Explain(f"{SUBJECT}{event.principal}", "decided", said)
+    return *accounts.all_effects, Explain(f"{SUBJECT}{event.principal}", "decided", said)
 
 
 def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]:

@@ -39,7 +39,7 @@ def invoke(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]
         True,
         f"invoked {intent.artifact_id}.{intent.method}",
         {"result": returned.result, "price_paid": returned.cost, "owner": returned.owner},
-        {"cpu_seconds": 0.0},
+        {"cpu_seconds": 0.0, "scrip": accounts.spent},
         who,
     )
 
@@ -83,7 +83,9 @@ def invoked(
     if ran.code is not None:
         raise Refused(ran.code, ran.error or ran.code)
     accounts.release(cost)
-    yield from accounts.pay(caller, artifact.owner_id, cost, what)
+    # The outermost call delivers only when its action is recorded, so its price is a change like others.
+    paying = accounts.pay if outer is None else accounts.buy
+    yield from paying(caller, artifact.owner_id, cost, what)
     return Returned(ran.result, cost, artifact.owner_id)
 
 

@@ -22,4 +22,4 @@ def decide(event: MintRequested, given: Given) -> Deciding:
     except Refused as refused:
         return (Explain(subject, "refused", refused.message),)
     what = f"{event.amount} {event.resource}"
-    return *accounts.effects, Explain(subject, "decided", f"{what} minted by {event.said_by}: {reason}")
+    return *accounts.all_effects, Explain(subject, "decided", f"{what} minted by {event.said_by}: {reason}")

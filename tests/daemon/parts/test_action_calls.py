@@ -70,7 +70,9 @@ async def test_each_action_is_a_call_with_its_intent_and_result(tmp_path: Path) 
 
 
 def ran(asked: ActedWithCode) -> Worked:
-    return Worked(Decided(None, ActionResult(True, "it ran", {"result": 1})), (), Reading(), 0.5, "a sandbox")
+    return Worked(
+        Decided(None, ActionResult(True, "it ran", {"result": 1})), (), (), Reading(), 0.5, "a sandbox"
+    )
 
 
 async def test_the_result_of_code_names_the_sandbox_that_isolated_it(tmp_path: Path) -> None:

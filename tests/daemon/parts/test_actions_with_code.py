@@ -31,7 +31,7 @@ from runward.daemon.store.reading_pruning import NOTHING_OWED
 from runward.daemon.store.values import as_float, as_int
 from runward.handlers.asking import Given, TryLater
 from runward.handlers.events import JobDiscardRequested, JobRetryRequested
-from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, CodeOf, Running, Worked
+from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, CodeOf, CodeRan, Running, Worked
 from runward.handlers.exchange.events import ActionRequested
 
 
@@ -174,7 +174,7 @@ def test_what_can_not_be_worked_out_is_said_once_each_time_and_its_cpu_time_is_c
     acted = actions.answer(first)
     assert isinstance(acted, Acted)
     assert (acted.number, acted.cpu_s) == (1, 1.0)
-    assert actions.ran(CodeOf(first.event.key)) == 1.0
+    assert actions.ran(CodeOf(first.event.key)) == CodeRan(1.0)
 
 
 async def test_an_action_that_runward_fails_at_is_held_and_paid_once_when_it_is_tried_again(

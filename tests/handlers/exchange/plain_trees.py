@@ -92,7 +92,12 @@ class Rules:
     things: dict[str, Thing] = field(default_factory=dict)
     payer: str = ""
     budget: int | None = None
-    spent: int = 0
+    begun: Counter[str] = field(default_factory=Counter)
+    """What everybody had when the action began."""
+    given: Counter[str] = field(default_factory=Counter)
+    bought: Counter[str] = field(default_factory=Counter)
+    paid: list[tuple[str, str, int]] = field(default_factory=list)
+    """What was bought and delivered: it stays paid."""
     reserved: int = 0
 
     def create(self, name: str) -> None:
@@ -101,18 +106,22 @@ class Rules:
 
     def act(self, who: str, act: Callable[[], Any]) -> Any:
         """An action of somebody. Raises `No`, and then nothing has changed."""
-        self.payer, self.budget, self.spent, self.reserved = who, None, 0, 0
+        self.payer, self.budget, self.reserved = who, None, 0
+        self.begun, self.given, self.bought, self.paid = Counter(self.scrip), Counter(), Counter(), []
         with self._whole():
             return act()
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """What is done here is done as a whole or not at all."""
+        """What is done here is done as a whole or not at all, but that what was delivered stays paid."""
         before = deepcopy(self.__dict__)
         try:
             yield
         except No:
+            paid = self.paid[len(before["paid"]) :]
             self.__dict__.update(before)
+            for each in paid:
+                self._deliver(*each)
             raise
 
     def _found(self, name: str) -> Thing:
@@ -153,18 +162,32 @@ class Rules:
             return 0
         raise No("not_authorized")
 
-    def _means(self, giver: str, amount: int) -> None:
+    def _means(self, giver: str, amount: int, *, buys: bool = False) -> None:
         pays = giver == self.payer
-        if amount and self.scrip[giver] - (self.reserved if pays else 0) < amount:
+        reserved = self.reserved if pays else 0
+        used = self.given[giver] + self.bought[giver] + reserved
+        if amount and self.scrip[giver] - reserved < amount:
             raise No("insufficient_funds")
-        if amount and pays and self.budget is not None and self.spent + self.reserved + amount > self.budget:
+        if amount and buys and used + amount > self.begun[giver]:
+            raise No("insufficient_funds")
+        if amount and pays and self.budget is not None and used + amount > self.budget:
             raise No("insufficient_funds")
 
     def _pay(self, giver: str, taker: str, amount: int) -> None:
         self._means(giver, amount)
         self.scrip[giver] -= amount
         self.scrip[taker] += amount
-        self.spent += amount if giver == self.payer != taker else 0
+        self.given[giver] += amount if giver != taker else 0
+
+    def _buy(self, buyer: str, seller: str, amount: int) -> None:
+        self._means(buyer, amount, buys=True)
+        self._deliver(buyer, seller, amount)
+
+    def _deliver(self, buyer: str, seller: str, amount: int) -> None:
+        self.paid.append((buyer, seller, amount))
+        self.scrip[buyer] -= amount
+        self.scrip[seller] += amount
+        self.bought[buyer] += amount if buyer != seller else 0
 
     def pay(self, giver: str, taker: str, amount: int) -> None:
         """Somebody gives scrip to a principal or an artifact."""
@@ -190,7 +213,7 @@ class Rules:
             return ""
         thing = self._found(name)
         cost = self._permitted(name, "read", who, frame)
-        self._pay(who, thing.owner, cost + (0 if who == thing.owner else thing.policy.get("read_price", 0)))
+        self._buy(who, thing.owner, cost + (0 if who == thing.owner else thing.policy.get("read_price", 0)))
         return thing.content
 
     def write(self, who: str, name: str, frame: Frame | None = None, **said: Any) -> None:
@@ -242,7 +265,7 @@ class Rules:
         if any(self.things[each].deleted for each in thing.depends_on):
             raise No("not_found")
         cost += 0 if who == thing.owner else thing.policy.get("invoke_price", thing.price)
-        self._means(who, cost)
+        self._means(who, cost, buys=True)
         self.reserved += cost
         is_lent = delegates or ((outer is None or outer.is_lent) and thing.owner == who)
         owners = () if outer is None else outer.owners
@@ -251,7 +274,7 @@ class Rules:
         owner = thing.owner
         result = self._run(thing.code, frame)
         self.reserved -= cost
-        self._pay(who, owner, cost)
+        self._buy(who, owner, cost)
         return result
 
     def _run(self, code: Code, frame: Frame) -> list[Any]:

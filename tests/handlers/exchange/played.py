@@ -15,7 +15,7 @@ from runward.handlers.asking import Asking, Given, Question
 from runward.handlers.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.exchange import act, create, kernel_calls, mint
 from runward.handlers.exchange.accounts import Accounts, accounts_of
-from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, CodeOf, Running, Worked
+from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, CodeOf, CodeRan, Running, Worked
 from runward.handlers.exchange.effects import (
     CountIntent,
     KeepArtifact,
@@ -91,6 +91,8 @@ class Exchange:
     """Whether code has not ended yet."""
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
     """What others do while code runs, once each."""
+    in_vain: CodeRan = field(default_factory=CodeRan)
+    """What ran for an action before others made it unnecessary."""
     times: int = 0
     """How often actions were worked out beside the worker."""
     _worked: dict[str, tuple[int, float, Worked]] = field(default_factory=dict)
@@ -178,7 +180,7 @@ class Exchange:
             case ActedWithCode():
                 return self._with_code(question)
             case CodeOf():
-                return 0.0
+                return self.in_vain
             case ResourcesOf(account=account):
                 return tuple(sorted(kind for owner, kind in self.balances if owner == account))
             case ExistingInExchange():
@@ -213,7 +215,14 @@ class Exchange:
         before = len(self.asked)
         decided = self._driven(act.worked_out(accounts, asked.event), accounts)
         ran = len(self.asked) - before
-        return Worked(decided, tuple(accounts.effects), accounts.reading, ran * self.cpu_s, "a sandbox")
+        return Worked(
+            decided,
+            accounts.all_effects,
+            tuple(accounts.paid),
+            accounts.reading,
+            ran * self.cpu_s,
+            "a sandbox",
+        )
 
     def _driven(self, asking: Asking[Any], accounts: Accounts) -> Any:
         """What it returns; code runs here and now."""

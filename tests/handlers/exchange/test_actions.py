@@ -168,7 +168,10 @@ def test_code_is_paid_for_when_it_succeeded_and_its_cpu_time_is_charged_in_any_c
     exchange.run = ran(None)
     result = exchange.act("reader", "invoke_artifact", "service", method="run", args=[1, "b"])
     assert result["data"] == {"result": 7, "price_paid": 4, "owner": "writer"}
-    assert (result["resources_consumed"], result["charged_to"]) == ({"cpu_seconds": 0.5}, "reader")
+    assert (result["resources_consumed"], result["charged_to"]) == (
+        {"cpu_seconds": 0.5, "scrip": 4},
+        "reader",
+    )
     assert (exchange.scrip("reader"), exchange.scrip("writer")) == (6, 104)
     assert (exchange.asked[-1].args, exchange.asked[-1].frame.caller) == ((1, "b"), "reader")  # type: ignore[union-attr]
     exchange.run = ran("runtime_error")

@@ -7,6 +7,8 @@ from tests.handlers.exchange.played import Exchange
 
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
+from runward.handlers.exchange.acting_with_code import CodeRan
+from runward.handlers.exchange.effects import Post
 from runward.handlers.exchange.reading import MOST_READ, ReadTooMuch
 
 
@@ -66,7 +68,9 @@ def test_a_dependency_is_invoked_like_any_other(exchange: Exchange) -> None:
     assert exchange.scrip("author") == 5
 
 
-def test_a_nested_call_that_fails_leaves_nothing_and_costs_only_cpu_time(exchange: Exchange) -> None:
+def test_a_nested_call_that_fails_costs_only_cpu_time_and_what_it_was_given_itself(
+    exchange: Exchange,
+) -> None:
     offer(
         exchange,
         "leaf",
@@ -84,16 +88,74 @@ def test_a_nested_call_that_fails_leaves_nothing_and_costs_only_cpu_time(exchang
         "error_code": "runtime_error",
         "price_paid": 0,
     }
-    assert before - exchange.scrip("caller") == 7
-    assert (exchange.scrip("leaf"), exchange.scrip("other"), exchange.scrip("author")) == (10, 7, 0)
+    assert before - exchange.scrip("caller") == 9
+    assert (exchange.scrip("leaf"), exchange.scrip("other"), exchange.scrip("author")) == (10, 7, 2)
     assert exchange.cpu[-1][2] == 1.5
 
 
-def test_if_the_outermost_call_fails_nothing_else_remains(exchange: Exchange) -> None:
-    offer(exchange, "leaf", "def run(): return 1", price=5)
-    offer(exchange, "root", "def run():\n    assert invoke('leaf')['success']\n    return 1 / 0")
-    assert failing(exchange, "root")[0] == "runtime_error"
-    assert (exchange.scrip("caller"), exchange.scrip("author"), exchange.cpu[-1][2]) == (100, 0, 1.0)
+def test_if_the_outermost_call_fails_only_what_was_delivered_is_paid(exchange: Exchange) -> None:
+    exchange.act("other", "write_artifact", "news", content="rain", policy={"read_price": 4})
+    offer(exchange, "leaf", "def run(to):\n    pay(to, 3)\n    return 1", price=5)
+    write = "    kernel_actions.write_artifact(caller_id, 'new', 'text')\n"
+    code = f"def run():\n    assert invoke('leaf', 'other')['success']\n{write}"
+    code += "    raise KeyError(kernel_state.read_artifact('news', caller_id))"
+    offer(exchange, "root", code, owner="other", price=7)
+    give(exchange, "leaf", 10)
+    before = exchange.scrip("caller")
+    result = exchange.act("caller", "invoke_artifact", "root", method="run", delegate=True)
+    assert (result["error_code"], "rain" in str(result["message"])) == ("runtime_error", True)
+    assert result["resources_consumed"] == {"cpu_seconds": 1.0, "scrip": 9}
+    assert (before - exchange.scrip("caller"), exchange.actions[-1].scrip_after) == (9, before - 9)
+    assert [exchange.scrip(each) for each in ("author", "other", "leaf")] == [5, 4, 10]
+    assert "new" not in exchange.artifacts
+
+
+def test_an_artifact_pays_from_its_own_wallet_for_what_it_read_before_it_failed(exchange: Exchange) -> None:
+    exchange.act("other", "write_artifact", "news", content="rain", policy={"read_price": 4})
+    offer(exchange, "reader", "def run(): raise KeyError(kernel_state.read_artifact('news', 'reader'))")
+    give(exchange, "reader", 5)
+    assert "rain" in str(failing(exchange, "reader")[1])
+    assert (exchange.scrip("reader"), exchange.scrip("other")) == (1, 4)
+
+
+def test_a_tree_buys_only_from_what_it_began_with(exchange: Exchange) -> None:
+    exchange.act("other", "write_artifact", "news", content="rain", policy={"read_price": 4})
+    read = "    try: said = kernel_state.read_artifact('news', {0})\n    except ValueError: said = None\n"
+    fill = "    assert kernel_actions.transfer_scrip(caller_id, 'reader', 4)\n"
+    offer(exchange, "reader", f"def run():\n{fill}{read.format(repr('reader'))}    raise KeyError(said)")
+    assert "rain" not in str(failing(exchange, "reader", delegate=True)[1]), (
+        "what came in would be taken back"
+    )
+    assert (exchange.scrip("reader"), exchange.scrip("other"), exchange.scrip("caller")) == (0, 0, 100)
+    offer(exchange, "till", f"def run():\n    pay(caller_id, 5)\n{read.format('caller_id')}    return said")
+    give(exchange, "till", 5)
+    give(exchange, "other", 93)
+    assert (call(exchange, "till"), exchange.scrip("caller")) == (None, 7), "it began with 2"
+
+
+def test_a_caller_pays_once_for_what_was_delivered_to_code_that_others_overtook(exchange: Exchange) -> None:
+    exchange.act("other", "write_artifact", "news", content="rain", policy={"read_price": 4})
+    offer(
+        exchange,
+        "shop",
+        "def run():\n    kernel_state.read_artifact('news', caller_id)\n    return get_balance()",
+    )
+    exchange.mint("other", 10)
+    to_shop = lambda: exchange.act(
+        "other", "invoke_artifact", "genesis_ledger", method="transfer", args=["other", "shop", 1]
+    )
+    meanwhile(exchange, 3, to_shop)
+    result = exchange.act("caller", "invoke_artifact", "shop", method="run")
+    assert (result["error_code"], result["resources_consumed"]) == (
+        "conflict",
+        {"cpu_seconds": 1.5, "scrip": 4},
+    )
+    assert (exchange.scrip("caller"), exchange.actions[-1].scrip_after) == (96, 96)
+    exchange.act("author", "delete_artifact", "shop")
+    exchange.in_vain = CodeRan(0.5, (Post(1.0, "r1", "caller", "other", "scrip", 4, "read news"),))
+    result = exchange.act("caller", "invoke_artifact", "shop", method="run")
+    assert (result["error_code"], exchange.scrip("caller")) == ("DELETED", 92), "what it got before was paid"
+    assert result["resources_consumed"] == {"cpu_seconds": 0.5, "scrip": 4}
 
 
 @pytest.mark.parametrize(("depth", "succeeds"), [(4, True), (5, True), (6, False)])

@@ -271,6 +271,15 @@ TAKING: Final = [
 """Code that takes what it can, and whose innermost call fails."""
 
 
+BUYING: Final = [
+    _does("b", "write", "q", code=(("pay", "a", 1),), price=3),
+    _does("b", "write", "x", content="c", policy={"read_price": 2}),
+    _does("a", "write", "p", code=(("invoke", "q"), ("read", "x"), ("fail",)), price=4),
+    _does("c", "invoke", "p", **_FREELY),
+]
+"""Code that buys, and then fails."""
+
+
 def test_two_callers_never_spend_one_wallet_twice() -> None:
     player = played(ONE_WALLET)
     assert player.exchange.scrip("p") == 0
@@ -283,7 +292,7 @@ def unchecked(reading: Reading) -> Asking[bool]:
 
 
 def _play_both() -> None:
-    for acts in (ONE_WALLET, TAKING):
+    for acts in (ONE_WALLET, TAKING, BUYING):
         played(acts)
 
 
@@ -294,8 +303,9 @@ def _play_both() -> None:
         (kernel_calls, "_may_take", lambda frame, whose: True),
         (invoke, "price", lambda artifact, use, who: 0),
         (Accounts, "attempt", lambda accounts, change: change),
+        (Accounts, "buy", Accounts.pay),
     ],
-    ids=["a check whether what was read has changed", "lending", "prices", "the way back"],
+    ids=["a check whether what was read has changed", "lending", "prices", "the way back", "what is bought"],
 )
 def test_without_one_of_the_rules_a_history_fails(
     monkeypatch: pytest.MonkeyPatch, of: object, name: str, broken: object
