@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import string
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ PATIENCE = 120.0
 _PATIENCE_TO_REMOVE = 600.0
 _GIT = ("git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
 _LONGEST_SAID = 1000
+_LENGTHS_OF_COMMITS = (40, 64)
 
 
 class GitFailed(Exception):
@@ -42,8 +44,29 @@ def make(repo: str, ref: str, path: str) -> None:
     umask = os.umask(0o077)
     try:
         _run((*_GIT, "-C", repo, "worktree", "add", "--quiet", "--detach", path, ref), PATIENCE)
+    except GitFailed as failure:
+        raise GitFailed(_absent(repo, ref) or str(failure)) from None
     finally:
         os.umask(umask)
+
+
+def _absent(repo: str, ref: str) -> str | None:
+    """What fetches the commit `ref` that the repository does not have. None if something else is the matter."""
+    import shlex  # only for steps with a worktree that can't be made
+
+    if len(ref) not in _LENGTHS_OF_COMMITS or not all(char in string.hexdigits for char in ref):
+        return None
+    try:
+        remotes = _run((*_GIT, "-C", repo, "remote"), PATIENCE).split()
+    except GitFailed:
+        return None
+    try:
+        _run((*_GIT, "-C", repo, "cat-file", "-e", f"{ref}^{{commit}}"), PATIENCE)
+    except GitFailed:
+        remote = "origin" if "origin" in remotes or not remotes else remotes[0]
+        fetch = f"git -C {shlex.quote(repo)} fetch {shlex.quote(remote)} {ref}"
+        return f"{repo} does not have the commit {ref}: `{fetch}` brings it"
+    return None
 
 
 def remove(repo: str, path: str) -> str | None:

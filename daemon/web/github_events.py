@@ -18,8 +18,8 @@ def occurrence_of(kind: str, payload: dict[str, JsonValue]) -> Occurrence | None
     A field that the payload does not have is null.
     """
     match kind, payload.get("action"):
-        case "pull_request", "opened":
-            return Occurrence("pr.opened", _pull_request(payload))
+        case "pull_request", "opened" | "reopened" | "synchronize" | "ready_for_review" as action:
+            return Occurrence(f"pr.{action}", _pull_request(payload))
         case "pull_request", "closed" if _at(payload, "pull_request", "merged") is True:
             return Occurrence("pr.merged", _pull_request(payload))
         case "issues", "opened":
@@ -34,12 +34,29 @@ def _pull_request(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
         "pr_number": _at(payload, found, "number"),
         "base": _at(payload, found, "base", "ref"),
         "head": _at(payload, found, "head", "ref"),
+        "base_sha": _at(payload, found, "base", "sha"),
+        "head_sha": _at(payload, found, "head", "sha"),
+        "head_repository": _at(payload, found, "head", "repo", "full_name"),
+        "fork": _is_from_fork(payload),
         "draft": _at(payload, found, "draft"),
         "title": _at(payload, found, "title"),
         "author": _at(payload, found, "user", "login"),
         "url": _at(payload, found, "html_url"),
         "repository": _at(payload, "repository", "full_name"),
     }
+
+
+def _is_from_fork(payload: dict[str, JsonValue]) -> bool | None:
+    """Whether the head is in another repository than the base. A head without a repository was in a fork that is gone."""
+    head, base = (_at(payload, "pull_request", side) for side in ("head", "base"))
+    if not isinstance(head, dict) or "repo" not in head:
+        return None
+    if head["repo"] is None:
+        return True
+    name, own = _at(head, "repo", "full_name"), _at(base, "repo", "full_name")
+    if own is None:
+        own = _at(payload, "repository", "full_name")
+    return None if name is None or own is None else name != own
 
 
 def _issue(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:

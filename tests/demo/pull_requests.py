@@ -12,22 +12,22 @@ from typing import Final, Protocol
 
 SETTINGS: Final = """
 [actions.ci]
-command = ["sh", "ci.sh", "{{ with.branch }}"]
+command = ["sh", "ci.sh", "{{ with.commit }}"]
 
 [actions.merge]
-command = ["git", "merge", "--quiet", "--no-ff", "-m", "Merge {{ with.branch }}", "--", "{{ with.branch }}"]
+command = ["git", "merge", "--quiet", "--no-ff", "-m", "Merge {{ with.branch }}", "--", "{{ with.commit }}"]
 
 [actions.comment]
-command = ["git", "notes", "--ref=review", "add", "-m", "{{ with.body }}", "{{ with.branch }}"]
+command = ["git", "notes", "--ref=review", "add", "-m", "{{ with.body }}", "{{ with.commit }}"]
 """
 
 REVIEW: Final = """\
 name: review-branch
-command: ["python3", "review.py", "{{ with.branch }}"]
+command: ["python3", "review.py", "{{ with.commit }}"]
 """
 
 REVIEWER: Final = '''\
-"""Reads what a branch adds, and says what it thinks of it."""
+"""Reads what a commit adds, and says what it thinks of it."""
 import json, os, subprocess, sys
 
 added = subprocess.run(
@@ -47,8 +47,9 @@ with open(os.path.join(os.environ["RUNWARD_ARTIFACTS_DIR"], "outcome.json"), "w"
 '''
 
 CI: Final = """\
-git clone --quiet --branch "$1" repository "$RUNWARD_ARTIFACTS_DIR/checkout" || exit
+git clone --quiet --no-checkout repository "$RUNWARD_ARTIFACTS_DIR/checkout" || exit
 cd "$RUNWARD_ARTIFACTS_DIR/checkout"
+git checkout --quiet --detach "$1" || exit
 if python3 -m unittest 2> ../tests.log; then passed=true; else passed=false; fi
 printf '{"outcome_kind": "ci_result", "summary": "%s", "passed": %s, "tests_passed": %s}' \\
     "$(tail -n 1 ../tests.log)" $passed $passed > ../outcome.json
@@ -61,22 +62,22 @@ trigger: {event: pr.opened, filter: {base: main, draft: false}}
 steps:
   - id: review
     skill: review-branch
-    with: {branch: "{{ trigger.head }}"}
+    with: {commit: "{{ trigger.head_sha }}"}
     cwd: PLACE
   - id: ci
     action: ci
-    with: {branch: "{{ trigger.head }}"}
+    with: {commit: "{{ trigger.head_sha }}"}
     cwd: PLACE
     condition: "{{ steps.review.outcome.verdict == 'APPROVE' }}"
   - id: merge
     action: merge
-    with: {branch: "{{ trigger.head }}"}
+    with: {commit: "{{ trigger.head_sha }}", branch: "{{ trigger.head }}"}
     cwd: PLACE/repository
     condition: "{{ steps.ci.outcome.passed }}"
     requires_approval: true
   - id: comment
     action: comment
-    with: {branch: "{{ trigger.head }}", body: "{{ steps.review.outcome.summary }}"}
+    with: {commit: "{{ trigger.head_sha }}", body: "{{ steps.review.outcome.summary }}"}
     cwd: PLACE/repository
     condition: "{{ steps.review.outcome.verdict == 'REQUEST_CHANGES' }}"
 """
@@ -130,7 +131,9 @@ def show(demo: Demonstration, repository: Path) -> list[str]:
 
 
 def _opened(demo: Demonstration, number: int, branch: str) -> None:
-    words = ("base=main", f"head={branch}", "draft:=false", f"pr_number:={number}")
+    repository = demo.place / "repository"
+    commit = subprocess.check_output(["git", "rev-parse", branch], cwd=repository, text=True).strip()
+    words = ("base=main", f"head={branch}", f"head_sha={commit}", "draft:=false", f"pr_number:={number}")
     runs = len(_runs(demo))
     _shown(demo, "event", "emit", "pr.opened", *words)
     demo.wait(lambda: len(_runs(demo)) > runs, f"the chain run of {branch}")

@@ -143,6 +143,29 @@ def test_what_a_daemon_that_was_killed_owed_is_removed_by_the_next(working: Plac
     assert is_removed(working, repo, name)
 
 
+def test_a_commit_that_the_repository_lacks_is_refused_with_the_fetch_that_brings_it(
+    repo: Path, tmp_path: Path
+) -> None:
+    made = str(tmp_path / "trees/one")
+    git(repo, "remote", "add", "upstream", str(tmp_path / "other"))
+    for lacking in ("1" * 40, "1" * 64):
+        with pytest.raises(worktree.GitFailed) as failure:
+            worktree.make(str(repo), lacking, made)
+        wanted = (
+            f"{repo} does not have the commit {lacking}: `git -C {repo} fetch upstream {lacking}` brings it"
+        )
+        assert str(failure.value) == wanted
+    git(repo, "remote", "add", "origin", str(tmp_path / "fork"))
+    with pytest.raises(worktree.GitFailed, match="fetch origin 1111"):
+        worktree.make(str(repo), "1" * 40, made)
+    with pytest.raises(worktree.GitFailed, match="invalid reference: nowhere"):
+        worktree.make(str(repo), "nowhere", made)
+    with pytest.raises(worktree.GitFailed, match=r"not a git repository|cannot change to"):
+        worktree.make(str(tmp_path), "1" * 40, made)
+    worktree.make(str(repo), git(repo, "rev-parse", "main").strip(), made)
+    assert (tmp_path / "trees/one/.git").exists()
+
+
 def test_what_git_forgot_before_a_kill_needs_nothing_and_what_it_keeps_listed_says_what_to_do(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

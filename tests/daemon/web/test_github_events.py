@@ -9,8 +9,8 @@ from runward.daemon.web.github_events import occurrence_of
 
 PULL: dict[str, JsonValue] = {
     "number": 1070,
-    "base": {"ref": "main"},
-    "head": {"ref": "fix/it"},
+    "base": {"ref": "main", "sha": "b" * 40, "repo": {"full_name": "o/r"}},
+    "head": {"ref": "fix/it", "sha": "a" * 40, "repo": {"full_name": "o/r"}},
     "draft": False,
     "title": "Fix it",
     "user": {"login": "ada"},
@@ -22,6 +22,10 @@ FIELDS = {
     "pr_number": 1070,
     "base": "main",
     "head": "fix/it",
+    "base_sha": "b" * 40,
+    "head_sha": "a" * 40,
+    "head_repository": "o/r",
+    "fork": False,
     "draft": False,
     "title": "Fix it",
     "author": "ada",
@@ -35,6 +39,35 @@ def test_a_pull_request_that_is_opened() -> None:
         "pull_request", {"action": "opened", "pull_request": PULL, "repository": REPOSITORY}
     )
     assert found == ("pr.opened", FIELDS)
+
+
+@pytest.mark.parametrize("action", ["reopened", "synchronize", "ready_for_review"])
+def test_a_pull_request_that_changes_has_an_event_of_its_own(action: str) -> None:
+    payload: dict[str, JsonValue] = {"action": action, "pull_request": PULL, "repository": REPOSITORY}
+    assert occurrence_of("pull_request", payload) == (f"pr.{action}", FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("head", "repository", "fork"),
+    [
+        ({"ref": "main", "sha": "c", "repo": {"full_name": "eve/r"}}, "eve/r", True),
+        ({"ref": "main", "sha": "c", "repo": None}, None, True),
+        ({"ref": "main", "sha": "c"}, None, None),
+    ],
+)
+def test_a_pull_request_from_a_fork_says_so(
+    head: dict[str, JsonValue], repository: str | None, fork: bool | None
+) -> None:
+    pull: dict[str, JsonValue] = {**PULL, "head": head}
+    payload: dict[str, JsonValue] = {"action": "opened", "pull_request": pull, "repository": REPOSITORY}
+    found = occurrence_of("pull_request", payload)
+    assert found is not None
+    assert {key: found.fields[key] for key in ("head", "head_sha", "head_repository", "fork")} == {
+        "head": "main",
+        "head_sha": "c",
+        "head_repository": repository,
+        "fork": fork,
+    }
 
 
 def test_a_pull_request_that_is_merged_and_one_that_is_only_closed() -> None:
