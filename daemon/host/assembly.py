@@ -285,6 +285,7 @@ class Assembly:
         reactions.to(RepairJournal, self.comparison.repaired)
         reactions.to(ScanRoots, lambda done: self.rounds.request_scan(everything=True))
         reactions.to(EndAttempt, self.verdicts.react)
+        reactions.to(EndAttempt, lambda done: self.worker.looks.judged(effect for _, effect in done))
         reactions.wake(lambda: self.parts)
         reactions.to(RecordAction, self._world.with_code.forget)
         reactions.to(NoteHook, hooks.look)
@@ -366,6 +367,7 @@ class Assembly:
         await self.comparison.start()
         owed = await journal_lines.owed(self._store)
         self.outbox.add(owed)
+        await self.worker.looks.begin()
         for part in self.parts:
             await part.begin()
         return len(owed)

@@ -54,6 +54,8 @@ class Report:
     coverage: Coverage
     lag_p50_s: float | None
     lag_p99_s: float | None
+    awaited_lag_p50_s: float | None
+    awaited_lag_p99_s: float | None
     fences_refused: int
     stolen: int
     degraded: list[str]

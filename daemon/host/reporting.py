@@ -50,7 +50,10 @@ class Reporting:
     _told_at: float = 0.0
     _untold: int = 0
     _is_long: bool = False
-    _lags: tuple[int, float | None, float | None] = (-1, None, None)
+    _lags: tuple[float | None, float | None, float | None, float | None] = (None, None, None, None)
+    """p50 and p99 (seconds) of the latest verdicts' lag, and of that of runs that were waited for."""
+    _measured_at: int = -1
+    """How many verdicts there were when these were measured."""
 
     async def tell(self) -> None:
         """Update `status.json` if there is something new, or to give a sign of life."""
@@ -77,15 +80,14 @@ class Reporting:
 
     def report(self) -> Report:
         """The daemon's current report about itself."""
-        _, median, slowest = self._lag()
+        self._measure_lags()
         return Report(
             os.getpid(),
             self.store.epoch,
             __version__,
             self.since,
             replace(self.coverage, unread=self.worker.hints.backlog),
-            median,
-            slowest,
+            *self._lags,
             self.store.fences_refused,
             self.queue.tally.stolen,
             [trouble for troubles in self.troubles for trouble in troubles()],
@@ -98,9 +100,12 @@ class Reporting:
             workers_killed=self.killed(),
         )
 
-    def _lag(self) -> tuple[int, float | None, float | None]:
-        """How many verdicts there were, and p50 and p99 of the latest ones' lag (seconds)."""
-        if self._lags[0] != self.verdicts.count:
-            lags = sorted(self.verdicts.lag)
-            self._lags = (self.verdicts.count, percentile(lags, 0.5), percentile(lags, 0.99))
-        return self._lags
+    def _measure_lags(self) -> None:
+        if self._measured_at == self.verdicts.count:
+            return
+        at_once, awaited = sorted(self.verdicts.lag), sorted(self.verdicts.lag_of_awaited)
+        self._lags = (
+            *(percentile(at_once, 0.5), percentile(at_once, 0.99)),
+            *(percentile(awaited, 0.5), percentile(awaited, 0.99)),
+        )
+        self._measured_at = self.verdicts.count

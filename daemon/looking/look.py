@@ -16,10 +16,13 @@ from runward.daemon.store.tables import cursors, problems
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import WatchedRoot
+from runward.handlers.contracts.artifact_facts import RootFacts
+from runward.handlers.contracts.verify import boundary
 from runward.handlers.facts import Launch
 from runward.handlers.layouts import native, native_calls
 from runward.handlers.layouts.process_host import is_here
 from runward.handlers.layouts.scanner import Ended, Item, RecordedProcess, Started
+from runward.handlers.sessions.late import Lacking, outcome_has_arrived
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
     Phase,
@@ -28,6 +31,7 @@ from runward.handlers.sessions.observe import (
     Seen,
     TraceRead,
     Watched,
+    corrected,
     divided,
     dump_watched,
     read_watched,
@@ -83,6 +87,8 @@ class Looked(NamedTuple):
 AtEnd: TypeAlias = Callable[[WatchedRoot, str, int], tuple[Rows, ...]]
 """What must be remembered when the last attempt of the run in a root's directory is over."""
 
+NOTHING_LACKS: Final[Mapping[str, Lacking]] = {}
+
 AT_ONCE: Final = 32
 """Directories whose files are in memory at the same time."""
 
@@ -118,11 +124,13 @@ class Looker:
         roots: Mapping[str, WatchedRoot],
         remembered: Mapping[str, str],
         launches: Callable[[], Mapping[str, Launch]],
+        lacking: Mapping[str, Lacking] = NOTHING_LACKS,
     ) -> list[Looked]:
         """Look at each hinted directory whose root is still watched.
 
         `launches` returns what launchers recorded, by session key. It is called after the files were read: a launcher
-        records its launch before the command can write any.
+        records its launch before the command can write any. `lacking` is what verdicts of a moment ago found missing,
+        by session key.
         """
         found: list[Looked] = []
         watched = [each for each in hints if each[0][0] in roots]
@@ -133,7 +141,9 @@ class Looker:
                 for (name, directory), why in some
             ]
             known = launches()
-            found += [each if isinstance(each, Looked) else self._observed(each, known) for each in read]
+            found += [
+                each if isinstance(each, Looked) else self._observed(each, known, lacking) for each in read
+            ]
         return found
 
     def _read(self, root: WatchedRoot, directory: str, why: int, text: str | None) -> "_Read | Looked":
@@ -146,20 +156,23 @@ class Looker:
             return _nothing(root, directory, why)._replace(unreadable=traceback.format_exc(limit=-6))
         return _Read(root, directory, why, watched, sight)
 
-    def _observed(self, read: "_Read", launches: Mapping[str, Launch]) -> Looked:
+    def _observed(
+        self, read: "_Read", launches: Mapping[str, Launch], lacking: Mapping[str, Lacking]
+    ) -> Looked:
         try:
-            return self._one(read, launches)
+            return self._one(read, launches, lacking)
         except Exception:  # noqa: BLE001 - likewise
             nothing = _nothing(read.root, read.directory, read.why)
             return nothing._replace(unreadable=traceback.format_exc(limit=-6))
 
-    def _one(self, read: "_Read", launches: Mapping[str, Launch]) -> Looked:
+    def _one(self, read: "_Read", launches: Mapping[str, Launch], lacking: Mapping[str, Lacking]) -> Looked:
         root, directory, why, watched, sight = read
         key = native.session_key(root.name, directory)
         now = self._clock.now()
         if isinstance(sight, Unreadable):
             return _looked(root, directory, why, watched, (), (), UNTRUSTED)._replace(unreadable=sight.why)
         events: tuple[Seen, ...]
+        again_in = None
         if isinstance(sight, Gone):
             after, events = vanish(watched, key, now)
             trusted = None
@@ -172,12 +185,39 @@ class Looker:
         if after.phase == "open" and why & WEIGHED:
             after, ended = weigh(after, key, self._state(after), now)
             events += ended
+        if key in lacking and key not in launches and not events:
+            after, events = self._corrected(root, directory, key, after, lacking[key])
+            again_in = lacking[key].look_in(now) if not events else None
         if events:
             after, events = self._divided(root, directory, watched, after, events)
         changes = _changes(root, directory, key, watched, after, now)
         if after.phase == "over" and watched.phase != "over":
             changes += self._at_end(root, directory, after.attempt)
-        return _looked(root, directory, why, after, events, changes, trusted)
+        return _looked(root, directory, why, after, events, changes, trusted)._replace(again_in=again_in)
+
+    def _corrected(
+        self, root: WatchedRoot, directory: str, key: str, watched: Watched, lacking: Lacking
+    ) -> tuple[Watched, tuple[Seen, ...]]:
+        """The further attempt of a run without a launcher, if a file that its verdict lacked has arrived."""
+        path = f"{root.path}/{directory}"
+        if watched.attempt != lacking.attempt or not self._has_arrived(path, lacking):
+            return watched, ()
+        sight = self._files.look(root.path, directory, (native.EXIT,), {})
+        items = native.scan(root.name, path, sight.documents) if isinstance(sight, Sight) else ()
+        end = next((item for item in items if isinstance(item, Ended)), None)
+        return (watched, ()) if end is None else corrected(watched, key, end)
+
+    def _has_arrived(self, path: str, lacking: Lacking) -> bool:
+        within = boundary(lacking.artifacts_path, path)
+        found = self._files.artifacts(lacking.artifacts_path, within, lacking.absent)
+        if isinstance(found, RootFacts) and any(each.state in ("file", "unfit") for each in found.files):
+            return True
+        if lacking.outcome_files is None:
+            return False
+        outcomes = self._files.outcomes(path, lacking.artifacts_path, ())
+        return not isinstance(outcomes, Unreadable) and outcome_has_arrived(
+            lacking, [each.path for each in outcomes]
+        )
 
     def _see(
         self,

@@ -12,7 +12,7 @@ from runward.daemon.inbox.launches import launch_in, launch_of
 from runward.daemon.inbox.spool import first_batch
 from runward.daemon.looking.agents_in_runs import AgentsInRuns
 from runward.daemon.looking.following import FEWER_BYTES, MOST_BYTES, Follower
-from runward.daemon.looking.look import Looked, Looker
+from runward.daemon.looking.look import NOTHING_LACKS, Looked, Looker
 from runward.daemon.looking.places import known_places
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files
@@ -21,9 +21,11 @@ from runward.daemon.store.tables import cursors, launches, places, sessions
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Target, Why
 from runward.daemon.watch.roots import WatchedRoot
+from runward.handlers.effects import EndAttempt
 from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.late import FIRST_LOOK, Lacking
 from runward.handlers.sessions.observe import dump_watched, forgotten
 
 ALONE_AFTER: Final = 10.0
@@ -83,7 +85,11 @@ class Looks:
         names = [f"{root}/{name}" for (root, name), _ in hints]
         remembered = await cursors.remembered(self.store, names)
         launched = await launches.last(self.store, [f"{_OF_NATIVE}{name}" for name in names])
-        looked, is_long, waits = await in_thread(self._look_at, hints, remembered, launched, most_requests)
+        over = [f"{_OF_NATIVE}{root}/{name}" for (root, name), why in hints if why & Why.AGAIN]
+        late = await sessions.lacking_now(self.store, over, self.clock.now()) if over else NOTHING_LACKS
+        looked, is_long, waits = await in_thread(
+            self._look_at, hints, remembered, launched, most_requests, late
+        )
         if any(look.is_forgotten for look in looked):
             looked, waits_now = await self._look_anew(looked, hints, remembered, launched, most_requests)
             waits = waits or waits_now
@@ -122,6 +128,7 @@ class Looks:
         remembered: Mapping[str, str],
         launches: Mapping[str, Launch],
         most_requests: int,
+        lacking: Mapping[str, Lacking] = NOTHING_LACKS,
     ) -> _OfNative:
         is_long = inbox_waits = False
 
@@ -133,7 +140,7 @@ class Looks:
             told = [event for file in waiting if (event := launch_in(file)) is not None]
             return {**launches, **{event.session_key: launch_of(event) for event in told}}
 
-        looked = self._judged(self.looker.look(hints, self.roots, remembered, known))
+        looked = self._judged(self.looker.look(hints, self.roots, remembered, known, lacking))
         return _OfNative(looked, is_long, inbox_waits)
 
     def _judged(self, looked: Sequence[Looked]) -> list[Looked]:
@@ -156,6 +163,23 @@ class Looks:
         if gone:  # if a copy of a session exists, the session continues there
             self.hints.add(await places.beside(self.store, gone), Why.AGAIN)
         return found.looked
+
+    async def begin(self) -> None:
+        """Look at the runs that the previous daemon judged a moment ago: a file that they lacked may arrive."""
+        self._look_again(await sessions.judged_lately(self.store, self.clock.now()), 0.0)
+
+    def judged(self, verdicts: Iterable[EndAttempt]) -> None:
+        """Look at these runs again soon, if they lack a file that may still arrive."""
+        lacking = [effect.key for effect in verdicts if effect.reason.code == "run.failed.missing_artifact"]
+        self._look_again(lacking, FIRST_LOOK)
+
+    def _look_again(self, keys: Iterable[str], seconds: float) -> None:
+        at = self.clock.monotonic() + seconds
+        for key in keys:
+            name, _, place = key.removeprefix(_OF_NATIVE).partition("/")
+            root = self.roots.get(name)
+            if key.startswith(_OF_NATIVE) and root is not None and root.shape is None:
+                root.due[place] = at
 
     def note(self, looked: Sequence[Looked]) -> None:
         """Remember, after the commit, what was seen and which attempts are open."""
@@ -185,8 +209,8 @@ class Looks:
                 self.hints.add_to_backlog([(root.name, name)], Why.AGAIN)
             if look.again_in is not None:
                 root.due[name] = self.clock.monotonic() + look.again_in
-            else:
-                root.due.pop(name, None)
+            elif root.shape is not None or look.why & Why.AGAIN or look.phase != "over":
+                root.due.pop(name, None)  # else a file that the verdict lacked is still waited for
             if look.why == Why.SCAN and look.events:
                 self.coverage.found_by_scan += len(look.events)
             if look.unreadable is not None:

@@ -29,6 +29,7 @@ from runward.handlers.facts import (
     Declarations,
     DeclaredContract,
     HashesOf,
+    LastChangeOf,
     LegsBefore,
     LinkedSessionsOf,
     Play,
@@ -169,6 +170,7 @@ def answers_of_the_world(
     _ask_store(answers, store, agents)
     answers.at_once(ArtifactsUnder, lambda asked: files.artifacts(asked.root, asked.within, asked.paths))
     answers.at_once(LegsBefore, files.early_legs)
+    answers.at_once(LastChangeOf, lambda asked: files.change_of_run(asked.path))
     answers.at_once(HashesOf, lambda asked: files.hashes(asked.root, asked.within, asked.paths, go_on))
     answers.at_once(AgeOf, lambda asked: _age(processes, asked))
     answers.once_a_batch(DeclaredContract, lambda asked: declared(asked.playbook, asked.agent))

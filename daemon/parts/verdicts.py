@@ -19,6 +19,9 @@ REST: Final = 0.5
 Lone runs don't notice it: background work is gathered longer.
 """
 
+MOST_TIMES: Final = 1000
+"""The number of latest verdicts whose times are kept."""
+
 _OF_NATIVE: Final = f"{native.LAYOUT}:"
 
 
@@ -30,10 +33,12 @@ class Verdicts:
     tell: Callable[[Sequence[dict[str, object]]], None] = lambda lines: None
     """Logs the verdicts of a batch in one go."""
     count: int = 0
-    lag: deque[float] = field(default_factory=lambda: deque(maxlen=1000))
+    lag: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_TIMES))
     """Seconds from the end of a native run to its durable verdict, for the latest runs since the daemon started.
 
     Foreign sessions don't count: their logs are believed only after a rest, and may be read much later."""
+    lag_of_awaited: deque[float] = field(default_factory=lambda: deque(maxlen=MOST_TIMES))
+    """The same for those whose verdict waited until their directory was quiet."""
     _since: float = field(init=False)
     _last: float = -math.inf
     """When the last verdict became durable (monotonic seconds)."""
@@ -50,11 +55,9 @@ class Verdicts:
         now = self.clock.now()
         self._last = self.clock.monotonic()
         self.count += len(done)
-        self.lag.extend(
-            now - effect.at
-            for _, effect in done
-            if effect.key.startswith(_OF_NATIVE) and effect.at >= self._since
-        )
+        for _, effect in done:
+            if effect.key.startswith(_OF_NATIVE) and effect.at >= self._since:
+                (self.lag_of_awaited if effect.was_awaited else self.lag).append(now - effect.at)
         self.tell([_line(effect, job.event, now) for job, effect in done])
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners 
     from runward.handlers.bundle.facts import NoDraft
     from runward.handlers.bundle.part import Part
     from runward.handlers.bundle.work_tree import WorkTree
-    from runward.handlers.facts import EarlyLegs, LegsBefore
+    from runward.handlers.facts import EarlyLegs, LastChange, LegsBefore
     from runward.handlers.layouts.places import Shape
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
     from runward.handlers.layouts.scanner import Complaint, Document, Signature
@@ -189,6 +189,10 @@ class Files(Protocol):
     def artifacts(
         self, root: str, within: str, paths: Sequence[str | RuledPath]
     ) -> RootFacts | Unreadable: ...
+
+    def change_of_run(self, path: str) -> LastChange | Unreadable | None:
+        """When the files of the native run in this directory changed last; None if it has no `exit.json`."""
+        ...
 
     def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable: ...
 

@@ -44,6 +44,7 @@ from runward.daemon.rundir.final_messages import final_message
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.intents import has_intents, read_intents
+from runward.daemon.rundir.last_change import change_of_run
 from runward.daemon.rundir.launcher_notes import leave_word
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.opening import ABSENT, unreadable
@@ -58,7 +59,7 @@ from runward.handlers.bundle.part import Part
 from runward.handlers.bundle.work_tree import WorkTree
 from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
 from runward.handlers.contracts.file_hashes import RootHashes
-from runward.handlers.facts import EarlyLegs, LegsBefore
+from runward.handlers.facts import EarlyLegs, LastChange, LegsBefore
 from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.scanner import Signature
@@ -139,6 +140,9 @@ class RealFiles:
 
     def artifacts(self, root: str, within: str, paths: Sequence[str | RuledPath]) -> RootFacts | Unreadable:
         return self._unless_away(within or root, artifact_facts(root, within, paths))
+
+    def change_of_run(self, path: str) -> LastChange | Unreadable | None:
+        return self._unless_away(path, change_of_run(path))
 
     def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable:
         return self._unless_away(question.within or question.root, early_legs(question))

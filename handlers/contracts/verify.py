@@ -16,7 +16,9 @@ from runward.handlers.contracts.artifact_facts import RULES, FileFact, Match, Pr
 VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
 
-_ABSENT: Final = "absent"
+ABSENT: Final = "absent"
+"""How `describe` says that nothing is there."""
+
 _NO_ROOT: Final = "the artifacts' directory is missing"
 
 
@@ -49,7 +51,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
             tuple(entry for entry in contract.expected if not entry.required),
             (),
             "missing",
-            (_ABSENT,) * len(required),
+            (ABSENT,) * len(required),
             has_root=False,
         )
     missing_required: list[ContractEntry] = []
@@ -172,13 +174,13 @@ def failure_summary(verification: Verification, artifacts: str, session_id: str)
 
 
 def _what(verification: Verification) -> str:
-    are_all_absent = all(reason == _ABSENT for reason in verification.reasons)
+    are_all_absent = all(reason == ABSENT for reason in verification.reasons)
     return "missing required artifacts" if are_all_absent else "required artifacts were not delivered"
 
 
 def _but(reason: str) -> str:
     """What is wrong with a file that is there."""
-    return "" if reason == _ABSENT else f": {reason}"
+    return "" if reason == ABSENT else f": {reason}"
 
 
 def describe(fact: FileFact) -> str:
@@ -189,7 +191,7 @@ def describe(fact: FileFact) -> str:
         return f"{broken.rule}{place}: {broken.reason}"
     return {
         "file": "there",
-        "absent": _ABSENT,
+        "absent": ABSENT,
         "empty": "empty",
         "not_regular": "not a regular file",
         "outside": "leads outside the root",

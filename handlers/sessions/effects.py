@@ -88,7 +88,8 @@ class RefuseFold(NamedTuple):
 class EndAttempt(NamedTuple):
     """End the attempt and give the session its status, with the verification that it rests on.
 
-    `produced` is kept with the attempt: the state of the files when they were verified.
+    `produced` is kept with the attempt: the state of the files when they were verified. `was_awaited` says that the
+    verdict waited until the run's directory was quiet.
     """
 
     key: str
@@ -102,6 +103,7 @@ class EndAttempt(NamedTuple):
     verification_json: str | None
     delivery: DeliveryState | None
     produced: tuple[Produced, ...] = ()
+    was_awaited: bool = False
 
 
 class EndTree(NamedTuple):

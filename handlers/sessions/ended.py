@@ -62,7 +62,7 @@ from runward.handlers.outcomes.added_event import told as artifacts_told
 from runward.handlers.outcomes.files import named
 from runward.handlers.outcomes.reading import ReadOutcome
 from runward.handlers.outcomes.recording import NO_OUTCOMES, recorded
-from runward.handlers.sessions import announced, deadline
+from runward.handlers.sessions import announced, deadline, late
 from runward.handlers.sessions.launched import held_to_launch, is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
 from runward.handlers.shows import recording as shows
@@ -101,6 +101,7 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
     if event.status == "completed" and session.layout == native.LAYOUT:
         event = yield from _by_those_inside(event, given.tries)
     held: Effects = ()
+    launch = None
     if session.layout == native.LAYOUT:
         launch = yield from ask(LaunchOf(event.session_key))
         if launch is not None and event.reason_code == "run.cancelled.user":
@@ -119,7 +120,9 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         read, outcomes, invalid = yield from recorded(
             session, given.at, paths, agents, reads_files=reads_files, wanted=outcome_kinds(contract)
         )
-    judged = yield from _held_to_contract(event, given, session, contract, read, invalid)
+    judged = yield from _held_to_contract(
+        event, given, session, contract, read, invalid, is_launched=launch is not None
+    )
     told: Effects = ()
     if event.origin == "live" and (yield from ask(ListenersTo(announced.FINISHED))):
         cwd = yield from ask(WorkingDirectoryOf(session.key))
@@ -164,10 +167,12 @@ def _held_to_contract(
     contract: Contract | None,
     outcomes: Sequence[ReadOutcome],
     invalid: dict[str, JsonValue],
+    *,
+    is_launched: bool,
 ) -> Deciding:
     """The end, with the verification of the session's contract."""
     if contract is None:
-        return _conclude(event, given.event_hash, session, None, None, None, invalid)
+        return _conclude(event, given.event_hash, session, None, None, None, _known_outcomes(invalid))
     within = boundary(session.artifacts_path, session.path)
     paths = paths_asked(contract, session.started_at)
     answer = yield from ask(ArtifactsUnder(session.artifacts_path, within, paths))
@@ -175,7 +180,20 @@ def _held_to_contract(
         raise TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
     answer = with_outcomes(contract, answer, outcomes)
     verification = verify(contract, answer, given.at)
-    return _conclude(event, given.event_hash, session, contract, verification, answer, invalid)
+    was_awaited = verification.status == "failed" and not is_launched and late.may_be_arriving(event, session)
+    if was_awaited:
+        yield from late.quiet(session, given)
+    known = _known_outcomes(invalid)
+    if any(entry.rules is not None and entry.rules.is_outcome for entry in verification.missing_required):
+        known[late.OUTCOME_FILES] = [*sorted({*(each.file for each in outcomes), *invalid})]
+    concluded = _conclude(event, given.event_hash, session, contract, verification, answer, known)
+    return tuple(
+        each._replace(was_awaited=was_awaited) if isinstance(each, EndAttempt) else each for each in concluded
+    )
+
+
+def _known_outcomes(invalid: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    return {"invalid_outcomes": invalid} if invalid else {}
 
 
 def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
@@ -258,7 +276,7 @@ def _conclude(
     contract: Contract | None,
     verification: Verification | None,
     found: RootFacts | None,
-    invalid: dict[str, JsonValue],
+    outcomes: dict[str, JsonValue],
 ) -> Effects:
     status, reason = _verdict(event, verification)
     ending = _ending(event, session, status, reason, verification)
@@ -268,7 +286,7 @@ def _conclude(
             event.session_key,
             "decided",
             f"{status}: {reason.summary}",
-            _known(event, contract, found) | ({"invalid_outcomes": invalid} if invalid else {}),
+            _known(event, contract, found) | outcomes,
         ),
         Emit(_finished(event, status, reason, verification)),
     )
@@ -353,8 +371,8 @@ def _known(event: AttemptEnded, contract: Contract | None, found: RootFacts | No
     }
     if contract is not None and found is not None:
         if not found.exists:
-            known["artifacts_root"] = "missing"
-        known["not_delivered"] = {
+            known[late.ARTIFACTS_ROOT] = "missing"
+        known[late.NOT_DELIVERED] = {
             entry.path: describe(fact)
             for entry, fact in zip(contract.expected, found.files, strict=False)
             if not fact.is_right

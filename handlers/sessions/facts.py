@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from runward.handlers.asking import Question
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.events import Origin, Status
+from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,23 @@ class Launch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class LastChangeOf(Question["LastChange | Unreadable | None"]):
+    """Question: when did the files in a native run's directory change last? Answer: `LastChange`, `Unreadable`, or None.
+
+    None without an `exit.json`. What Runward writes there does not count.
+    """
+
+    path: str
+
+
+class LastChange(NamedTuple):
+    """When a file changed last, and when `exit.json` did (Unix seconds of the change of the inode, which no run sets)."""
+
+    newest: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
 class WorkingDirectoryOf(Question["str | None"]):
     """Question: in which directory does a session work? Answer: the absolute path, or None if its files don't say."""
 
@@ -186,4 +204,5 @@ QUESTIONS: Final = (
     DeclaredToHook,
     LinkedSessionsOf,
     LaunchOf,
+    LastChangeOf,
 )

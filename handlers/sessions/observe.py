@@ -325,6 +325,17 @@ def _ended(
     )
 
 
+def corrected(watched: Watched, key: str, item: Ended) -> Observed:
+    """A file that the verdict on a declared end lacked has arrived: a further attempt, with the same end, is judged."""
+    if watched.phase != "over" or watched.ended_by != "declared" or watched.sealed:
+        return watched, ()
+    if item.digest != watched.end_digest or watched.attempt >= MOST_ATTEMPTS:
+        return watched, ()
+    attempt = watched.attempt + 1
+    started = AttemptStarted(key, attempt, item.at, None, "live", seen_over=True)
+    return watched._replace(attempt=attempt), (started, _declared_end(key, attempt, item, "live"))
+
+
 def _reveals(item: Ended, launch: Launch) -> bool:
     """Whether the end contains what only the launcher could know."""
     secret = (item.secret or "").encode(errors="replace")

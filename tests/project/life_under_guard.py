@@ -26,6 +26,7 @@ from runward.handlers.facts import (
     Declarations,
     DeclaredContract,
     EarlyLegs,
+    LastChangeOf,
     LaunchOf,
     LegsBefore,
     LinkedSessions,
@@ -142,7 +143,7 @@ def answer(question: Question[Any], session: Session | None) -> object:
             return session
         case ArtifactsUnder(paths=paths):
             return RootFacts(True, (FileFact("empty"),) * len(paths))
-        case LaunchOf():
+        case LaunchOf() | LastChangeOf():
             return None
         case OutcomesIn() | ListenersTo() | RecipientsOf():
             return ()

@@ -199,6 +199,8 @@ def status_of(settings: Settings, now: float) -> Status:
             "lag": {
                 "event_to_verdict_p50_s": report.get("lag_p50_s"),
                 "event_to_verdict_p99_s": report.get("lag_p99_s"),
+                "awaited_p50_s": report.get("awaited_lag_p50_s"),
+                "awaited_p99_s": report.get("awaited_lag_p99_s"),
             },
             "fences_refused": report.get("fences_refused"),
             "held_by_reason": dict(reading_queue.held_by_reason(connection)),

@@ -223,11 +223,14 @@ def _counted(status: Mapping[str, JsonValue]) -> str:
 def _daemons_own(status: Mapping[str, JsonValue], now: float) -> Iterator[tuple[str, str]]:
     """What only a running daemon knows."""
     lag, coverage = _table(status["lag"]), _table(status["coverage"])
-    if lag["event_to_verdict_p50_s"] is None:
-        yield "verdicts", "none since it started"
-    else:
+    if lag["event_to_verdict_p50_s"] is not None:
         median, slowest = _lag(lag["event_to_verdict_p50_s"]), _lag(lag["event_to_verdict_p99_s"])
         yield "verdicts", f"{median} after the end of a run (99 of 100 within {slowest})"
+    elif lag["awaited_p50_s"] is None:
+        yield "verdicts", "none since it started"
+    if lag["awaited_p50_s"] is not None:
+        median, slowest = _lag(lag["awaited_p50_s"]), _lag(lag["awaited_p99_s"])
+        yield "waited for files", f"{median} after the end of a run (99 of 100 within {slowest})"
     watched = (
         _agreeing(coverage["watched"], "directory", "directories"),
         _agreeing(coverage["flat"], "root flat", "roots flat"),

@@ -1,5 +1,6 @@
 """The sessions with their attempts and the history of their status."""
 
+import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import artifacts
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
-from runward.daemon.store.values import listed
+from runward.daemon.store.values import as_float, listed
 from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.effects import (
     EndAttempt,
@@ -24,6 +25,7 @@ from runward.handlers.effects import (
 from runward.handlers.facts import Session, SessionOf, WorkingDirectoryOf
 from runward.handlers.invocations.effects import LinkSession
 from runward.handlers.sessions.fold import fold
+from runward.handlers.sessions.late import CORRECTED_WITHIN, Lacking, lacking
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -85,6 +87,10 @@ INSERT_HISTORY: Final = Write(
 )
 
 
+MOST_DECISIONS: Final = 10_000
+"""The latest decisions among which a new daemon searches for verdicts of a moment ago."""
+
+
 async def known(store: Store, keys: Iterable[str]) -> dict[str, Session]:
     """The sessions with these keys, as handlers see them."""
     rows = await store.read(
@@ -104,6 +110,38 @@ async def working_directories(store: Store, keys: Iterable[str]) -> dict[str, st
         (DEFAULT_LAYOUT, listed(keys)),
     )
     return {str(key): str(cwd) for key, cwd in rows if cwd is not None}
+
+
+async def lacking_now(store: Store, keys: Iterable[str], now: float) -> dict[str, Lacking]:
+    """What those of these sessions lack whose verdict may still be corrected by a file that arrives, by key."""
+    rows = await store.read(
+        "select s.key, s.attempt, d.at, s.artifacts_path, s.artifact_contract_json, s.started_at, d.known"
+        " from json_each(?) asked join sessions s on s.key = asked.value join decisions d on d.id ="
+        "  (select max(id) from decisions where subject = s.key and handler = 'sessions/ended')"
+        " where s.reason_code = 'run.failed.missing_artifact' and d.at > ?",
+        (listed(keys), now - CORRECTED_WITHIN),
+    )
+    return {
+        str(key): lacking(
+            int(str(attempt)),
+            as_float(at),
+            str(path),
+            str(contract),
+            as_float(started),
+            json.loads(str(known)),
+        )
+        for key, attempt, at, path, contract, started, known in rows
+    }
+
+
+async def judged_lately(store: Store, now: float) -> list[str]:
+    """The keys of the sessions whose verdict may still be corrected by a file that arrives."""
+    rows = await store.read(
+        "select subject from (select subject, at, handler from decisions order by id desc limit ?)"
+        " where at > ? and handler = 'sessions/ended'",
+        (MOST_DECISIONS, now - CORRECTED_WITHIN),
+    )
+    return [str(key) for (key,) in rows]
 
 
 def _open(batch: "Batch", job: Job, effect: OpenSession) -> None:

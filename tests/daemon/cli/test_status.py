@@ -93,7 +93,12 @@ def test_a_running_daemon_tells_of_itself_and_of_its_roots(place: Place) -> None
         "last_scan_s",
         "unread",
     ]
-    assert status["lag"] == {"event_to_verdict_p50_s": None, "event_to_verdict_p99_s": None}
+    assert status["lag"] == {
+        "event_to_verdict_p50_s": None,
+        "event_to_verdict_p99_s": None,
+        "awaited_p50_s": None,
+        "awaited_p99_s": None,
+    }
 
 
 def _until_told(place: Place) -> dict[str, JsonValue]:

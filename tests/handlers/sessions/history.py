@@ -7,7 +7,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.events import AttemptStarted, FlowPlanned
 from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import Document, Signature
+from runward.handlers.layouts.scanner import Document, Ended, Signature
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
     Observed,
@@ -77,6 +77,14 @@ class History:
                     documents.append(Document(name, signature, signature[2] / 1e9, content))
         items = list(native.scan("runs", "/runs/alpha", documents))
         return self._keep(see(self.watched, KEY, self.rule, tuple(signatures), items, self.launch))
+
+    def end(self) -> Ended:
+        """What its `exit.json` says."""
+        signature, content = self.files[native.EXIT]
+        document = Document(native.EXIT, signature, signature[2] / 1e9, content)
+        (end,) = native.scan("runs", "/runs/alpha", [document])
+        assert isinstance(end, Ended)
+        return end
 
     def vanish(self, now: float = 50.0) -> "History":
         return self._keep(vanish(self.watched, KEY, now))

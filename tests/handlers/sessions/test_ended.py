@@ -27,6 +27,8 @@ from runward.handlers.facts import (
     ArtifactsUnder,
     Cancellation,
     CancellationOf,
+    LastChange,
+    LastChangeOf,
     Launch,
     LaunchOf,
     LinkedSession,
@@ -130,6 +132,7 @@ def answers(
     inside: LinkedSessions = LinkedSessions(),  # noqa: B008 - a value
     tries: int = 0,
     launch: Launch | None = None,
+    changed: LastChange | Unreadable | None = None,
 ) -> Effects | TryLater:
     """Ask and answer as the worker does, at most nine rounds."""
     known: dict[AnyQuestion, Answer] = {}
@@ -146,6 +149,8 @@ def answers(
                 known[decision.question] = order
             case LaunchOf():
                 known[decision.question] = launch
+            case LastChangeOf():
+                known[decision.question] = changed
             case OutcomesIn() | ListenersTo() | RecipientsOf():
                 known[decision.question] = ()
             case _:

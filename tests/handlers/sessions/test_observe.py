@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from tests.handlers.sessions.history import BROKEN, CLEAN, RUN, History
+from tests.handlers.sessions.history import BROKEN, CLEAN, KEY, RUN, History
 
 from runward.config.json_value import JsonValue
 from runward.handlers.events import AttemptEnded, AttemptStarted, FlowPlanned
@@ -544,3 +544,24 @@ def test_what_is_remembered_of_an_unplanned_flow_is_bounded() -> None:
         history.watched = without_plan(history.watched, names)
     assert history.watched.unplanned is not None
     assert MOST_FILLED - 220 < sum(map(len, history.watched.unplanned.filled)) <= MOST_FILLED
+
+
+def test_what_arrived_late_is_judged_in_a_further_attempt_with_the_same_end() -> None:
+    history = finished()
+    end = history.end()
+    after, events = observe.corrected(history.watched, KEY, end)
+    assert [type(each).__name__ for each in events] == ["AttemptStarted", "AttemptEnded"]
+    assert (after.attempt, after.phase, events[-1].at) == (2, "over", end.at)
+
+
+def test_nothing_is_corrected_while_the_end_is_another_or_the_launchers() -> None:
+    history = finished()
+    end = history.end()
+    for watched in (
+        history.watched._replace(sealed=True),
+        history.watched._replace(phase="open"),
+        history.watched._replace(ended_by="process_gone"),
+        history.watched._replace(end_digest="another"),
+        history.watched._replace(attempt=observe.MOST_ATTEMPTS),
+    ):
+        assert observe.corrected(watched, KEY, end) == (watched, ())
