@@ -66,6 +66,8 @@ CHANGED: Final = "the session's files changed after its replay had been shown: w
 
 SHOWN_IS_GONE: Final = "the session's files changed after its replay had been begun, and the lines that were shown, if any, were lost"
 
+LAST_SHOWN_IS_GONE: Final = "the session's files changed after its replay had been shown: what was shown stays, but its last lines, if they were shown, were lost"
+
 IS_BEING_SHOWN: Final = "lines of running replays are being written, its own may be among them"
 
 LOST: Final = "its parts were lost, and the new ones differ: the session's files have changed since"
@@ -183,7 +185,7 @@ class Bundles(Part):
             return replay, written
         if self.placing.locked() and not is_again:  # it may be recorded but not written yet
             return replay, Unreadable(IS_BEING_SHOWN)
-        shown = self._shown_of(order.directory, name, grown)
+        shown, is_whole = self._shown_of(order.directory, name, grown)
         if isinstance(shown, Unreadable):
             return replay, shown
         if shown is None:
@@ -193,17 +195,24 @@ class Bundles(Part):
         if cleared is not None:
             return replay, cleared
         replay = Replay(order)
-        replay.found_changed(CHANGED)
+        replay.found_changed(CHANGED if is_whole else LAST_SHOWN_IS_GONE)
         lines = chain(_adopted(replay, shown), self._lines(replay))
         return replay, self.files.write_part(order.directory, name, lines)
 
-    def _shown_of(self, directory: str, name: str, grown: Grown) -> Iterator[bytes] | Unreadable | None:
-        """The lines that were shown. A crash may have come between recording the last of them and writing them."""
+    def _shown_of(
+        self, directory: str, name: str, grown: Grown
+    ) -> tuple[Iterator[bytes] | Unreadable | None, bool]:
+        """The lines that were shown, and whether they are all that was recorded.
+
+        A crash may have come between recording the last of them and writing them, or before they were synced.
+        """
         shown = self.files.shown_lines(directory, name, grown.length, grown.sha256)
+        if shown is not None:
+            return shown, True
         for step in grown.steps[-1:]:
-            if shown is None and step.length:
+            if step.length:
                 shown = self.files.shown_lines(directory, name, step.length, step.sha256)
-        return shown
+        return shown, False
 
     def _lines(self, replay: Replay) -> Iterator[bytes]:
         order = replay.order

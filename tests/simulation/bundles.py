@@ -14,7 +14,7 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.places import Places
 from tests.simulation.ports import OWN_KEY, journal_path
 
-from runward.daemon.parts.bundles import SHOWN_IS_GONE
+from runward.daemon.parts.bundles import LAST_SHOWN_IS_GONE, SHOWN_IS_GONE
 from runward.handlers.bundle.part import load_parts
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, part_name
 from runward.handlers.bundle.signatures import named, signature_state
@@ -167,7 +167,9 @@ def _begins_as_shown(universe: "Universe", bundle: _Bundle, path: str, replay: b
     """
     if universe.lives.over:
         return
-    if SHOWN_IS_GONE in (bundle.problem or "") or "kept as" in (bundle.place_problem or ""):
+    if any(each in (bundle.problem or "") for each in (SHOWN_IS_GONE, LAST_SHOWN_IS_GONE)) or "kept as" in (
+        bundle.place_problem or ""
+    ):
         return
     for shown in universe.shown.of(path):
         if not replay.startswith(shown):

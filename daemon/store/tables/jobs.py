@@ -188,7 +188,7 @@ async def due_in_background(
 
     It takes long, or doesn't: what is in the lanes `long`, and what reads more than `large` bytes.
     """
-    given = (now, _BACKGROUND, limit, large, listed(long), listed(without), are_long)
+    given = (now, _BACKGROUND, limit, large, listed(sorted(long)), listed(sorted(without)), are_long)
     return _due(await store.read(_DUE_IN_BACKGROUND, given))
 
 

@@ -385,7 +385,7 @@ async def test_what_was_shown_stays_if_a_crash_came_before_the_next_lines_and_th
         assert shown(run).startswith(before)
         assert [name for _, name in told(shown(run))] == [None, "a", "a", "b", "b", None]
         ((problem,),) = await running.rows("select problem from receipts")
-        assert "what was shown stays" in str(problem)
+        assert "what was shown stays, but its last lines, if they were shown, were lost" in str(problem)
     assert not (run / "REPLAY.jsonl.before").exists()
 
 
