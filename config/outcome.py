@@ -99,6 +99,7 @@ class ReviewVerdict(Outcome):
 
     verdict: Verdict
     findings: list[Finding] = []
+    finding_count: Count | None = None
     round: Line = 1
 
 
@@ -156,6 +157,7 @@ class LintResult(Outcome):
     errors: Count | None = None
     warnings: Count | None = None
     findings: list[Finding] = []
+    finding_count: Count | None = None
 
 
 class Failure(_Part):

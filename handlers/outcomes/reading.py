@@ -7,12 +7,16 @@ from runward.config.json_value import JsonValue
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.registry import NO_FILES, AsOutcome
 from runward.handlers.outcomes.facts import OutcomeFile
+from runward.handlers.outcomes.report import LARGEST_OUTCOME, NotAReport, Pieces
 
 if TYPE_CHECKING:
     from runward.config.outcome import CheckedOutcome
 
 
-LARGEST: Final = 256 << 10
+REPORTS: Final = (".xml", ".sarif")
+"""How the names of reports end."""
+
+LARGEST: Final = LARGEST_OUTCOME
 """Bytes of an outcome."""
 
 
@@ -76,29 +80,41 @@ def checked(value: JsonValue, file: str, name: str, kind: str | None = None) -> 
     return InvalidOutcome(file, tuple(OutcomeProblem(*each) for each in found))
 
 
-def _converted(file: OutcomeFile, usual: str, other: str, wanted: Collection[str]) -> str:
-    """The kind that a report becomes: the `other` one if the file is called so, or if that is wanted and not the usual."""
-    is_called_so = file.path.rpartition("/")[2].rpartition(".")[0] == other
-    return other if is_called_so or (other in wanted and usual not in wanted) else usual
-
-
 def _value(file: OutcomeFile, wanted: Collection[str]) -> JsonValue:
     """The outcome in its written form. A text says why there is none."""
     if file.content is None:
         return "is larger than an outcome may be (256 KiB)"
-    if file.path.endswith(".xml"):
-        from runward.handlers.outcomes import junit
-
-        kind = _converted(file, junit.USUAL, junit.OTHER, wanted)
-        return junit.outcome_of_junit(file.content, kind)
+    if file.path.endswith(REPORTS):
+        content = file.content
+        try:
+            return _chosen(file.path, outcomes_of(file.path, lambda: (content,)), wanted)
+        except NotAReport as error:
+            return str(error)
     value = read_json(file.content)
     if isinstance(value, NotJson):
         return f"is not JSON: {value.message.removeprefix('not JSON: ')}"
-    if file.path.endswith(".sarif"):
-        from runward.handlers.outcomes import sarif
-
-        return sarif.outcome_of_sarif(value, _converted(file, sarif.USUAL, sarif.OTHER, wanted))
     return value if isinstance(value, dict) else "is not a JSON object"
+
+
+def outcomes_of(path: str, pieces: Pieces) -> Mapping[str, dict[str, JsonValue]]:
+    """The outcomes that a report can become, by kind, the usual one first. Raises `NotAReport`.
+
+    The libraries are loaded only if there is a report.
+    """
+    if path.endswith(".xml"):
+        from runward.handlers.outcomes import junit
+
+        return junit.outcomes_of_junit(pieces)
+    from runward.handlers.outcomes import sarif
+
+    return sarif.outcomes_of_sarif(pieces)
+
+
+def _chosen(path: str, outcomes: Mapping[str, dict[str, JsonValue]], wanted: Collection[str]) -> JsonValue:
+    """The outcome that a report becomes: the other one if the file is called so, or if that is wanted and not the usual."""
+    usual, other = outcomes
+    is_called_so = path.rpartition("/")[2].rpartition(".")[0] == other
+    return outcomes[other if is_called_so or (other in wanted and usual not in wanted) else usual]
 
 
 def read_outcomes(

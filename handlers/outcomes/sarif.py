@@ -1,81 +1,261 @@
-"""SARIF, the findings of static analysis, as a `lint_result` or, if that is asked for, a `review_verdict`."""
+"""SARIF 2.1.0, the findings of static analysis, as a `lint_result` and as a `review_verdict`.
 
-from collections.abc import Iterator
+The log is read twice: first the rules, files and invocations, because a result refers to them and may precede them; then
+the results, of which only the most severe are kept.
+"""
+
+from bisect import insort
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from runward.config.json_value import JsonValue
+from runward.handlers.outcomes.report import (
+    LONGEST_NAME,
+    LONGEST_TEXT,
+    MOST_FINDINGS,
+    Gaps,
+    NotAReport,
+    Pieces,
+    fitting,
+)
+from runward.handlers.outcomes.sarif_run import (
+    EXTERNAL,
+    LEVEL,
+    LOCATION,
+    MESSAGE,
+    REFERENCE,
+    RUN,
+    Configurations,
+    Descriptors,
+    Object,
+    Places,
+    message_text,
+    number_in,
+    object_in,
+    objects_in,
+    text_in,
+)
+from runward.handlers.outcomes.sarif_stream import (
+    NUMBER,
+    TEXT,
+    ListOf,
+    SarifStream,
+    Shape,
+    Word,
+)
 
 USUAL: Final = "lint_result"
 OTHER: Final = "review_verdict"
-MOST_FINDINGS: Final = 200
+
+VERSION: Final = "2.1.0"
+MOST_RUNS: Final = 1000
+_MOST_PLACES: Final = 8
+"""Locations of a result that are looked through for one in a file."""
+
 _SEVERITIES: Final = {"error": "high", "warning": "medium", "note": "low", "none": "info"}
-_LONGEST: Final = 500
+_ORDER: Final = {level: place for place, level in enumerate(_SEVERITIES)}
+_RESULT: Final[Shape] = {
+    "kind": Word(("pass", "open", "informational", "notApplicable", "review", "fail")),
+    "level": LEVEL,
+    "rank": NUMBER,
+    "ruleId": TEXT,
+    "ruleIndex": NUMBER,
+    "rule": REFERENCE,
+    "message": MESSAGE,
+    "baselineState": Word(("new", "unchanged", "updated", "absent")),
+    "suppressions": ListOf({"status": Word(("accepted", "underReview", "rejected"))}),
+    "provenance": {"invocationIndex": NUMBER},
+    "locations": ListOf(
+        {"physicalLocation": {"artifactLocation": LOCATION, "region": {"startLine": NUMBER}}}, _MOST_PLACES
+    ),
+}
+_NO_FINDING: Final = ("pass", "notApplicable")
 
 
-def outcome_of_sarif(value: JsonValue, kind: str = USUAL) -> dict[str, JsonValue] | str:
-    """The outcome of this kind in the log, or why it is not one.
+class _Run:
+    """One run of a log: what its results refer to, and why it may prove nothing."""
 
-    A review requests changes if there are errors. If there are only warnings, it approves with suggestions.
+    def __init__(self, described: Object, home: str | None) -> None:
+        tool = object_in(described, "tool")
+        self.name = text_in(object_in(tool, "driver"), "name")
+        self._rules = Descriptors(tool, "rules")
+        self._places = Places(described, home)
+        invocations = objects_in(described, "invocations")
+        self._configurations = Configurations(self._rules, invocations, "ruleConfigurationOverrides")
+        self.gaps = [*_missing(described), *_unfinished(tool, invocations)]
+
+    def severity(self, result: Object) -> tuple[str, float]:
+        """The level and the rank of a result."""
+        found = self._rules.find(_rule(result))
+        invocation = number_in(object_in(result, "provenance"), "invocationIndex")
+        return (
+            self._configurations.level(result, found, invocation),
+            self._configurations.rank(result, found, invocation),
+        )
+
+    def finding(self, result: Object, level: str) -> dict[str, JsonValue]:
+        """A result as a finding of an outcome."""
+        rule = _rule(result)
+        found = self._rules.find(rule)
+        category = text_in(rule, "id") or ("" if found is None else text_in(self._rules.at(found), "id"))
+        text = message_text(object_in(result, "message"), self._rules, found)
+        finding: dict[str, JsonValue] = {
+            "severity": _SEVERITIES[level],
+            "category": category[:LONGEST_NAME] or "unknown",
+            "description": text[:LONGEST_TEXT],
+        }
+        self._add_place(finding, result)
+        return finding
+
+    def _add_place(self, finding: dict[str, JsonValue], result: Object) -> None:
+        for each in objects_in(result, "locations"):
+            physical = object_in(each, "physicalLocation")
+            place = self._places.of(object_in(physical, "artifactLocation"))
+            line = number_in(object_in(physical, "region"), "startLine") or 0
+            if place.path is not None:
+                finding["file"] = place.path
+                if line >= 1:
+                    finding["line"] = line
+                return
+            if place.elsewhere and line >= 1:
+                finding.setdefault("evidence", f"{place.elsewhere}:{line}")
+
+
+def _rule(result: Object) -> Object:
+    """The reference to the rule of a result, which has a short form, too (3.27.5 to 3.27.7)."""
+    short = {"id": result.get("ruleId"), "index": result.get("ruleIndex")}
+    return {**object_in(result, "rule"), **{key: value for key, value in short.items() if value is not None}}
+
+
+def _missing(described: Object) -> list[str]:
+    """What of a run is not in its log. Without an array of results, even an empty one, nothing was scanned (3.14.23)."""
+    found = [] if described.get("results") else ["a run has no results: nothing shows that it was scanned"]
+    external = object_in(described, "externalPropertyFileReferences")
+    other = [each for each in EXTERNAL if external.get(each) not in (None, [])]
+    return found + ([f"{', '.join(other)} of a run are in other files, which are not read"] if other else [])
+
+
+def _unfinished(tool: Object, invocations: list[Object]) -> list[str]:
+    """The signs that the tool did not do its work."""
+    found: list[str] = []
+    descriptors = Descriptors(tool, "notifications")
+    configurations = Configurations(descriptors, invocations, "notificationConfigurationOverrides")
+    for number, invocation in enumerate(invocations):
+        if invocation.get("executionSuccessful") is False:
+            found.append("the scan did not finish")
+        for key in ("toolExecutionNotifications", "toolConfigurationNotifications"):
+            for each in objects_in(invocation, key):
+                descriptor = descriptors.find(object_in(each, "descriptor"))
+                if configurations.level(each, descriptor, number) == "error":
+                    text = message_text(object_in(each, "message"), descriptors, descriptor)
+                    found.append(f"the scan reports an error: {text[:LONGEST_NAME]}")
+    return found
+
+
+def outcomes_of_sarif(pieces: Pieces, home: str | None = None) -> Mapping[str, dict[str, JsonValue]]:
+    """The outcome of each kind that the log can become. Raises `NotAReport`.
+
+    Paths are relative to `home`, the directory that was checked, if that is known. A review requests changes if there
+    are errors, or if nothing shows that the scan was done. If there are only warnings, it approves with suggestions.
     """
-    runs = value.get("runs") if isinstance(value, dict) else None
-    if not isinstance(runs, list):
-        return "is not a SARIF log: it has no list of runs"
-    results = [(run, each) for run in runs if isinstance(run, dict) for each in _list(run.get("results"))]
-    levels = [_text(each.get("level")) or "warning" for _, each in results if isinstance(each, dict)]
-    errors, warnings = levels.count("error"), levels.count("warning")
-    tools = [tool for run in runs if isinstance(run, dict) and (tool := _tool(run))]
+    runs, gaps = _runs(pieces, home)
+    levels = dict.fromkeys(_SEVERITIES, 0)
+    suppressed = 0
+    kept: list[tuple[int, float, int, dict[str, JsonValue]]] = []  # in the order of what is kept
+    for number, (run, result) in enumerate(_results(pieces, runs, gaps)):
+        if result.get("baselineState") == "absent" or result.get("kind") in _NO_FINDING:
+            continue
+        if _is_suppressed(result):
+            suppressed += 1
+            continue
+        level, rank = run.severity(result)
+        levels[level] += 1
+        place = (_ORDER[level], -rank, number)
+        if len(kept) < MOST_FINDINGS or place < kept[-1]:
+            insort(kept, (*place, run.finding(result, level)))
+            del kept[MOST_FINDINGS:]
+    return _outcomes(runs, Gaps(gaps), levels, suppressed, [each[-1] for each in kept])
+
+
+def _is_suppressed(result: Object) -> bool:
+    """Whether all suppressions of a result are accepted, which they are if they don't say otherwise (3.27.23, 3.35.3)."""
+    suppressions = objects_in(result, "suppressions")
+    return bool(suppressions) and all(text_in(each, "status") in ("", "accepted") for each in suppressions)
+
+
+def _runs(pieces: Pieces, home: str | None) -> tuple[list[_Run], list[str]]:
+    """The runs without their results, and what else the log leaves open."""
+    runs: list[_Run] | None = None
+    gaps: list[str] = []
+    stream = SarifStream(pieces)
+    for key, first in stream.members(stream.begin(), "", "version", "runs", "inlineExternalProperties"):
+        if key == "version":
+            version = stream.kept(first, TEXT, key)
+            if version not in (None, VERSION):
+                raise NotAReport(f"is not a SARIF log of version {VERSION}, but of {str(version)[:40]!r}")
+        elif key == "inlineExternalProperties":
+            parts = objects_in({key: stream.kept(first, ListOf(EXTERNAL), key)}, key)
+            if any(value not in (None, []) for each in parts for value in each.values()):
+                gaps.append("parts of a run are outside of it, where they are not read")
+        elif first[0] == "start_array":
+            runs = []
+            for number, each in stream.items(first, key):
+                if number == MOST_RUNS:
+                    raise NotAReport(f"is a SARIF log with more than {MOST_RUNS} runs")
+                described = stream.kept(each, RUN, f"runs[{number}]")
+                runs.append(_Run(described if isinstance(described, dict) else {}, home))
+    stream.rest()
+    if runs is None:
+        raise NotAReport("is not a SARIF log: it has no list of runs")
+    if not runs:
+        gaps.append("there is no run")
+    return runs, [*gaps, *(gap for run in runs for gap in run.gaps)]
+
+
+def _results(pieces: Pieces, runs: Sequence[_Run], gaps: list[str]) -> Iterator[tuple[_Run, Object]]:
+    """The results of all runs. What can't be read is added to the `gaps`."""
+    stream = SarifStream(pieces)
+    for key, first in stream.members(stream.begin(), "", "runs"):
+        for number, each in stream.items(first, key):
+            place = f"runs[{number}]"
+            for _, results in () if each[0] == "null" else stream.members(each, place, "results"):
+                for at, result in () if results[0] == "null" else stream.items(results, f"{place}.results"):
+                    stream.renew()
+                    if result[0] == "start_map":
+                        described = stream.kept(result, _RESULT, f"{place}.results[{at}]")
+                        yield runs[number], described if isinstance(described, dict) else {}
+                    else:
+                        stream.pass_over(result)
+                        gaps.append("a result is not an object, so it is not read")
+    stream.rest()
+
+
+def _outcomes(
+    runs: Sequence[_Run],
+    gaps: Gaps,
+    levels: Mapping[str, int],
+    suppressed: int,
+    findings: Sequence[dict[str, JsonValue]],
+) -> Mapping[str, dict[str, JsonValue]]:
+    total, errors, warnings = sum(levels.values()), levels["error"], levels["warning"]
+    fitted = fitting(findings, "description")
+    counts = f"{errors} errors, {warnings} warnings"
+    counts += f", {suppressed} suppressed" if suppressed else ""
+    if len(fitted) < total:
+        counts += f"; {len(fitted):,} of {total:,} findings are kept, the most severe first"
     outcome: dict[str, JsonValue] = {
-        "outcome_kind": kind,
-        "summary": f"{errors} errors, {warnings} warnings",
-        "passed": errors == 0,
-        "findings": [_finding(each) for _, each in results[:MOST_FINDINGS] if isinstance(each, dict)],
+        "summary": gaps.summary(counts),
+        "passed": gaps.verdict(errors),
+        "findings": fitted,
+        "finding_count": total,
     }
-    if kind == OTHER:
-        approved = "APPROVE_WITH_SUGGESTIONS" if warnings else "APPROVE"
-        return outcome | {"verdict": "REQUEST_CHANGES" if errors else approved}
-    outcome |= {"errors": errors, "warnings": warnings}
+    approved = "APPROVE_WITH_SUGGESTIONS" if warnings else "APPROVE"
+    verdict = approved if outcome["passed"] else "REQUEST_CHANGES"
+    lint: dict[str, JsonValue] = {"errors": errors, "warnings": warnings}
+    tools = ", ".join(dict.fromkeys(run.name for run in runs if run.name))
     if tools:
-        outcome["tool"] = ", ".join(dict.fromkeys(tools))[:_LONGEST]
-    return outcome
-
-
-def _tool(run: dict[str, JsonValue]) -> str:
-    tool = run.get("tool")
-    driver = tool.get("driver") if isinstance(tool, dict) else None
-    return _text(driver.get("name")) if isinstance(driver, dict) else ""
-
-
-def _finding(result: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    message = result.get("message")
-    said = _text(message.get("text")) if isinstance(message, dict) else ""
-    finding: dict[str, JsonValue] = {
-        "severity": _SEVERITIES.get(_text(result.get("level")) or "warning", "medium"),
-        "category": _text(result.get("ruleId")) or "unknown",
-        "description": said[:_LONGEST],
+        lint["tool"] = tools[:LONGEST_TEXT]
+    return {
+        USUAL: {"outcome_kind": USUAL, **outcome, **lint},
+        OTHER: {"outcome_kind": OTHER, **outcome, "verdict": verdict},
     }
-    for path, line in _places(result):
-        if path and not path.startswith("/") and ":" not in path and ".." not in path.split("/"):
-            finding["file"] = path
-            if line is not None:
-                finding["line"] = line
-        break
-    return finding
-
-
-def _places(result: dict[str, JsonValue]) -> Iterator[tuple[str, int | None]]:
-    for each in _list(result.get("locations")):
-        place = each.get("physicalLocation") if isinstance(each, dict) else None
-        if isinstance(place, dict):
-            file, region = place.get("artifactLocation"), place.get("region")
-            line = region.get("startLine") if isinstance(region, dict) else None
-            is_line = isinstance(line, int) and not isinstance(line, bool) and line >= 1
-            path = _text(file.get("uri")) if isinstance(file, dict) else ""
-            yield path, line if is_line and isinstance(line, int) else None
-
-
-def _list(value: JsonValue) -> list[JsonValue]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: JsonValue) -> str:
-    return value if isinstance(value, str) else ""
