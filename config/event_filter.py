@@ -116,9 +116,10 @@ def _equal(wanted: JsonValue, field: JsonValue) -> bool:
     return isinstance(field, int | float) and wanted == field
 
 
-def _number(value: JsonValue) -> float | None:
+def _number(value: JsonValue) -> int | float | None:
+    """The number, which is not made a float: foreign data has whole numbers that don't fit into one."""
     value = _as_written(value) if isinstance(value, str) else value
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _as_written(text: str) -> JsonValue:

@@ -5,7 +5,7 @@ size of an expression is bounded here before it is parsed, by its words, and bef
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from jinja2 import Environment, TemplateError, nodes
@@ -13,62 +13,6 @@ from jinja2 import Environment, TemplateError, nodes
 from runward.config.plain_data import MAX_INTEGER, is_text
 from runward.config.problem import nearest, quoted
 
-FILTERS: Final = (
-    "abs",
-    "count",
-    "default",
-    "d",
-    "first",
-    "float",
-    "int",
-    "join",
-    "last",
-    "length",
-    "list",
-    "lower",
-    "map",
-    "max",
-    "min",
-    "reject",
-    "rejectattr",
-    "replace",
-    "round",
-    "select",
-    "selectattr",
-    "sort",
-    "string",
-    "sum",
-    "tojson",
-    "trim",
-    "unique",
-    "upper",
-)
-TESTS: Final = (
-    "defined",
-    "undefined",
-    "none",
-    "true",
-    "false",
-    "boolean",
-    "number",
-    "string",
-    "sequence",
-    "mapping",
-    "in",
-    "eq",
-    "equalto",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
-    "==",
-    "!=",
-    "<",
-    "<=",
-    ">",
-    ">=",
-)
 _ALLOWED: Final = (
     *(
         nodes.Template,
@@ -194,7 +138,9 @@ def _check_constant(value: object) -> None:
         raise ExpressionError("has a whole number of more than 64 bits", "write it as a text")
 
 
-def look_ups(tree: nodes.Template, known: frozenset[str]) -> Iterable[tuple[str | int, ...]]:
+def look_ups(
+    tree: nodes.Template, known: frozenset[str], filters: Collection[str], tests: Collection[str]
+) -> Iterable[tuple[str | int, ...]]:
     """The look-ups made of names and constants alone. Raises `ExpressionError` for what is not allowed."""
     outputs = tree.body
     if len(outputs) != 1 or not isinstance(outputs[0], nodes.Output) or len(outputs[0].nodes) != 1:
@@ -211,10 +157,12 @@ def look_ups(tree: nodes.Template, known: frozenset[str]) -> Iterable[tuple[str 
             _check_name(node.name, known)
         elif isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
             raise ExpressionError(f"may not look up {quoted(node.attr)}", "names do not begin with '_' here")
-        elif isinstance(node, nodes.Filter) and node.name not in FILTERS:
-            raise ExpressionError(f"uses the unknown filter {quoted(node.name)}", _guess(node.name, FILTERS))
-        elif isinstance(node, nodes.Test) and node.name not in TESTS:
-            raise ExpressionError(f"uses the unknown test {quoted(node.name)}", _guess(node.name, TESTS))
+        elif isinstance(node, nodes.Filter) and node.name not in filters:
+            raise ExpressionError(f"uses the unknown filter {quoted(node.name)}", _guess(node.name, filters))
+        elif isinstance(node, nodes.Test) and node.name not in tests:
+            raise ExpressionError(f"uses the unknown test {quoted(node.name)}", _guess(node.name, tests))
+        elif isinstance(node, nodes.Filter | nodes.Test) and (node.dyn_args or node.dyn_kwargs):
+            raise ExpressionError("may not use '*' or '**'", "write what the filter is given one by one")
         if isinstance(node, nodes.Getattr | nodes.Getitem):
             inside.add(id(node.node))
             path = _path(node) if id(node) not in inside else None
@@ -243,7 +191,7 @@ def _check_name(name: str, known: frozenset[str]) -> None:
         raise ExpressionError(f"uses the unknown name {quoted(name)}", _guess(name, sorted(known)))
 
 
-def _guess(name: str, known: Sequence[str]) -> str:
+def _guess(name: str, known: Collection[str]) -> str:
     guess = nearest(name, known)
     return f"did you mean {guess!r}?" if guess else f"known here: {', '.join(known)}"
 

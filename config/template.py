@@ -15,6 +15,9 @@ from runward.config.problem import kind, nearest, quoted
 NAME: Final = "[A-Za-z_][A-Za-z0-9_-]*"
 """The valid names of values."""
 
+_LONGEST: Final = 1 << 20
+"""Characters of a filled-in text: the values come from events, and each may be used many times."""
+
 _LOOK_UP: Final = re.compile(rf"with((?:\.{NAME})+)")
 
 LookUp: TypeAlias = tuple[str, ...]
@@ -40,7 +43,14 @@ class Template(NamedTuple):
 
     def fill(self, given: Mapping[str, JsonValue]) -> str:
         """The text with the given values in it. Raises `TemplateError`."""
-        return "".join(part if isinstance(part, str) else _text(part, given) for part in self.parts)
+        texts: list[str] = []
+        length = 0
+        for part in self.parts:
+            texts.append(part if isinstance(part, str) else _text(part, given))
+            length += len(texts[-1])
+            if length > _LONGEST:
+                raise TemplateError(f"becomes longer than {_LONGEST >> 20} MiB", "give large values as files")
+        return "".join(texts)
 
 
 def parse_template(text: str) -> Template:

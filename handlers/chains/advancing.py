@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from runward.config.chain import Chain, chain_of
 from runward.config.contract import contract_to_json, resolve_contract
+from runward.config.counted_values import Budget
 from runward.config.json_value import JsonValue
 from runward.config.seen import SeenChain, SeenStep
 from runward.config.step import NOT_STARTED, Step
@@ -122,11 +123,12 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
     """Advance the run: skip steps, or fail to start them, until one runs. After the last step the run ends."""
     effects: list[Effect] = []
     position = _with_ending(position, at)
+    budget = Budget()  # one for all steps: the others wait until this decision is made
     while position.left:
         step = position.left[0]
         seen = _seen(position, step)
         given, refused = given_to(position.trigger, seen, about(position)), unseen(step, seen)
-        judged = judge(step, given) if refused is None else Judged(None)
+        judged = judge(step, given, budget) if refused is None else Judged(None, refused=refused)
         if judged.reason is not None:
             position = _with(position, step, "skipped", judged.reason)
             effects += [
@@ -137,7 +139,7 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
                 Explain(position.run, "decided", f"step {step.id} is skipped: {judged.why or judged.reason}"),
             ]
             continue
-        command = refused or (yield from _command(step, given))
+        command = judged.refused or (yield from _command(step, given, budget))
         if not isinstance(command, NotStarted):
             if step.approval is None:
                 return (*effects, *(yield from begin(position, step, command, 1, at)))
@@ -221,13 +223,13 @@ def command_at(position: Position, index: int) -> Asking[Startable | NotStarted]
     step = position.step(index)
     seen = _seen(without(position, index), step)
     return unseen(step, seen) or (
-        yield from _command(step, given_to(position.trigger, seen, about(position)))
+        yield from _command(step, given_to(position.trigger, seen, about(position)), Budget())
     )
 
 
-def _command(step: Step, given: Mapping[str, object]) -> Asking[Startable | NotStarted]:
+def _command(step: Step, given: Mapping[str, object], budget: Budget) -> Asking[Startable | NotStarted]:
     play = yield from (ask(PlayOf(step.skill)) if step.skill is not None else ask(ActionOf(step.name)))
-    ready = command_of(step, play, given)
+    ready = command_of(step, play, given, budget)
     return ready if isinstance(ready, NotStarted) else Startable(ready, play)
 
 

@@ -3,7 +3,8 @@
 from typing import Final, NamedTuple
 
 from runward.config.chain import chain_of
-from runward.config.expression import Missing, Value
+from runward.config.counted_values import Missing
+from runward.config.expression import Value
 from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 from runward.config.step import NAMES

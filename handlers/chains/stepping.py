@@ -4,7 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from runward.config.expression import Given, Missing, Steps, Value
+from runward.config.counted_values import Budget, Missing, Steps, TooMuchWork
+from runward.config.expression import Given, Value
 from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, fill_command
@@ -20,11 +21,16 @@ SkipReason: TypeAlias = Literal["step.skipped.condition_false", "step.skipped.un
 
 
 class Judged(NamedTuple):
-    """The result of a condition: its value, and if it is not true, why."""
+    """The result of a condition: its value, and if it is not true, why.
+
+    With `refused` it has none, because that would take too much work. The step then fails. If it were skipped, the data of
+    an event could choose which steps run.
+    """
 
     value: JsonValue
     reason: SkipReason | None = None
     why: str | None = None
+    refused: "NotStarted | None" = None
 
 
 class Ready(NamedTuple):
@@ -100,14 +106,16 @@ def given_to(trigger: Mapping[str, JsonValue], steps: Sequence[SeenStep], chain:
     }
 
 
-def judge(step: Step, given: Given) -> Judged:
-    """The result of the step's condition."""
+def judge(step: Step, given: Given, budget: Budget) -> Judged:
+    """The result of the step's condition, as far as the budget allows."""
     if step.condition is None:
         return Judged(True)
     value = Value(step.condition, NAMES)
     (expression,) = value.expressions
     try:
-        found = expression.evaluate(given)
+        found = expression.evaluate(given, budget)
+    except TooMuchWork as error:
+        return Judged(None, refused=NotStarted(f"its condition {error}"))
     except ExpressionError as error:
         return Judged(None, "step.skipped.undefined", str(error))
     missing = expression.missing(given)
@@ -120,13 +128,13 @@ def judge(step: Step, given: Given) -> Judged:
     return Judged(found)
 
 
-def command_of(step: Step, play: Play, given: Given) -> Ready | NotStarted:
-    """The command of a step that runs."""
+def command_of(step: Step, play: Play, given: Given, budget: Budget) -> Ready | NotStarted:
+    """The command of a step that runs, as far as the budget allows."""
     playbook = play.playbook
     if playbook is None:
         return NotStarted(play.problem or f"there is no {step.name}")
-    values = _table(step.values, "with", given)
-    environment = values if isinstance(values, NotStarted) else _table(step.env, "env", given)
+    values = _table(step.values, "with", given, budget)
+    environment = values if isinstance(values, NotStarted) else _table(step.env, "env", given, budget)
     if isinstance(values, NotStarted):
         return values
     if isinstance(environment, NotStarted):
@@ -135,10 +143,10 @@ def command_of(step: Step, play: Play, given: Given) -> Ready | NotStarted:
     nul = next((name for name, each in variables.items() if "\0" in each), None)
     if nul is not None:
         return NotStarted(f"env.{nul} has a NUL character in it")
-    directory = _directory(step, given)
+    directory = _directory(step, given, budget)
     if isinstance(directory, NotStarted):
         return directory
-    worktree = _worktree(step, given)
+    worktree = _worktree(step, given, budget)
     if isinstance(worktree, NotStarted):
         return worktree
     if play.shell is not None:
@@ -158,12 +166,14 @@ def command_of(step: Step, play: Play, given: Given) -> Ready | NotStarted:
     return Ready(filled.value, values, tuple(variables.items()), directory, unused, worktree)
 
 
-def _table(written: Mapping[str, JsonValue], key: str, given: Given) -> dict[str, JsonValue] | NotStarted:
+def _table(
+    written: Mapping[str, JsonValue], key: str, given: Given, budget: Budget
+) -> dict[str, JsonValue] | NotStarted:
     """The values of a table of the step."""
     values: dict[str, JsonValue] = {}
     for name, each in written.items():
         try:
-            found = _rendered(each, given)
+            found = _rendered(each, given, budget)
         except ExpressionError as error:
             return NotStarted(f"{key}.{name} {error}")
         if isinstance(found, Missing):
@@ -172,10 +182,10 @@ def _table(written: Mapping[str, JsonValue], key: str, given: Given) -> dict[str
     return values
 
 
-def _directory(step: Step, given: Given) -> str | NotStarted | None:
+def _directory(step: Step, given: Given, budget: Budget) -> str | NotStarted | None:
     if step.cwd is None:
         return None
-    found = _table({"cwd": step.cwd}, "step", given)
+    found = _table({"cwd": step.cwd}, "step", given, budget)
     if isinstance(found, NotStarted):
         return found
     path = found["cwd"]
@@ -184,10 +194,10 @@ def _directory(step: Step, given: Given) -> str | NotStarted | None:
     return path
 
 
-def _worktree(step: Step, given: Given) -> tuple[str, str] | NotStarted | None:
+def _worktree(step: Step, given: Given, budget: Budget) -> tuple[str, str] | NotStarted | None:
     if step.worktree is None:
         return None
-    found = _table({"repo": step.worktree.repo, "ref": step.worktree.ref}, "worktree", given)
+    found = _table({"repo": step.worktree.repo, "ref": step.worktree.ref}, "worktree", given, budget)
     if isinstance(found, NotStarted):
         return found
     repo, ref = _text(found["repo"]), _text(found["ref"])
@@ -206,20 +216,20 @@ def _upper(key: str) -> str:
     return key.replace("-", "_").upper()
 
 
-def _rendered(written: JsonValue, given: Given) -> JsonValue | Missing:
+def _rendered(written: JsonValue, given: Given, budget: Budget) -> JsonValue | Missing:
     match written:
         case str():
             value = Value(written, NAMES)
-            found = value.render(given)
+            found = value.render(given, budget)
             if isinstance(found, Missing):
                 missing = next(filter(None, (each.missing(given) for each in value.expressions)), None)
                 return Missing(missing or found.why)
             return found
         case list():
-            parts = [_rendered(each, given) for each in written]
+            parts = [_rendered(each, given, budget) for each in written]
             return next((each for each in parts if isinstance(each, Missing)), _data(parts))
         case dict():
-            table = {key: _rendered(each, given) for key, each in written.items()}
+            table = {key: _rendered(each, given, budget) for key, each in written.items()}
             lacking = next((each for each in table.values() if isinstance(each, Missing)), None)
             return lacking if lacking is not None else {key: _datum(each) for key, each in table.items()}
     return written

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.config.expression import LONGEST_RESULT, Expression, Missing, Steps, Value
+from runward.config.counted_values import LONGEST_RESULT, Missing, Steps
+from runward.config.expression import Expression, Value
 from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 

@@ -10,6 +10,7 @@ import click
 
 from runward.config.chain import Chain
 from runward.config.contract import resolve_contract
+from runward.config.counted_values import Budget
 from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 from runward.config.problem import kind
@@ -153,9 +154,10 @@ def try_out(
     declarer = Declarer(settings)
     stopped_by: str | None = None
     about: SeenChain = {"name": chain.name, "run_id": None, "event": chain.trigger.event}
+    budget = Budget()
     for step in chain.steps:
         given, refused = given_to(trigger, before, about), unseen(step, before)
-        judged = judge(step, given) if refused is None else Judged(None)
+        judged = judge(step, given, budget) if refused is None else Judged(None, refused=refused)
         reason: str | None = judged.reason
         why = judged.why
         argv: tuple[str, ...] | None = None
@@ -164,9 +166,11 @@ def try_out(
         worktree: tuple[str, str] | None = None
         if stopped_by is not None:
             reason, why = NOT_STARTED, f"the run would end at step {stopped_by}"
+        elif judged.refused is not None:
+            reason, why, stopped_by = NOT_STARTED, judged.refused.why, step.id
         elif reason is None:
             play = declarer.play(step.skill) if step.skill is not None else declarer.action(step.name)
-            command = refused or command_of(step, play, given)
+            command = command_of(step, play, given, budget)
             if isinstance(command, NotStarted):
                 reason, why, stopped_by = NOT_STARTED, command.why, step.id
             else:

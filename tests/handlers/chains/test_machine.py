@@ -327,6 +327,24 @@ def test_a_step_that_can_not_be_started_fails_the_run() -> None:
     assert [each.reason_code for each in of(SetChainRun, effects)] == ["chain.failed.step_failed"]
 
 
+def test_a_step_whose_condition_takes_too_much_work_fails_and_is_not_skipped() -> None:
+    files: list[JsonValue] = [f"a{number}" for number in range(9000)]
+    allowed: list[JsonValue] = [f"b{number}" for number in range(9000)]
+    condition = "{{ trigger.files | select('in', trigger.allowed) | list | length > 0 }}"
+    chain: JsonValue = {
+        "name": "pr",
+        "trigger": {"event": "pr.opened"},
+        "steps": [{"skill": "review", "condition": condition}, {"skill": "merge"}],
+    }
+    fired = replace(FIRED, fields={"files": files, "allowed": allowed}, definition=chain)
+    effects = decided(fire.decide(fired, GIVEN), NOT_YET)
+    (step,) = of(SetStep, effects)
+    assert (step.step, step.status, step.reason_code) == (0, "failed", "run.failed.not_started")
+    assert step.reason_summary is not None
+    assert "takes too much work: more than 100000 items" in step.reason_summary
+    assert [each.reason_code for each in of(SetChainRun, effects)] == ["chain.failed.step_failed"]
+
+
 def test_of_a_run_that_is_over_only_the_step_is_kept() -> None:
     (over,) = finished("cancelled", run_status="cancelled")
     assert isinstance(over, SetStep)

@@ -1,0 +1,371 @@
+"""The filters and tests of expressions. They have Jinja2's names and meanings, and count what they do."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cmp_to_key
+from typing import Any, Final, TypeAlias
+
+from jinja2.utils import htmlsafe_json_dumps
+
+from runward.config.counted_values import (
+    Budget,
+    Missing,
+    Steps,
+    added,
+    budget_search,
+    check_length,
+    contains,
+    equal,
+    is_true,
+    items_of,
+    joined,
+    look_up,
+    number,
+    order,
+    plain,
+    present,
+    text_of,
+    weigh,
+)
+from runward.config.expression_syntax import ExpressionError
+
+Filter: TypeAlias = Callable[..., object]
+"""Is called with the budget, the value, and what stands in its brackets."""
+
+A_CALL: Final = 4
+"""What it costs to call a filter or a test, in items."""
+
+_A_LOOK_UP: Final = 4
+_IN_ORDER: Final = 6
+"""What it costs to compare two items while a list is sorted, beside the comparison."""
+
+_LONGEST_NUMBER: Final = 400
+_MOST_PLACES: Final = 100
+
+
+def call(what: str, among: Mapping[str, Filter], name: object, budget: Budget, given: Sequence[object], more: Mapping[str, object]) -> object:  # fmt: skip
+    """The result of the filter or test of this name. `given` begins with the value."""
+    found = among.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise ExpressionError(f"can't be evaluated: there is no {what} {name!r:.80}")
+    budget.work(A_CALL)
+    try:
+        return found(budget, *given, **more)
+    except TypeError:
+        raise ExpressionError(f"can't be evaluated: the {what} {name!r} can't be used in this way") from None
+
+
+def compared(operator: str, left: object, right: object, budget: Budget) -> object:
+    """The result of a comparison. With something missing it is missing, so that `!=` lets nothing pass by mistake."""
+    if isinstance(left, Missing):
+        return left
+    if operator in ("in", "notin"):
+        return contains(right, left, budget) is (operator == "in")
+    if isinstance(right, Missing):
+        return right
+    if operator in ("eq", "ne"):
+        return equal(left, right, budget) is (operator == "eq")
+    return _ORDERS[operator](order(left, right, budget))
+
+
+_ORDERS: Final[Mapping[str, Callable[[int], bool]]] = {
+    "lt": lambda found: found < 0,
+    "lteq": lambda found: found <= 0,
+    "gt": lambda found: found > 0,
+    "gteq": lambda found: found >= 0,
+}
+
+
+def _picked(value: object, attribute: object, budget: Budget) -> object:
+    """What an attribute leads to, as in `author.name` or `0`."""
+    if isinstance(attribute, str):
+        parts = attribute.split(".")
+        budget.work(_A_LOOK_UP * len(parts))
+        for part in parts:
+            value = look_up(value, int(part) if part.isdecimal() and len(part) < 10 else part)
+        return value
+    budget.work(1 if attribute is None else _A_LOOK_UP)
+    return value if attribute is None else look_up(value, attribute)
+
+
+def _folded(value: object, case_sensitive: object, budget: Budget) -> object:
+    return _lower(budget, value) if isinstance(value, str) and not is_true(case_sensitive) else value
+
+
+def _made(text: str, budget: Budget) -> None:
+    """Count the text that a change of case makes: up to three characters of one."""
+    budget.make(len(text) if text.isascii() else 3 * len(text))
+
+
+def _lower(budget: Budget, value: object) -> str:
+    text = text_of(value, budget)
+    _made(text, budget)
+    return text.lower()
+
+
+def _upper(budget: Budget, value: object) -> str:
+    text = text_of(value, budget)
+    _made(text, budget)
+    return text.upper()
+
+
+def _trim(budget: Budget, value: object, chars: object = None) -> str:
+    text = text_of(value, budget)
+    taken = None if chars is None else text_of(chars, budget)
+    budget.compare(len(text) * max(1, len(taken or "")))
+    budget.make(len(text))
+    return text.strip(taken)
+
+
+def _replace(budget: Budget, value: object, old: object, new: object, count: object = None) -> str:
+    text, old, new = text_of(value, budget), text_of(old, budget), text_of(new, budget)
+    most = -1 if count is None else int(number(count))
+    budget_search(text, old, budget)
+    found = text.count(old) if most < 0 else min(most, text.count(old))
+    length = len(text) + found * (len(new) - len(old))
+    check_length(length)
+    budget_search(text, old, budget)
+    budget.work(found)
+    budget.make(length)
+    return text.replace(old, new, most)
+
+
+def _join(budget: Budget, value: object, d: object = "", attribute: object = None) -> str:
+    parts: list[str] = []
+    length, between = 0, text_of(d, budget)
+    for each in items_of(value, budget):
+        parts.append(text_of(_picked(each, attribute, budget), budget))
+        length += len(parts[-1])
+        check_length(length)
+    return joined(parts, between, budget)
+
+
+def _tojson(budget: Budget, value: object) -> str:
+    value = present(value)
+    weigh(value, budget)
+    return str(htmlsafe_json_dumps(plain(value, budget), sort_keys=True))
+
+
+def _length(budget: Budget, value: object) -> int:
+    value = present(value)
+    if isinstance(value, str | list | dict | Steps):
+        return len(value)
+    raise ExpressionError(f"can't be evaluated: {type(value).__name__} has no length")
+
+
+def _first(budget: Budget, value: object) -> object:
+    found = _as_sequence(value, budget)
+    return found[0] if len(found) else Missing("there is no first item: it is empty")
+
+
+def _last(budget: Budget, value: object) -> object:
+    found = _as_sequence(value, budget)
+    return found[-1] if len(found) else Missing("there is no last item: it is empty")
+
+
+def _as_sequence(value: object, budget: Budget) -> Sequence[object]:
+    return value if isinstance(value, list | str | Steps) else items_of(value, budget)
+
+
+def _default(budget: Budget, value: object, default_value: object = "", boolean: object = False) -> object:
+    is_gone = isinstance(value, Missing) or (is_true(boolean) and not is_true(value))
+    return default_value if is_gone else value
+
+
+def _int(budget: Budget, value: object, default: object = 0, base: object = 10) -> object:
+    value = present(value)
+    if isinstance(value, str) and len(value) > _LONGEST_NUMBER:
+        return default
+    try:
+        return int(value, int(number(base))) if isinstance(value, str) else int(number(value))
+    except (ExpressionError, ValueError, OverflowError):
+        try:
+            return int(float(value)) if isinstance(value, str) else default
+        except (ValueError, OverflowError):
+            return default
+
+
+def _float(budget: Budget, value: object, default: object = 0.0) -> object:
+    value = present(value)
+    try:
+        return float(value) if isinstance(value, str | int | float) and _is_short(value) else default
+    except ValueError:
+        return default
+
+
+def _is_short(value: str | float) -> bool:
+    return not isinstance(value, str) or len(value) <= _LONGEST_NUMBER
+
+
+def _round(budget: Budget, value: object, precision: object = 0, method: object = "common") -> object:
+    rounded, places = number(value), number(precision)
+    if not isinstance(places, int) or abs(places) > _MOST_PLACES:
+        raise ExpressionError(f"can't be evaluated: round needs -{_MOST_PLACES} to {_MOST_PLACES} places")
+    if method == "common":
+        return round(rounded, places)
+    if method not in ("ceil", "floor"):
+        raise ExpressionError("can't be evaluated: round knows common, ceil and floor")
+    return (math.ceil if method == "ceil" else math.floor)(rounded * 10**places) / 10**places
+
+
+def _sum(budget: Budget, value: object, attribute: object = None, start: object = 0) -> object:
+    total = start
+    for each in items_of(value, budget):
+        total = present(added(total, _picked(each, attribute, budget), budget))
+    return total
+
+
+def _items_or_none(value: object, budget: Budget) -> list[object]:
+    """The items of a list; none for null, as in an outcome whose findings are null."""
+    return [] if value is None else items_of(value, budget)
+
+
+def _map(budget: Budget, value: object, *given: object, **more: object) -> list[object]:
+    items = _items_or_none(value, budget)
+    if not given:
+        attribute, default = more.pop("attribute", None), more.pop("default", None)
+        if attribute is None or more:
+            raise ExpressionError("can't be evaluated: map needs a filter or an attribute")
+        picked = [_picked(each, attribute, budget) for each in items]
+        return [default if default is not None and isinstance(each, Missing) else each for each in picked]
+    name, *rest = given
+    return [call("filter", FILTERS, name, budget, [each, *rest], more) for each in items]
+
+
+def _selected(wanted: bool, by_attribute: bool) -> Filter:
+    def select(budget: Budget, value: object, *given: object) -> list[object]:
+        attribute = None
+        if by_attribute:
+            if not given:
+                raise ExpressionError("can't be evaluated: it needs the name of an attribute")
+            attribute, *given = given  # type: ignore[assignment] # a list does as well
+        found = []
+        for each in _items_or_none(value, budget):
+            seen = _picked(each, attribute, budget)
+            result = seen if not given else call("test", TESTS, given[0], budget, [seen, *given[1:]], {})
+            if is_true(result) is wanted:
+                found.append(each)
+        return found
+
+    return select
+
+
+def _sort(budget: Budget, value: object, reverse: object = False, case_sensitive: object = False, attribute: object = None) -> list[object]:  # fmt: skip
+    names = attribute.split(",") if isinstance(attribute, str) else [attribute]
+    keyed = [
+        ([_folded(_picked(each, name, budget), case_sensitive, budget) for name in names], each)
+        for each in items_of(value, budget)
+    ]
+
+    def compare(left: tuple[list[object], object], right: tuple[list[object], object]) -> int:
+        budget.work(_IN_ORDER)
+        return order(left[0], right[0], budget)
+
+    return [each for _, each in sorted(keyed, key=cmp_to_key(compare), reverse=is_true(reverse))]
+
+
+def _extreme(sign: int) -> Filter:
+    def extreme(
+        budget: Budget, value: object, case_sensitive: object = False, attribute: object = None
+    ) -> object:
+        best: tuple[object, object] | None = None
+        for each in items_of(value, budget):
+            key = _folded(_picked(each, attribute, budget), case_sensitive, budget)
+            if best is None or order(key, best[0], budget) * sign > 0:
+                best = key, each
+        return Missing("it is empty") if best is None else best[1]
+
+    return extreme
+
+
+def _unique(budget: Budget, value: object, case_sensitive: object = False, attribute: object = None) -> list[object]:  # fmt: skip
+    seen: set[str | None] = set()
+    found = []
+    for each in items_of(value, budget):
+        key = _told_apart(_folded(_picked(each, attribute, budget), case_sensitive, budget), budget)
+        if key not in seen:
+            seen.add(key)
+            found.append(each)
+    return found
+
+
+def _told_apart(value: object, budget: Budget) -> str | None:
+    """A text that is the same for the same values: data can't choose the hash of a text, but that of a number."""
+    value = present(value)
+    if isinstance(value, str):
+        budget.compare(len(value))
+        return f"={value}"
+    if isinstance(value, int | float):
+        return f"{int(value)}" if value - value == 0 and int(value) == value else repr(value)
+    if value is None:
+        return None
+    raise ExpressionError("can't be evaluated: only texts and numbers can be told apart")
+
+
+def _list(budget: Budget, value: object) -> list[object]:
+    return items_of(value, budget)
+
+
+def _abs(budget: Budget, value: object) -> object:
+    return abs(number(value))
+
+
+FILTERS: Final[Mapping[str, Filter]] = {
+    "abs": _abs,
+    "count": _length,
+    "default": _default,
+    "d": _default,
+    "first": _first,
+    "float": _float,
+    "int": _int,
+    "join": _join,
+    "last": _last,
+    "length": _length,
+    "list": _list,
+    "lower": _lower,
+    "map": _map,
+    "max": _extreme(1),
+    "min": _extreme(-1),
+    "reject": _selected(False, False),
+    "rejectattr": _selected(False, True),
+    "replace": _replace,
+    "round": _round,
+    "select": _selected(True, False),
+    "selectattr": _selected(True, True),
+    "sort": _sort,
+    "string": lambda budget, value: text_of(value, budget),
+    "sum": _sum,
+    "tojson": _tojson,
+    "trim": _trim,
+    "unique": _unique,
+    "upper": _upper,
+}
+
+
+def _comparison(operator: str) -> Filter:
+    return lambda budget, value, other: compared(operator, value, other, budget)
+
+
+def _kind(*kinds: Any) -> Filter:  # noqa: ANN401 # types
+    return lambda budget, value: isinstance(value, kinds)
+
+
+TESTS: Final[Mapping[str, Filter]] = {
+    "defined": lambda budget, value: not isinstance(value, Missing),
+    "undefined": _kind(Missing),
+    "none": lambda budget, value: value is None,
+    "true": lambda budget, value: value is True,
+    "false": lambda budget, value: value is False,
+    "boolean": _kind(bool),
+    "number": _kind(int, float),
+    "string": _kind(str),
+    "sequence": _kind(str, list, dict, Steps),
+    "mapping": _kind(dict),
+    "in": _comparison("in"),
+    **dict.fromkeys(("eq", "equalto", "=="), _comparison("eq")),
+    **dict.fromkeys(("ne", "!="), _comparison("ne")),
+    **dict.fromkeys(("lt", "<"), _comparison("lt")),
+    **dict.fromkeys(("le", "<="), _comparison("lteq")),
+    **dict.fromkeys(("gt", ">"), _comparison("gt")),
+    **dict.fromkeys(("ge", ">="), _comparison("gteq")),
+}

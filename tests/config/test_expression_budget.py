@@ -1,0 +1,286 @@
+"""Expressions over hostile data: what they may do is counted, and takes little time and memory on every machine."""
+
+import gc
+import time
+import tracemalloc
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runward.config.counted_values import MOST_MADE, MOST_WORK, Budget, Missing, Steps, TooMuchWork
+from runward.config.expression import Expression, Value
+from runward.config.expression_filters import FILTERS, TESTS
+from runward.config.expression_syntax import ExpressionError
+from runward.config.json_value import JsonValue
+
+NAMES: Final = ("trigger", "steps", "outcome", "chain")
+MOST_SECONDS: Final = 0.1
+MOST_BYTES: Final = 64 << 20
+
+
+def nested(levels: int) -> JsonValue:
+    value: JsonValue = 1
+    for _ in range(levels):
+        value = [value, {"k": value}] if levels < 20 else [value]
+    return value
+
+
+FILES: Final[list[JsonValue]] = [f"src/module_{number}/file.py" for number in range(40_000)]
+ALLOWED: Final[list[JsonValue]] = [f"q{number}" for number in range(40_000)]
+HOSTILE: Final[dict[str, JsonValue]] = {
+    "files": FILES,
+    "allowed": ALLOWED,
+    "texts": [*(["x" * 30_000] * 40_000)],
+    "texts2": [*(["x" * 30_000] * 39_999), "y" * 30_000],
+    "long": "a" * 1_000_000,
+    "most": "a" * 29_000,
+    "part": "a" * 14_000 + "b" + "a" * 14_000,
+    "wide": "\U0001d400" * 300_000,
+    "sharp": "ß" * 200_000,
+    "control": "\0" * 60_000,
+    "numbers": list(range(40_000)),
+    "floats": [number / 7 for number in range(40_000)],
+    "rows": [{"k": f"K{number % 777}", "v": number, "n": {"m": [number]}} for number in range(20_000)],
+    "lists": [[number] * 20 for number in range(2000)],
+    "lists2": [[number] * 20 for number in range(2000)],
+    "table": {f"k{number}": number for number in range(40_000)},
+    "bushy": nested(11),
+    "bushier": nested(15),
+    "deep": nested(2000),
+    "deep2": nested(2000),
+    "vast": 10**300,
+    "few": ["a", "B", "b", 1],
+    "one": "a",
+}
+SEEN: Final = {
+    "trigger": HOSTILE,
+    "steps": Steps([{"id": "a", "outcome": None}]),
+    "outcome": None,
+    "chain": {},
+}
+
+atoms: Final = st.one_of(
+    st.sampled_from(sorted(HOSTILE)).map(lambda key: f"trigger.{key}"),
+    st.sampled_from(
+        ["'a'", "3", "-100", "[1, 'a']", "{'k': trigger.files}", "steps", "trigger.gone", "none"]
+    ),
+    st.sampled_from(["trigger.files[::2]", "trigger.long[::-1]", "trigger.rows[5:]", "trigger.files[0]"]),
+)
+words: Final = st.sampled_from(["'k'", "'n.m'", "0", "'k,v'"])
+
+
+def filtered(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Each filter and test, with any of its kinds of arguments."""
+    given_to = st.one_of(
+        st.just(""),
+        inner.map(lambda each: f"({each})"),
+        st.tuples(inner, inner).map(lambda each: f"({each[0]}, {each[1]})"),
+        words.map(lambda each: f"(attribute={each})"),
+        words.map(lambda each: f"({each})"),
+        st.sampled_from(sorted(FILTERS)).map(lambda each: f"('{each}')"),
+        st.tuples(st.sampled_from(sorted(FILTERS)), inner).map(lambda each: f"('{each[0]}', {each[1]})"),
+        st.tuples(st.sampled_from(sorted(TESTS)), inner).map(lambda each: f"('{each[0]}', {each[1]})"),
+        st.tuples(words, st.sampled_from(sorted(TESTS)), inner).map(lambda e: f"({e[0]}, '{e[1]}', {e[2]})"),
+        st.just("(case_sensitive=true)"),
+        st.just("(reverse=true)"),
+        st.sampled_from(["(start=[])", "(100)", "(-100, 'ceil')", "(1000000000)"]),
+    )
+    return st.tuples(inner, st.sampled_from(sorted(FILTERS)), given_to).map(
+        lambda e: f"({e[0]})|{e[1]}{e[2]}"
+    )
+
+
+def combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    operators = ["==", "!=", "<", ">=", "in", "not in", "and", "or", "+", "-", "~"]
+    return st.one_of(
+        filtered(inner),
+        filtered(inner),
+        st.tuples(inner, st.sampled_from(operators), inner).map(lambda e: f"({e[0]}) {e[1]} ({e[2]})"),
+        st.tuples(inner, inner).map(lambda e: f"[{e[0]}, {e[1]}]"),
+        st.tuples(inner, inner, inner).map(lambda e: f"({e[0]}) if ({e[1]}) else ({e[2]})"),
+        st.tuples(inner, inner).map(lambda e: f"({e[0]})[{e[1]}]"),
+    )
+
+
+expressions: Final = st.recursive(atoms, combined, max_leaves=6)
+
+
+def evaluated(source: str) -> tuple[object, Budget]:
+    budget = Budget()
+    try:
+        return Expression(source, NAMES).evaluate(SEEN, budget), budget
+    except ExpressionError as error:
+        return str(error), budget
+
+
+def seconds_for(source: str) -> float:
+    before = time.thread_time()
+    evaluated(source)
+    return time.thread_time() - before
+
+
+def slowness() -> float:
+    """How much longer this machine takes now than an idle one, because others use its processors."""
+    before = time.thread_time()
+    assert sum(number * number for number in range(200_000)) > 0
+    return max(1.0, (time.thread_time() - before) / 0.015)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def memory_as_in_the_daemon() -> Iterator[None]:
+    """Python's collector leaves the data of the test alone, and runs as often as in the daemon."""
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def check_bounds(source: str) -> None:
+    found, budget = evaluated(source)
+    again, budget_again = evaluated(source)
+    assert repr(found) == repr(again)
+    assert budget.spent == budget_again.spent
+    del found, again
+    if seconds_for(source) > MOST_SECONDS:
+        assert min(seconds_for(source) / slowness() for _ in range(8)) <= MOST_SECONDS
+
+
+def bytes_for(source: str) -> int:
+    tracemalloc.start()
+    try:
+        evaluated(source)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(expressions)
+def test_an_expression_over_hostile_data_takes_little_time(source: str) -> None:
+    check_bounds(source)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(expressions)
+def test_an_expression_over_hostile_data_takes_little_memory(source: str) -> None:
+    assert bytes_for(source) <= MOST_BYTES
+
+
+@pytest.mark.prove
+@pytest.mark.longest
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(expressions)
+def test_five_hundred_expressions_over_hostile_data_take_little_time_and_memory(source: str) -> None:
+    check_bounds(source)
+    if evaluated(source)[1].spent[0] > MOST_WORK // 10:  # little work makes little
+        assert bytes_for(source) <= MOST_BYTES
+
+
+WORK: Final = "takes too much work"
+EITHER: Final = "takes too much work|makes too much"
+MADE: Final = "makes too much"
+LONG: Final = "becomes longer than 64 KiB"
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("trigger.files | select('in', trigger.allowed) | list | length > 0", WORK),
+        ("trigger.files | reject('in', trigger.allowed) | list", WORK),
+        ("trigger.rows | selectattr('k', 'in', trigger.allowed) | list", WORK),
+        ("trigger.files | map('replace', 's', trigger.one) | list", WORK),
+        ("trigger.texts | map('replace', 'a', 'yyyy') | list", WORK),
+        ("trigger.texts | map('upper') | list", EITHER),
+        ("trigger.texts | map('lower') | list", EITHER),
+        ("trigger.texts | map('trim') | list", EITHER),
+        ("trigger.texts | map('list') | list", EITHER),
+        ("trigger.texts | sort", EITHER),
+        ("trigger.texts | max", EITHER),
+        ("trigger.texts | unique", EITHER),
+        ("trigger.texts | sort(case_sensitive=true)", WORK),
+        ("trigger.texts | unique(case_sensitive=true)", WORK),
+        ("trigger.texts | max(case_sensitive=true)", WORK),
+        ("trigger.texts | map('first') | list", WORK),
+        ("trigger.texts == trigger.texts2", WORK),
+        ("trigger.texts < trigger.texts2", WORK),
+        ("('y' ~ trigger.most) in trigger.texts2[30000:] or trigger.texts2[-1] in trigger.texts", WORK),
+        ("trigger.part in trigger.most", WORK),
+        ("trigger.most | replace(trigger.part, '')", WORK),
+        ("trigger.most | trim(trigger.part)", WORK),
+        ("trigger.wide | upper | upper | upper | length", MADE),
+        ("trigger.sharp | upper | upper | upper | upper | upper | length", MADE),
+        ("trigger.long | list", EITHER),
+        ("[trigger.long[1:], trigger.long[2:], trigger.long[3:]]", MADE),
+        ("trigger.numbers[:9000] + trigger.numbers[:9000]", "becomes a list of more than 10000"),
+        ("trigger.lists | sum(start=[])", "a list of more than 10000|too much"),
+        ("[trigger.rows, trigger.rows]", WORK),
+        ("trigger.bushy == trigger.bushy and trigger.bushier == trigger.bushier", WORK),
+        ("trigger.deep == trigger.deep2", "nested more than 100 deep"),
+        ("trigger.deep < trigger.deep2", "nested more than 100 deep"),
+        ("trigger.deep", "nested more than 100 deep"),
+        ("trigger.deep | tojson", "nested more than 100 deep"),
+        ("trigger.files | join", LONG),
+        ("trigger.most ~ trigger.most ~ trigger.most", LONG),
+        ("trigger.most + trigger.most + trigger.most", LONG),
+        ("trigger.files | string", LONG),
+        ("trigger.files | tojson", LONG),
+        ("trigger.most | replace('', trigger.most)", LONG),
+        ("3 | round(1000000000)", "round needs -100 to 100 places"),
+        ("3 | round(-1000000000)", "round needs -100 to 100 places"),
+        ("3 | round(1000000000, 'ceil')", "round needs -100 to 100 places"),
+        ("trigger.vast", "more than 64 bits"),
+        ("trigger.vast + trigger.vast", "more than 64 bits"),
+        ("'1e999' | float", "not finite"),
+        ("'nan' | float", "not finite"),
+    ],
+)  # fmt: skip
+def test_what_takes_or_makes_too_much_is_refused_before_it_is_done(source: str, why: str) -> None:
+    with pytest.raises(ExpressionError, match=why):
+        Expression(source, NAMES).evaluate(SEEN)
+
+
+def test_a_budget_is_spent_by_all_that_is_evaluated_with_it() -> None:
+    budget, value = Budget(), Value("{{ 'q3' in trigger.allowed[:9000] }} {{ trigger.one }}", NAMES)
+    value.render(SEEN, budget)
+    with pytest.raises(TooMuchWork):
+        [value.render(SEEN, budget) for _ in range(20)]
+    with pytest.raises(TooMuchWork):
+        Expression("1", NAMES).evaluate(SEEN, budget)
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("trigger.files | length", 40_000),
+        ("'q39999' in trigger.allowed", True),
+        ("trigger.files | first", FILES[0]),
+        ("trigger.files[:2000] | select('in', ['a', 'b']) | list", []),
+        ("trigger.files[:1000] | map('upper') | list | length", 1000),
+        ("trigger.rows[:1000] | map(attribute='n.m') | list | length", 1000),
+        ("trigger.files[:1000] | sort | first", "src/module_0/file.py"),
+        ("'aab' in trigger.long", False),
+    ],
+)
+def test_what_people_write_is_far_below_the_bounds(source: str, value: JsonValue) -> None:
+    found, budget = evaluated(source)
+    assert found == value
+    assert budget.spent[0] <= MOST_WORK
+    assert budget.spent[1] <= MOST_MADE
+
+
+def test_a_missing_path_is_named_in_few_words_whatever_the_data_has() -> None:
+    seen = {"trigger": {"k" * 1_000_000 + str(number): 1 for number in range(20)}}
+    named = Expression("trigger.x", NAMES).missing(seen)
+    assert named is not None
+    assert len(named) < 1000
+
+
+@pytest.mark.parametrize("source", ["outcome.verdict in ['a']", "outcome.verdict not in ['REJECT']", "-outcome.n", "'x' if outcome"])  # fmt: skip
+def test_what_follows_from_something_missing_is_missing(source: str) -> None:
+    assert isinstance(evaluated(source)[0], Missing)
