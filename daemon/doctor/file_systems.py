@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from runward.daemon.disk.free_space import limit_of, space_of
+from runward.daemon.disk.mounts import IN_MEMORY, Mount, mount_of, mounts
 from runward.daemon.doctor.findings import Finding, Installation, Patience
-from runward.daemon.doctor.mounts import IN_MEMORY, Mount, mount_of, mounts
 
 SHORT: Final = 2
 """Free space below this multiple of `low_disk` is little."""

@@ -77,12 +77,24 @@ def note(agent: str, payload: bytes) -> bytes:
     here."""
     with open("/proc/sys/kernel/random/boot_id", "rb") as file:
         boot = file.read().strip().decode()
+    namespace = os.stat("/proc/self/ns/pid").st_ino  # our ancestors' numbers are only valid in there
     session = os.environ.get("RUNWARD_SESSION_ID", "")
     launcher = f'"{session}"' if is_plain(session) else "null"
     return (
-        f'{{"hook":"{agent}","version":1,"at":{time():.6f},"boot_id":"{boot}","ancestors":{ancestors()},'
+        f'{{"hook":"{agent}","version":1,"at":{time():.6f},"boot_id":"{boot}","machine":"{machine_id()}",'
+        f'"namespace":{namespace},"ancestors":{ancestors()},'
         f'"launcher_session":{launcher},"payload":"{b2a_base64(payload, newline=False).decode()}"}}\n'
     ).encode()
+
+
+def machine_id() -> str:
+    """This machine's id (machine-id(5)); empty if it has none."""
+    try:
+        with open("/etc/machine-id", "rb") as file:
+            found = file.read(33).strip().decode()
+    except (OSError, ValueError):
+        return ""
+    return found if len(found) == 32 and found.isalnum() else ""
 
 
 def is_plain(text: str) -> bool:

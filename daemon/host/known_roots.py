@@ -33,8 +33,11 @@ class KnownRoots:
         rows = [(root.name, root.path, root.layout, now) for root in settings.roots]
         await self.store.run([Statement(roots.SEEN, rows)], "roots")
         first_seen = await roots.first_seen(self.store)
+        grown_elsewhere = await roots.grown_elsewhere(self.store)
         open_cursors = await cursors.open_cursors(self.store)
         wanted = {root.name: await self._as_wanted(root, first_seen[root.name]) for root in settings.roots}
+        for name, root in wanted.items():
+            root.grew_elsewhere = name in grown_elsewhere
         self.roots.clear()
         self.roots.update(wanted)
         for cursor in open_cursors:

@@ -20,6 +20,7 @@ _Read: TypeAlias = Callable[[dict[str, JsonValue]], HookSaid | str | None]
 
 _READERS: Final[dict[str, _Read]] = {each.LAYOUT: each.read_hook for each in (claude_code_hook, codex_hook)}
 _MOST_ANCESTORS: Final = 16
+_MACHINE: Final = re.compile(r"[0-9A-Za-z]{32}")
 _BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
 
 
@@ -53,7 +54,19 @@ def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | 
         ancestors=_ancestors(note.get("ancestors")) if knows_boot else (),
         launcher_session=None if launcher is None else whole(launcher),
         said_by=file.owner,
+        machine=_machine(note.get("machine")),
+        namespace=_namespace(note.get("namespace")),
     )
+
+
+def _machine(value: JsonValue) -> str:
+    return value if isinstance(value, str) and _MACHINE.fullmatch(value) else ""
+
+
+def _namespace(value: JsonValue) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 < value < 1 << 63 else None
 
 
 def _payload(text: JsonValue) -> dict[str, JsonValue] | None:

@@ -4,8 +4,9 @@ from pydantic_core import to_json
 
 from runward.daemon.looking.places import Hinted
 from runward.daemon.looking.remembered import Remembered, dump_remembered
-from runward.daemon.store.tables import cursors, links, places, problems, sessions
+from runward.daemon.store.tables import cursors, links, places, problems, roots, sessions
 from runward.daemon.store.tables.table import Rows
+from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts.registry import DirectoryLayout
 from runward.handlers.layouts.scanner import Signature
 
@@ -61,6 +62,11 @@ def mistaken(hinted: Hinted, message: str, fix: str, now: float) -> Change:
         Rows(problems.DELETE, [(hinted.path,)]),
         Rows(problems.INSERT, [(hinted.path, None, message, fix, now)]),
     )
+
+
+def shared_home(root: WatchedRoot, now: float) -> Change:
+    """A session in this root grew without a process on this machine: others write in the home, too."""
+    return () if root.grew_elsewhere else (Rows(roots.GREW_ELSEWHERE, [(now, root.name)]),)
 
 
 def _problems(hinted: Hinted, stored: Remembered, after: Remembered, now: float) -> Change:

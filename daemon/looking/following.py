@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.daemon.looking.about import about
-from runward.daemon.looking.followed_rows import after_reading, changed, forgotten, mistaken, placed
+from runward.daemon.looking.followed_rows import (
+    after_reading,
+    changed,
+    forgotten,
+    mistaken,
+    placed,
+    shared_home,
+)
 from runward.daemon.looking.look import Looked
 from runward.daemon.looking.places import Hinted, Known
 from runward.daemon.looking.remembered import Remembered, read_remembered
@@ -24,7 +31,8 @@ from runward.handlers.layouts.feeding import fed
 from runward.handlers.layouts.registry import CALLS, DirectoryLayout, LogLayout, Scan
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Resumed, Told
-from runward.handlers.sessions.follow import FollowRule, Sign, follow, lose
+from runward.handlers.sessions.death import Absence, Whereabouts
+from runward.handlers.sessions.follow import Followed, FollowRule, Sign, follow, lose
 from runward.handlers.sessions.linked import launcher_key
 from runward.handlers.sessions.over import Writer
 from runward.handlers.unreadable import Unreadable
@@ -108,6 +116,7 @@ class _Batch:
         self._roots = roots
         self._now = now
         self._writers: WriterOf = processes.writers()
+        self._here = processes.whereabouts()
         self._remembered: dict[str, Remembered] = {}
         self.bytes_read = 0
 
@@ -180,9 +189,10 @@ class _Batch:
         # What can't be read now may say how it ended.
         is_complete = not sight.more and not any(log.may_pass for log in sight.read.logs)
         lines = _lines_read(hinted, sight.read)
-        sign = Sign(told, resumed, writer, sight.changed_at, self._now, is_complete, lines, sight.anew)
+        grew = bool(sight.portions) and before.scan is not None and not sight.anew
+        sign = Sign(told, resumed, writer, sight.changed_at, self._now, is_complete, lines, sight.anew, grew)
         declared = _declaration(hinted, told, launcher)
-        found = follow(before.followed, key, declared, self._rule(root, layout), sign)
+        found = follow(before.followed, key, declared, self._rule(root, layout, sight.changed_at), sign)
         after = before._replace(
             followed=found.after,
             read=sight.read,
@@ -200,12 +210,16 @@ class _Batch:
         whole = sight.signature if settled and again_in is None else None
         return _looked(hinted, after)._replace(
             events=found.events,
-            rows=after_reading(hinted, key, stored, after, whole, self._now),
+            rows=(
+                *after_reading(hinted, key, stored, after, whole, self._now),
+                *(shared_home(root, self._now) if found.grew_elsewhere else ()),
+            ),
             mark=mark(sight.signature) if settled else UNTRUSTED,
             unsettled=sight.unsettled,
             again_in=again_in,
             more=sight.more,
             is_linked=launcher is not None,
+            grew_elsewhere=found.grew_elsewhere,
         )
 
     def _lost(self, hinted: Hinted, key: str, before: Remembered) -> Looked:
@@ -233,20 +247,52 @@ class _Batch:
     def _writer(self, hinted: Hinted, told: Told, before: Remembered) -> Writer:
         """What the tool's own files say about its process, or else the process that they, or its hook, named
         before."""
-        layout, hook = hinted.layout.name, hinted.known.hook
+        layout, hook, known = hinted.layout.name, hinted.known.hook, before.followed.process
         session_id = told.session_id or hinted.known.session_id
         writer = Writer("unknown") if session_id is None else self._writers(layout, hinted.path, session_id)
-        process = before.followed.process
-        if writer.liveness == "unknown" and process is not None:
-            return Writer(self._processes.state(process), None, process)
-        if writer.liveness == "unknown" and hook is not None and self._now - hook.at > HOOKED_AFTER:
-            callers = hook.callers(layout)
-            states = [self._processes.state(each) for each in callers]
-            if states and states[-1] == "alive":
-                return Writer("alive", None, callers[-1])
-            if states and set(states) == {"gone"}:
-                return Writer("gone", None, callers[-1])
+        if writer.absence is not None:
+            return self._missing(hinted, writer, writer.absence, before.followed)
+        if writer.liveness == "alive":
+            return writer._replace(seen_in=self._here)
+        if writer.liveness == "gone" or (writer.process is not None and writer.process != known):
+            return writer
+        if known is not None:
+            return self._known(known, before.followed.seen_in)
+        if hook is not None and self._now - hook.at > HOOKED_AFTER:
+            found = [self._known(each, hook.whereabouts) for each in hook.callers(layout)]
+            states = {each.liveness for each in found}
+            if found and (found[-1].liveness == "alive" or states == {"gone"}):
+                return found[-1]
         return writer
+
+    def _known(self, process: RecordedProcess, seen_in: Whereabouts | None) -> Writer:
+        """A process that nothing names any more. If it can't be found, it is dead where its number is valid."""
+        state = self._processes.state(process)
+        if state == "alive":
+            return Writer(state, None, process, seen_in=self._here)
+        if state == "gone" and (seen_in is None or not seen_in.covers(self._here)):
+            state = "unknown"
+        return Writer(state, None, process, seen_in=seen_in)
+
+    def _missing(self, hinted: Hinted, writer: Writer, absence: Absence, followed: Followed) -> Writer:
+        """The processes that the tool's files name can't be found here: whether they are dead, or elsewhere."""
+        hook = hinted.known.hook
+        callers = () if hook is None else hook.callers(hinted.layout.name)
+        known = [
+            (followed.process, followed.seen_in),
+            *((each, None if hook is None else hook.whereabouts) for each in callers),
+        ]
+        dead = [
+            process
+            for process, seen_in in known
+            if process is not None and self._known(process, seen_in).liveness == "gone"
+        ]
+        if dead and absence.is_about(dead):
+            is_known = dead[0] == followed.process and absence.is_about(dead[:1])
+            return writer._replace(process=dead[0]) if is_known else writer
+        if absence.proves_death(grew_elsewhere=hinted.root.grew_elsewhere):
+            return writer
+        return writer._replace(liveness="unknown")
 
     def _launcher(self, hinted: Hinted, writer: Writer, before: Remembered) -> str | None:
         """The launcher's session that this one was started in, by its hook or by its process's environment."""
@@ -267,17 +313,26 @@ class _Batch:
         ]
         return launcher_key(session, [root.name for root in natives], holding)
 
-    def _rule(self, root: WatchedRoot, layout: LogLayout | DirectoryLayout) -> FollowRule:
+    def _rule(
+        self, root: WatchedRoot, layout: LogLayout | DirectoryLayout, changed_at: float | None
+    ) -> FollowRule:
         return FollowRule(
             layout.names_process,
             root.records_history,
             root.first_seen_at,
-            self._booted_at,
+            self._ended_at_boot(root, changed_at),
             root.settings.settle,
             root.settings.stale_after,
             root.settings.start_within,
             names_directory=isinstance(layout, LogLayout),
         )
+
+    def _ended_at_boot(self, root: WatchedRoot, changed_at: float | None) -> float | None:
+        """When this machine started, if that ended whoever wrote the files before: not where others write, too."""
+        booted_at = self._booted_at
+        if booted_at is None or changed_at is None or changed_at >= booted_at or root.grew_elsewhere:
+            return None
+        return booted_at if self._files.is_local(root.path) else None
 
 
 def _earlier(before: float | None, now: float | None) -> float | None:

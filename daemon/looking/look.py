@@ -57,7 +57,7 @@ class Looked(NamedTuple):
     changes. `more` says that there was more than is read at once. `is_linked` says that it was started in a launcher's
     run. `lost` is the key of a running session whose files are gone, and may be elsewhere. `unreadable` says why
     nothing could be learnt. `is_forgotten` says that it was not looked at, because what is remembered of it can't be
-    read.
+    read. `grew_elsewhere` says that it grew without a process on this machine.
     """
 
     root: WatchedRoot
@@ -76,6 +76,7 @@ class Looked(NamedTuple):
     lost: str | None = None
     unreadable: str | None = None
     is_forgotten: bool = False
+    grew_elsewhere: bool = False
 
     def observation(self) -> Observation | None:
         """What must be recorded, if anything."""

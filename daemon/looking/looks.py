@@ -204,6 +204,7 @@ class Looks:
                 root.unsettled.add(name)
             else:
                 root.unsettled.discard(name)
+            root.grew_elsewhere = root.grew_elsewhere or look.grew_elsewhere
             self.agents.known = self.agents.known or look.is_linked
             if look.more:
                 self.hints.add_to_backlog([(root.name, name)], Why.AGAIN)

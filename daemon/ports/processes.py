@@ -9,6 +9,7 @@ if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners 
     from runward.handlers.effects import StartRun
     from runward.handlers.facts import RunProcesses
     from runward.handlers.layouts.scanner import RecordedProcess
+    from runward.handlers.sessions.death import Whereabouts
     from runward.handlers.sessions.observe import ProcessState
     from runward.handlers.sessions.over import Writer
 
@@ -63,6 +64,10 @@ class Processes(Protocol):
     """What the machine knows of processes that were recorded by pid, start time and boot; and runs to be started."""
 
     def host(self) -> str: ...
+
+    def whereabouts(self) -> Whereabouts:
+        """Where the numbers are valid by which processes are known here."""
+        ...
 
     def boot_id(self) -> str:
         """The name of this boot of the machine; empty if this user may not know it."""

@@ -1,7 +1,7 @@
 """Processes by their numbers in PID namespaces below Runward's, such as a container's: their files have these numbers."""
 
 import os
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.daemon.processes.identity import read_stat
 
@@ -9,20 +9,31 @@ _NUMBERS: Final = b"NSpid:"
 """The line of /proc/PID/status with the process's number in each namespace, ours first."""
 
 
-def number_of(inner: int, start_ticks: int, *, proc: str = "/proc") -> int | None:
-    """Our number of the process that is called `inner` in a namespace below ours; None if none is visible.
+class NotThere(NamedTuple):
+    """No process has this number and start. `is_certain`: all processes of this namespace and those below were seen."""
 
-    Start times are the whole machine's, so the two together identify one process.
+    is_certain: bool
+
+
+def number_of(inner: int, start_ticks: int | None, *, proc: str = "/proc") -> int | NotThere:
+    """Our number of the process that is called `inner` in a namespace below ours.
+
+    Start times are the whole machine's, so the two together identify one process. Without a start, `inner` alone is
+    looked for.
     """
-    for name in os.listdir(proc):
-        if not name.isascii() or not name.isdigit():
-            continue
+    names = [name for name in os.listdir(proc) if name.isascii() and name.isdigit()]
+    # Where /proc hides other people's processes, the first one is hidden, too, or can't be read.
+    is_certain = "1" in names
+    for name in names:
         try:
-            if read_stat(int(name), proc).start_ticks == start_ticks and inner in _inner_numbers(name, proc):
+            is_it = start_ticks is None or read_stat(int(name), proc).start_ticks == start_ticks
+            if is_it and inner in _inner_numbers(name, proc):
                 return int(name)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
         except OSError:
-            continue  # it has just ended, or is hidden from us
-    return None
+            is_certain = False
+    return NotThere(is_certain)
 
 
 def _inner_numbers(name: str, proc: str) -> list[int]:

@@ -29,7 +29,7 @@ class Writers:
             return NOBODY_KNOWS
         if config not in self._pid_files:
             self._pid_files[config] = pid_files.pid_files(config)
-        return pid_files.writer_of(self._pid_files[config].get(session_id, ()))
+        return pid_files.writer_of(self._pid_files[config].get(session_id, ()), config)
 
     def _of_codex(self, path: str, session_id: str) -> Writer:
         home = writer_locks.home_directory(path)

@@ -1,27 +1,31 @@
 """Claude Code's pid files, `<config dir>/sessions/<pid>.json`: which process writes which session.
 
 They are written in place and removed when the program ends normally. When it is killed, they stay until its next start.
-So if a file names no live process, its process has ended. A missing file proves nothing.
+A missing file proves nothing. If a file's process can't be found, it may also be on another machine that shares the home,
+or in another PID namespace: so what this machine can say about that is reported with it (see `handlers/sessions/death`).
 """
 
 import os
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.daemon.configuration.agent_homes import PROJECTS, agent_home
+from runward.daemon.disk.mounts import is_local
 from runward.daemon.processes.identity import (
     ProcessIdentity,
     current_boot_id,
     identity_of,
+    pid_namespace,
     seconds_since_start,
     state_of,
 )
-from runward.daemon.processes.namespaced import number_of
+from runward.daemon.processes.namespaced import NotThere, number_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts import claude_code
 from runward.handlers.layouts.claude_code_pid import PidFile, read_pid_file
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.death import FIRST_NAMESPACE, NO_TICKS, Absence
 from runward.handlers.sessions.observe import ProcessState, together
 from runward.handlers.sessions.over import Writer, WriterStatus
 
@@ -66,22 +70,41 @@ def pid_files(config: str) -> Mapping[str, tuple[PidFile, ...]]:
     return found
 
 
-def writer_of(files: tuple[PidFile, ...]) -> Writer:
+class _Found(NamedTuple):
+    """Whether a file's process is alive, and its identity, so that it can be found again.
+
+    `named` is what the file calls it. `is_nowhere`: no process of this machine has that start with that number.
+    """
+
+    state: ProcessState
+    process: RecordedProcess | None
+    named: RecordedProcess
+    is_nowhere: bool = False
+
+
+def writer_of(files: tuple[PidFile, ...], config: str) -> Writer:
     """What is known about the processes that one session's pid files name; if there are several, a live one counts."""
     found = [_found(each) for each in files]
-    liveness = together([state for state, _ in found])
-    for file, (state, process) in zip(reversed(files), reversed(found), strict=True):
-        if state == liveness:
-            status = _STATUSES.get(file.status) if state == "alive" else None
-            return Writer(liveness, status, process)
+    liveness = together([each.state for each in found])
+    absence = None
+    if liveness == "gone":
+        absence = Absence(
+            tuple(each.named for each in found),
+            is_in_first_namespace=pid_namespace() == FIRST_NAMESPACE,
+            is_local=is_local(config),
+            is_nowhere=all(each.is_nowhere for each in found),
+        )
+    for file, each in zip(reversed(files), reversed(found), strict=True):
+        if each.state == liveness:
+            status = _STATUSES.get(file.status) if each.state == "alive" else None
+            return Writer(liveness, status, each.process, absence)
     return Writer(liveness)
 
 
-def _found(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
-    """Whether a file's process is alive, and its identity, so that it can be found again.
+def _found(file: PidFile) -> _Found:
+    """The process of a file. The files name no boot, so this one is assumed.
 
-    The files name no boot, so this one is assumed. If the pid belongs to no process, or to another one, it may be from
-    a PID namespace below ours.
+    If the pid belongs to no process, or to another one, it may be from a PID namespace below ours.
     """
     if file.start_ticks is None:
         return _found_by_time(file)
@@ -89,12 +112,14 @@ def _found(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
     named = RecordedProcess(file.pid, file.start_ticks, boot)
     state = state_of(ProcessIdentity(*named))
     if state != "gone":
-        return state, named
+        return _Found(state, named, named)
     number = number_of(file.pid, file.start_ticks)
-    if number is None:
-        return "gone", named
+    if isinstance(number, NotThere):
+        return _Found("gone", named, named, number.is_certain)
     inner = named._replace(pid=number)
-    return state_of(ProcessIdentity(*inner)), inner
+    state = state_of(ProcessIdentity(*inner))
+    # One that is found and has ended is a zombie.
+    return _Found(state, inner, named, is_nowhere=state == "gone")
 
 
 def is_claude_code(process: RecordedProcess, config: str) -> bool:
@@ -127,22 +152,26 @@ def _is_its_name(word: bytes) -> bool:
     return word.rpartition(b"/")[2] == b"claude" or word.endswith(b"/claude-code/cli.js")
 
 
-def _found_by_time(file: PidFile) -> tuple[ProcessState, RecordedProcess | None]:
+def _found_by_time(file: PidFile) -> _Found:
     """The process of a file that names no start in ticks (up to 2.1.101): identified by the start time it gives.
 
     If another process has its number, the session's process may be in a PID namespace where it can't be found.
     """
+    named = RecordedProcess(file.pid, NO_TICKS, current_boot_id())
     try:
         identity = identity_of(file.pid)
     except ProcessLookupError:
-        return "gone", None
+        number = number_of(file.pid, None)
+        return _Found("gone", None, named, isinstance(number, NotThere) and number.is_certain)
     except OSError:
-        return "unknown", None
+        return _Found("unknown", None, named)
     if file.started_at is not None:
         began_at = time.time() - seconds_since_start(identity)
         if -_CLOCKS_DIFFER <= file.started_at - began_at <= _LONGEST_START:
-            return "alive", RecordedProcess(identity.pid, identity.start_ticks, identity.boot_id)
-    return "unknown", None
+            return _Found(
+                "alive", RecordedProcess(identity.pid, identity.start_ticks, identity.boot_id), named
+            )
+    return _Found("unknown", None, named)
 
 
 def _read(directory: str, name: str) -> PidFile | None:

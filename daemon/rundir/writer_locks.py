@@ -1,17 +1,20 @@
 """Codex's writer locks, `<home>/thread-writer-locks/<thread id>.lock`: flock'ed while a thread has a writer.
 
 The file stays behind when Codex is killed, until its next start sweeps it away. So a lock file that nobody holds means
-that the writer has ended, and a missing file means nothing.
+that the writer has ended, unless another machine shares the home, whose locks are not seen here. A missing file means
+nothing.
 """
 
 import fcntl
 import os
 from typing import Final
 
+from runward.daemon.disk.mounts import is_local
 from runward.daemon.processes.identity import identity_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts.codex_names import lock_of
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.death import Absence
 from runward.handlers.sessions.over import Writer
 
 ARCHIVED: Final = "archived_sessions"
@@ -44,7 +47,9 @@ def writer_of(home: str, thread: str) -> Writer:
     try:
         holder = _listed_holder(descriptor)
         if holder is None and _is_free(descriptor):
-            return Writer("gone")
+            # The kernel knows the locks of all its namespaces, but not those of other machines.
+            absence = Absence((), is_in_first_namespace=True, is_local=is_local(home), is_nowhere=True)
+            return Writer("gone", absence=absence)
     except OSError:
         return _NOBODY_KNOWS
     finally:

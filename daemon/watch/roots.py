@@ -27,6 +27,8 @@ class WatchedRoot:
     settings: Root
     shape: Shape | None = None
     first_seen_at: float = 0.0
+    grew_elsewhere: bool = False
+    """Whether a session in it ever grew without a process on this machine."""
     listed_at: float = 0.0
     """When the last scan that could list it began (Unix seconds)."""
     health: Health = "unknown"

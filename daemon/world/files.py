@@ -10,6 +10,7 @@ from typing import TypeVar
 from runward.config.json_value import JsonValue
 from runward.daemon.disk.durable import make_durably
 from runward.daemon.disk.epoch import read_epoch
+from runward.daemon.disk.mounts import is_local
 from runward.daemon.inbox import spool
 from runward.daemon.ports.files import (
     Gone,
@@ -92,6 +93,9 @@ class RealFiles:
                 if found is not None and found != identity:
                     return f"the directory at {root} is not the one that is known"
         return None
+
+    def is_local(self, path: str) -> bool:
+        return is_local(path)
 
     def list_root(self, root: str) -> Listing | Unreadable | Gone:
         return looking.list_root(root)

@@ -11,11 +11,12 @@ from runward.daemon.processes.identity import (
     seconds_since_start,
     state_of,
 )
-from runward.daemon.processes.own_host import own_host
+from runward.daemon.processes.own_host import own_host, own_whereabouts
 from runward.daemon.processes.tree_of_run import end_tree
 from runward.daemon.rundir.liveness import Writers, says_so
 from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.death import Whereabouts
 from runward.handlers.sessions.observe import ProcessState
 
 
@@ -24,9 +25,13 @@ class RealProcesses:
 
     def __init__(self) -> None:
         self._host = own_host()
+        self._whereabouts = own_whereabouts()
 
     def host(self) -> str:
         return self._host
+
+    def whereabouts(self) -> Whereabouts:
+        return self._whereabouts
 
     def boot_id(self) -> str:
         try:

@@ -4,6 +4,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from runward.handlers.contracts.artifact_facts import Produced
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.death import Whereabouts
 from runward.handlers.sessions.events import (
     DeliveryState,
     Evidence,
@@ -123,7 +124,7 @@ class EndTree(NamedTuple):
 class NoteHook(NamedTuple):
     """Record what a session's hook said last: when (Unix seconds), what, and the processes that it ran under.
 
-    The agent is one of the `ancestors`, nearest first. `launcher_session` is kept once it is known, and so
+    The agent is one of the `ancestors`, nearest first, whose numbers are valid in `whereabouts`. `launcher_session` is kept once it is known, and so
     is what was `declared` for the session when its hook first spoke.
     """
 
@@ -132,6 +133,7 @@ class NoteHook(NamedTuple):
     kind: HookKind
     ancestors: tuple[RecordedProcess, ...]
     launcher_session: str | None
+    whereabouts: Whereabouts
     declared: HookDeclaration | None = None
 
 

@@ -139,7 +139,8 @@ class HookSpoke(FromInbox):
 
     `ancestors` are the processes that the hook ran under, the nearest first, each by its number and its start (clock
     ticks) in the boot `boot_id`: the agent is one of them. `launcher_session` is the id of the run that the agent was
-    launched in. `source` is how the session began (`startup`, `resume`, `clear`, `compact`).
+    launched in. `source` is how the session began (`startup`, `resume`, `clear`, `compact`). `machine` (its machine id)
+    and `namespace` (the inode of a PID namespace) say where the numbers are valid; older hooks don't say it.
     """
 
     type: ClassVar[str] = "HookSpoke"
@@ -158,6 +159,8 @@ class HookSpoke(FromInbox):
     ancestors: tuple[tuple[int, int], ...] = ()
     launcher_session: str | None = None
     said_by: str = ""
+    machine: str = ""
+    namespace: int | None = None
 
     @property
     def session_key(self) -> str:

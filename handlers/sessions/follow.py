@@ -17,6 +17,7 @@ from runward.handlers.events import (
 )
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Close, Resumed, Told, Turn
+from runward.handlers.sessions.death import Whereabouts
 from runward.handlers.sessions.history import End, end_before, end_by, ended
 from runward.handlers.sessions.observe import Phase
 from runward.handlers.sessions.over import GRACE, SETTLE, Liveness, Standing, Writer, judge
@@ -33,8 +34,10 @@ class Followed(NamedTuple):
     session's place, was first missed. `is_known`: what was there at first sight has been reported. `is_successor`:
     `process` was first seen after the last attempt's end, so it writes the next one. `data` is the state of the data
     kept besides the session at the last look, and `data_told` counts the reported changes of it. `lines` are those of
-    its log that belong to the attempts that are over; None if that is not known. Commands find it by its position in
-    the JSON.
+    its log that belong to the attempts that are over; None if that is not known. `seen_in` is where `process` was seen
+    alive, or was named by a hook: only there is it dead if it can't be found. `absent` are processes that the tool's own
+    files name and that this machine doesn't find, since `absent_since`. `moved_at` is the time of the last record at
+    the last look, if records have times. Commands find it by its position in the JSON.
     """
 
     phase: Phase = "none"
@@ -58,6 +61,10 @@ class Followed(NamedTuple):
     data: str | None = None
     data_told: int = 0
     lines: int | None = None
+    seen_in: Whereabouts | None = None
+    absent: tuple[RecordedProcess, ...] = ()
+    absent_since: float | None = None
+    moved_at: float | None = None
 
 
 NEVER_FOLLOWED: Final = Followed()
@@ -87,7 +94,7 @@ class Sign(NamedTuple):
     `resumed` are the boundaries in what was read since the last look. `writer` is what is known of its process,
     including the remembered one; `changed_at` is when its files last changed, `at` that of the look. Unless everything that is there was read
     (`complete`), the last attempt may continue after it. `lines` are those of its log that were read, if it has one log;
-    after `anew` they are another file's than before.
+    after `anew` they are another file's than before. `grew`: lines were read that came after an earlier look.
     """
 
     told: Told
@@ -98,10 +105,14 @@ class Sign(NamedTuple):
     complete: bool
     lines: int | None = None
     anew: bool = False
+    grew: bool = False
 
 
 MOST_TOLD: Final = 1000
 """Changes of a session's data that are reported: each costs the store an event. The verdict reads whatever is there."""
+
+_MISSED_LATE: Final = 1.0
+"""Seconds after a process was first missed in which a line may still be its own, as the times of files are coarse."""
 
 Seen: TypeAlias = AttemptStarted | AttemptEnded | PlayChanged
 
@@ -110,13 +121,15 @@ class Follow(NamedTuple):
     """The result of a look. After `again_in` seconds without another look, the session must be looked at again.
 
     `standing` is None if the session has not begun, if not everything was read, and if it is over for a reason that
-    its files and its process don't tell by themselves.
+    its files and its process don't tell by themselves. `grew_elsewhere`: its log grew while the processes that its
+    tool's files name were not on this machine, so others write in this home, too.
     """
 
     after: Followed
     events: tuple[Seen, ...]
     standing: Standing | None
     again_in: float | None
+    grew_elsewhere: bool = False
 
 
 def follow(
@@ -126,17 +139,18 @@ def follow(
     if sign.told.is_subagent:
         return Follow(followed, (), None, None)
     look = _Look(followed, key, declaration, rule, sign)
+    grew_elsewhere = look.miss(sign.grew)
     for resumed in sign.resumed:
         look.cross(resumed)
     if not sign.complete:
         look.meanwhile()
-        return Follow(look.after, tuple(look.events), None, None)
+        return Follow(look.after, tuple(look.events), None, None, grew_elsewhere)
     standing, again_in = look.conclude()
     after = look.after
     if after.phase == "over" and after.due_at is None:
         # What comes after these lines belongs to the next attempt.
         after = after._replace(lines=sign.lines)
-    return Follow(after, tuple(look.events), standing, again_in)
+    return Follow(after, tuple(look.events), standing, again_in, grew_elsewhere)
 
 
 class _Look:
@@ -152,13 +166,31 @@ class _Look:
         self._at = self._moment if self._changed_at is None else self._changed_at
         process = self._writer.process
         if process is not None and process != followed.former:  # by the next look its traces may be gone
-            self.after = self.after._replace(process=process, former=None)
+            seen_in = self._writer.seen_in
             if process != followed.process:
-                self.after = self.after._replace(is_successor=followed.phase == "over")
+                self.after = self.after._replace(is_successor=followed.phase == "over", seen_in=None)
+            if seen_in is not None:
+                self.after = self.after._replace(seen_in=seen_in)
+            self.after = self.after._replace(process=process, former=None)
         self.events: list[Seen] = []
         self._key = key
         self._declaration = declaration
         self._rule = rule
+
+    def miss(self, grew: bool) -> bool:
+        """Note which processes are missing here. Whether the log grew after they were first missed.
+
+        A process may write its last lines and end before it is missed: so only a time of writing after that counts.
+        """
+        absence, known = self._writer.absence, self.followed
+        if absence is None:
+            self.after = self.after._replace(absent=(), absent_since=None)
+            return False
+        since = known.absent_since
+        if since is None or known.absent != absence.named or self._moment < since:
+            self.after = self.after._replace(absent=absence.named, absent_since=self._moment)
+            return False
+        return grew and self._changed_at is not None and self._changed_at > since + _MISSED_LATE
 
     def cross(self, resumed: Resumed) -> None:
         """A boundary that the files themselves draw: one attempt ended there, and the next one began."""
@@ -294,7 +326,14 @@ class _Look:
         told, after = self._told, self.after
         if told.turns > after.turns or (told.turn == "open" and after.turn == "closed"):
             return True
-        return _is_presumed(after) and told.counts.events > after.events
+        if told.counts.events <= after.events:
+            return False
+        # A dead process writes nothing: so it was not dead, or another one continues. Records without a time, such as a
+        # title, are also written to a dead session.
+        is_taken_back = after.ended_by == "process_gone" and (
+            told.moved_at is None or told.moved_at != after.moved_at
+        )
+        return _is_presumed(after) or is_taken_back
 
     def _went_on_at(self, began_at: float | None, otherwise: float) -> float:
         """When an attempt began: not before the end of the one that it follows."""
@@ -413,7 +452,11 @@ class _Look:
         """Remember what the files say. What they say later is compared with it."""
         told = self._told
         self.after = self.after._replace(
-            turns=told.turns, turn=told.turn, close=told.close, events=told.counts.events
+            turns=told.turns,
+            turn=told.turn,
+            close=told.close,
+            events=told.counts.events,
+            moved_at=told.moved_at,
         )
 
 

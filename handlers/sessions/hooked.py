@@ -13,6 +13,7 @@ from runward.handlers.effects import Deciding, Explain, NoteHook
 from runward.handlers.events import HookSpoke, SessionDeclaration
 from runward.handlers.facts import HookDeclaration, RootOf, SessionOf
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.death import Whereabouts
 
 
 def decide(event: HookSpoke, given: Given) -> Deciding:
@@ -20,7 +21,8 @@ def decide(event: HookSpoke, given: Given) -> Deciding:
     session = yield from ask(SessionOf(event.session_key))
     at = min(event.at, given.at)
     ancestors = tuple(RecordedProcess(pid, ticks, event.boot_id) for pid, ticks in event.ancestors)
-    note = NoteHook(event.session_key, at, event.kind, ancestors, event.launcher_session)
+    whereabouts = Whereabouts(event.machine, event.boot_id, event.namespace)
+    note = NoteHook(event.session_key, at, event.kind, ancestors, event.launcher_session, whereabouts)
     if event.kind != "prompted" or session is not None:
         return (note,)
     why = yield from _not_followed(event)

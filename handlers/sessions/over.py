@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from runward.handlers.events import Evidence, Status
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Close, Told
+from runward.handlers.sessions.death import Absence, Whereabouts
 from runward.handlers.sessions.reasons import ReasonCode, UnknownCode
 
 Liveness: TypeAlias = Literal["alive", "gone", "unknown"]
@@ -22,11 +23,16 @@ class Writer(NamedTuple):
     """The process that writes a session: whether it is alive, what it says about itself, and its identity if known.
 
     `process` is the one that `liveness` is about. Without one, that is the process that writes the files now.
+    `absence`: the tool's own files name processes, or have a lock, and this machine finds none of them. Whether `gone`
+    is then certain is for `death` to say. `seen_in` is where that process was alive, or was named by a hook, if that is
+    known.
     """
 
     liveness: Liveness
     status: WriterStatus | None = None
     process: RecordedProcess | None = None
+    absence: Absence | None = None
+    seen_in: Whereabouts | None = None
 
 
 State: TypeAlias = Status | Literal["unknown"]

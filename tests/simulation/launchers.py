@@ -27,6 +27,7 @@ from runward.handlers.chains.events import chain_run_of
 from runward.handlers.effects import StartRun
 from runward.handlers.facts import RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.death import FIRST_NAMESPACE, Whereabouts
 from runward.handlers.sessions.observe import ProcessState
 
 if TYPE_CHECKING:
@@ -374,6 +375,9 @@ class SimulatedProcesses:
 
     def boot_id(self) -> str:
         return self._table.boot_id()
+
+    def whereabouts(self) -> Whereabouts:
+        return Whereabouts("simulated", self.boot_id(), FIRST_NAMESPACE)
 
     def booted_at(self) -> float | None:
         universe = self._launchers.universe

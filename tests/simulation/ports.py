@@ -152,6 +152,9 @@ class SimulatedFiles(RealFiles):
         self._look = look
         """Somebody reads this file of this directory, after lines were written there or not."""
 
+    def is_local(self, path: str) -> bool:
+        return True
+
     def append(self, lines: Sequence[JournalLine], epoch: int) -> list[Appended | NotAppended | NotFirst]:
         answers = super().append(lines, epoch)
         path = journal_path(lines[0].directory, lines[0].name)

@@ -62,7 +62,13 @@ def each_once(found: Iterable[Found]) -> list[InspectedSession]:
 def _writer(
     layout: LogLayout | DirectoryLayout, path: str, session_id: str | None, writers: Writers
 ) -> Writer:
-    return NOBODY_KNOWS if session_id is None else writers.writer(layout.name, path, session_id)
+    if session_id is None:
+        return NOBODY_KNOWS
+    writer = writers.writer(layout.name, path, session_id)
+    # No one looked before: so only what the machine can say now counts.
+    if writer.absence is not None and not writer.absence.proves_death(grew_elsewhere=False):
+        return NOBODY_KNOWS
+    return writer
 
 
 def _inspected(

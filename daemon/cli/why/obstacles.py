@@ -147,7 +147,11 @@ def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Ob
     if followed is None or followed.process is None:
         why = f"{turn}, and it is not known whether its process is still there"
         return Obstacle(_NOT_OVER, why, fix_of(row.layout))
-    state = RealProcesses().state(followed.process)
+    processes = RealProcesses()
+    state = processes.state(followed.process)
+    if state == "gone" and not (followed.seen_in and followed.seen_in.covers(processes.whereabouts())):
+        why = f"{turn}, and its process {followed.process.pid} is not here, but it may be on another machine"
+        return Obstacle(_NOT_OVER, f"{why} or in another PID namespace", fix_of(row.layout))
     why = f"{turn}, and its process {followed.process.pid} is {state}"
     return Obstacle(_NOT_OVER, why, None if is_up else _START)
 

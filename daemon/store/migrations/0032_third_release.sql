@@ -9,3 +9,7 @@ update shared_artifacts set has_standing = 1 where id in (select id from princip
 -- What the session of a step left: its delivery, verification, exit code, artifacts, and the outcomes before its last one.
 -- A JSON object; null for steps without a session, and for those that an older program judged.
 alter table chain_steps add column result text;
+-- Since when a session in this root is known to have grown without a process on this machine: other machines write there, too.
+alter table roots add column grew_elsewhere_at real;
+-- Where the numbers of the ancestors are valid: [machine id, boot id, PID namespace] as JSON.
+alter table hooks add column whereabouts text;

@@ -16,16 +16,20 @@ from runward.handlers.effects import NoteHook
 from runward.handlers.events import HookKind
 from runward.handlers.facts import DeclaredToHook, HookDeclaration
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.death import Whereabouts
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
 
 NOTE: Final = Write(
-    "insert into hooks (session_key, at, kind, ancestors, launcher_session, declared) values (?, ?, ?, ?, ?, ?)"
+    "insert into hooks (session_key, at, kind, ancestors, launcher_session, declared, whereabouts)"
+    " values (?, ?, ?, ?, ?, ?, ?)"
     " on conflict (session_key) do update set"
     " at = max(at, excluded.at),"
     " kind = case when excluded.at >= at then excluded.kind else kind end,"
     " ancestors = case when excluded.at >= at and excluded.ancestors <> '[]' then excluded.ancestors else ancestors end,"
+    " whereabouts = case when excluded.at >= at and excluded.ancestors <> '[]' then excluded.whereabouts"
+    " else whereabouts end,"
     " launcher_session = coalesce(launcher_session, excluded.launcher_session),"
     " declared = coalesce(declared, excluded.declared)"
 )
@@ -33,6 +37,8 @@ NOTE: Final = Write(
 _DECLARED: Final = TypeAdapter(HookDeclaration)
 
 _ANCESTORS: Final = TypeAdapter(tuple[RecordedProcess, ...])
+
+_WHEREABOUTS: Final = TypeAdapter(Whereabouts)
 
 _AGENTS: Final = MappingProxyType({"claude-code": 1, "codex": 0})
 
@@ -44,6 +50,8 @@ class Hook(NamedTuple):
     kind: HookKind
     ancestors: tuple[RecordedProcess, ...]
     launcher_session: str | None
+    whereabouts: Whereabouts | None = None
+    """Where the numbers of these processes are valid; None for what was noted before that was recorded."""
 
     def callers(self, layout: str) -> tuple[RecordedProcess, ...]:
         """The processes from the hook's parent up to the agent. Claude Code calls hooks through a shell, Codex itself.
@@ -57,7 +65,8 @@ class Hook(NamedTuple):
 async def last(store: Store, keys: Iterable[str]) -> dict[str, Hook]:
     """What the hooks of these sessions said last, by session key."""
     rows = await store.read(
-        "select session_key, at, kind, cast(ancestors as blob), launcher_session from hooks"
+        "select session_key, at, kind, cast(ancestors as blob), launcher_session, cast(whereabouts as blob)"
+        " from hooks"
         " where session_key in (select value from json_each(?))",
         (listed(keys),),
     )
@@ -67,8 +76,9 @@ async def last(store: Store, keys: Iterable[str]) -> dict[str, Hook]:
             kind,  # type: ignore[arg-type] # the schema's own words
             _ancestors(ancestors),
             None if launcher is None else str(launcher),
+            _whereabouts(whereabouts),
         )
-        for key, at, kind, ancestors, launcher in rows
+        for key, at, kind, ancestors, launcher, whereabouts in rows
     }
 
 
@@ -90,10 +100,19 @@ def _ancestors(stored: Value) -> tuple[RecordedProcess, ...]:
         return ()
 
 
+def _whereabouts(stored: Value) -> Whereabouts | None:
+    """Where a hook ran; None if that was not recorded, or can't be read."""
+    try:
+        return None if stored is None else _WHEREABOUTS.validate_json(stored_text(stored))
+    except ValueError:
+        return None
+
+
 def _note_hook(batch: "Batch", job: Job, effect: NoteHook) -> None:
     ancestors = to_json(effect.ancestors).decode()
     declared = None if effect.declared is None else to_json(effect.declared).decode()
-    row = (effect.key, effect.at, effect.kind, ancestors, effect.launcher_session, declared)
+    whereabouts = to_json(effect.whereabouts).decode()
+    row = (effect.key, effect.at, effect.kind, ancestors, effect.launcher_session, declared, whereabouts)
     batch.row(NOTE, row)
 
 

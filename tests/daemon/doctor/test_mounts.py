@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from tests.daemon.doctor.examined import findings, installation, root
 
+from runward.daemon.disk import mounts
 from runward.daemon.disk.free_space import Space
-from runward.daemon.doctor import file_systems, mounts
-from runward.daemon.doctor.mounts import Mount, mount_of, parse
+from runward.daemon.disk.mounts import Mount, mount_of, parse
+from runward.daemon.doctor import file_systems
 
 LINES = """\
 21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw

@@ -26,6 +26,7 @@ from runward.daemon.world.files import RealFiles
 from runward.handlers.facts import Declarations, Ruled, RuledPlaybook
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.death import FIRST_NAMESPACE, Absence, Whereabouts
 from runward.handlers.sessions.over import Writer
 
 KEY = f"claude-code:{SESSION}"
@@ -245,6 +246,140 @@ async def test_an_agent_that_only_its_hook_named_is_over_once_it_is_gone(
         else:
             assert await running.rows(ended) == []
             assert await running.rows(unsure) == [(None,)]
+
+
+NOBODY_ELSE = Absence((AGENT,), is_in_first_namespace=True, is_local=True, is_nowhere=True)
+ELSEWHERE = NOBODY_ELSE._replace(is_local=False)
+ABORTED = (1, "aborted", "process_gone", "run.aborted.process_gone")
+RUNNING = (1, "running", None, None)
+
+
+def missing(home: Home, absence: Absence) -> None:
+    """Its pid file still names the agent, which can't be found."""
+    home.processes.writing[SESSION] = Writer("gone", None, absence.named[0], absence)
+    home.processes.gone.add(absence.named[0].pid)
+
+
+@pytest.mark.parametrize(
+    ("seen", "here", "expected"),
+    [
+        (True, None, ABORTED),
+        (False, None, RUNNING),
+        (True, Whereabouts("this machine", "this boot", 77), RUNNING),
+        (True, Whereabouts("another", "another boot", FIRST_NAMESPACE), RUNNING),
+        (True, Whereabouts("this machine", "another boot", FIRST_NAMESPACE), ABORTED),
+    ],
+    ids=[
+        "it was seen alive",
+        "it never was",
+        "a daemon in another namespace",
+        "another machine",
+        "the machine started again",
+    ],
+)
+async def test_in_a_shared_home_a_process_is_dead_only_if_this_machine_saw_it_alive(
+    tmp_path: Path, seen: bool, here: Whereabouts | None, expected: Row
+) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.write()
+    if seen:
+        home.processes.writing[SESSION] = Writer("alive", "busy", AGENT)
+    async with home.open() as running:
+        await home.rest(running, 600)
+    missing(home, ELSEWHERE)
+    home.processes.here = here
+    async with home.open() as running:
+        await home.rest(running)
+        await home.rest(running)
+        assert await attempts(running) == [expected]
+
+
+async def test_a_process_that_was_never_seen_is_dead_where_nobody_else_can_be_writing(tmp_path: Path) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.write()
+    missing(home, NOBODY_ELSE)
+    async with home.open() as running:
+        await home.rest(running)
+        assert await attempts(running) == [ABORTED]
+
+
+async def test_a_process_that_a_hook_from_here_named_is_dead_once_it_is_gone(tmp_path: Path) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    async with home.open() as running:
+        await running.settle()
+    home.transcript.prompt("fix it")
+    hook_says(running.state, None, home.clock.wall, ancestors=(RecordedProcess(40, 8, "this boot"), AGENT))
+    home.write()
+    missing(home, ELSEWHERE)
+    home.processes.gone.add(40)
+    async with home.open() as running:
+        await home.rest(running)
+        assert await attempts(running) == [ABORTED]
+
+
+async def test_another_process_that_is_not_here_is_not_mistaken_for_the_dead_one_before_it(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.write()
+    home.processes.writing[SESSION] = Writer("alive", "busy", AGENT)
+    async with home.open() as running:
+        await home.rest(running)
+        home.processes.gone.add(AGENT.pid)
+        missing(home, ELSEWHERE._replace(named=(RecordedProcess(42, 9, "this boot"),)))
+        await home.rest(running)
+        home.processes.writing.clear()  # the other machine's program ended, or its file was removed
+        await home.rest(running)
+        assert await attempts(running) == [RUNNING]
+
+
+async def test_growth_takes_a_death_back_and_shows_that_others_write_in_that_home(tmp_path: Path) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.write()
+    missing(home, NOBODY_ELSE)
+    async with home.open() as running:
+        await home.rest(running)
+        assert await attempts(running) == [ABORTED]
+        home.transcript.now = home.clock.wall
+        home.transcript.result(home.transcript.call())
+        home.write()
+        await home.rest(running)
+        again = [ABORTED, (2, "running", None, None)]
+        assert await attempts(running) == again
+    async with (
+        home.open() as running
+    ):  # a restart forgets nothing: not for any other session of that home either
+        other = "7d0f8a52-1c7e-4b7b-9a63-0f2d6c1e8b99"
+        transcript = Transcript(other, now=home.clock.wall, entrypoint="cli")
+        transcript.prompt("fix that")
+        home.write_as(transcript.content(), home.place.parent / f"{other}.jsonl")
+        process = RecordedProcess(43, 10, "this boot")
+        absence = NOBODY_ELSE._replace(named=(process,))
+        home.processes.writing[other] = Writer("gone", None, process, absence)
+        home.processes.gone.add(process.pid)
+        await home.rest(running)
+        assert await attempts(running) == [ABORTED, (1, "running", None, None), (2, "running", None, None)]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_a_start_of_this_machine_ends_only_what_no_other_machine_can_be_writing(
+    tmp_path: Path, is_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RealFiles, "is_local", lambda self, path: not is_shared)
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.write()
+    async with home.open() as running:
+        await home.rest(running)
+        assert await attempts(running) == [RUNNING]
+    home.processes.booted = home.clock.wall
+    async with home.open() as running:
+        await home.rest(running)
+        assert await attempts(running) == [RUNNING if is_shared else ABORTED]
 
 
 async def test_what_a_session_does_is_told_beside_its_status(tmp_path: Path) -> None:

@@ -17,10 +17,12 @@ from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
-from runward.daemon.rundir import writer_locks
+from runward.daemon.processes.namespaced import NotThere
+from runward.daemon.rundir import pid_files, writer_locks
 from runward.daemon.rundir.liveness import Writers
 from runward.daemon.world.machine import RealProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.death import FIRST_NAMESPACE, NO_TICKS, Absence
 from runward.handlers.sessions.over import Writer
 
 _LEAVE_TO_A_CHILD = """
@@ -122,7 +124,59 @@ def test_a_living_process_may_say_that_it_waits_for_a_person(
     who = recorded(process.pid)
     assert Writers().writer("claude-code", str(claude.transcript), "s") == Writer("alive", "waiting", who)
     kill(process)
-    assert Writers().writer("claude-code", str(claude.transcript), "s") == Writer("gone", None, who)
+    gone = Writers().writer("claude-code", str(claude.transcript), "s")
+    assert gone._replace(absence=None) == Writer("gone", None, who)
+
+
+@pytest.mark.parametrize("ticks", ["as it is", None])
+def test_what_this_machine_can_say_about_a_missing_process_is_reported_with_it(
+    claude: Claude, process: subprocess.Popen[bytes], ticks: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = recorded(process.pid)
+    if ticks is None:
+        claude.pid_file(process.pid, procStart=None)
+        named = named._replace(start_ticks=NO_TICKS)
+    else:
+        claude.pid_file(process.pid)
+    kill(process)
+    writers = Writers()
+    monkeypatch.setattr(pid_files, "pid_namespace", lambda: FIRST_NAMESPACE)
+    monkeypatch.setattr(pid_files, "is_local", lambda path: path == str(claude.sessions.parent))
+    everything = Absence((named,), is_in_first_namespace=True, is_local=True, is_nowhere=True)
+    assert claude_writer(claude, writers).absence == everything
+    monkeypatch.setattr(pid_files, "pid_namespace", lambda: FIRST_NAMESPACE - 1)
+    assert claude_writer(claude, writers).absence == everything._replace(is_in_first_namespace=False)
+    monkeypatch.setattr(pid_files, "pid_namespace", lambda: FIRST_NAMESPACE)
+    monkeypatch.setattr(pid_files, "is_local", lambda path: False)
+    assert claude_writer(claude, writers).absence == everything._replace(is_local=False)
+    monkeypatch.setattr(pid_files, "is_local", lambda path: True)
+    monkeypatch.setattr(pid_files, "number_of", lambda inner, ticks: NotThere(is_certain=False))
+    assert claude_writer(claude, writers).absence == everything._replace(is_nowhere=False)
+
+
+def claude_writer(claude: Claude, writers: Writers) -> Writer:
+    return writers.writer("claude-code", str(claude.transcript), "s")
+
+
+def test_every_process_that_a_sessions_files_name_is_reported_as_missing(claude: Claude) -> None:
+    killed = [subprocess.Popen(["sleep", "60"]) for _ in range(2)]
+    named = {recorded(each.pid) for each in killed}
+    for each in killed:
+        claude.pid_file(each.pid)
+        kill(each)
+    absence = claude_writer(claude, Writers()).absence
+    assert absence is not None
+    assert set(absence.named) == named
+
+
+def test_a_free_lock_says_nothing_of_other_machines_that_share_the_home(
+    tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for is_local in (True, False):
+        monkeypatch.setattr(writer_locks, "is_local", lambda path, answer=is_local: answer)
+        absence = writer_locks.writer_of(str(tmp_path), THREAD).absence
+        assert absence is not None
+        assert absence.proves_death(grew_elsewhere=False) == is_local
 
 
 @pytest.mark.parametrize(
@@ -293,3 +347,49 @@ def test_a_lock_that_is_a_link_or_a_pipe_says_nothing(tmp_path: Path, lock: Path
 
 def test_other_layouts_name_no_process(tmp_path: Path) -> None:
     assert Writers().writer("ctcp", str(tmp_path / "run"), "s").liveness == "unknown"
+
+
+_UNSHARE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc")
+_SAY_WHO_IS_DEAD = """
+import sys
+from runward.daemon.rundir.liveness import Writers
+writer = Writers().writer("claude-code", sys.argv[1], "s")
+print(writer.liveness, writer.absence is not None and writer.absence.proves_death(grew_elsewhere=False))
+"""
+
+
+@pytest.fixture
+def namespaces() -> None:
+    if shutil.which("unshare") is None or subprocess.run([*_UNSHARE, "true"], check=False).returncode != 0:
+        pytest.skip("no PID namespace can be made here")
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_from_inside_a_pid_namespace_a_process_outside_is_missing_and_not_dead(
+    claude: Claude, process: subprocess.Popen[bytes]
+) -> None:
+    claude.pid_file(process.pid)
+    assert claude.liveness() == "alive"
+    command = [*_UNSHARE, sys.executable, "-c", _SAY_WHO_IS_DEAD, str(claude.transcript)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "gone False\n"
+
+
+@pytest.mark.usefixtures("namespaces")
+def test_an_agent_inside_a_pid_namespace_lives_until_no_process_has_its_number_in_there(
+    claude: Claude,
+) -> None:
+    command = [*_UNSHARE, "sh", "-c", "echo ready; exec sleep 100"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as inside:
+        assert inside.stdout is not None
+        inside.stdout.readline()
+        (outer,) = Path(f"/proc/{inside.pid}/task/{inside.pid}/children").read_text().split()
+        ticks = str(identity_of(int(outer)).start_ticks)
+        said = {"pid": 1, "sessionId": "s", "procStart": ticks}
+        (claude.sessions / "1.json").write_text(json.dumps(said))
+        writer = claude_writer(claude, Writers())
+        assert (writer.liveness, writer.process) == ("alive", recorded(int(outer)))
+        kill(inside)
+    wait_for(lambda: claude.liveness() == "gone", "the end of what was inside")
+    absence = claude_writer(claude, Writers()).absence
+    assert absence is not None
+    assert absence.is_nowhere

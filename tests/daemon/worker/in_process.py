@@ -47,6 +47,7 @@ from runward.daemon.world.files import RealFiles
 from runward.handlers.effects import StartRun
 from runward.handlers.facts import Declarations, RunProcesses
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.death import FIRST_NAMESPACE, Whereabouts
 from runward.handlers.sessions.observe import ProcessState
 from runward.handlers.sessions.over import Writer
 
@@ -91,6 +92,9 @@ class ToldProcesses:
     ages: dict[int, float] = field(default_factory=dict)
     """Seconds since processes started, by pid."""
     boot: str = "this boot"
+    booted: float = 0.0
+    here: Whereabouts | None = None
+    """Where processes are known by their numbers, unless in the first PID namespace of this boot."""
     writing: dict[str, Writer] = field(default_factory=dict)
     """Who writes foreign sessions, by the session's id; of the others nobody knows."""
     launchers: dict[int, str] = field(default_factory=dict)
@@ -102,8 +106,11 @@ class ToldProcesses:
     def boot_id(self) -> str:
         return self.boot
 
+    def whereabouts(self) -> Whereabouts:
+        return self.here or Whereabouts("this machine", self.boot, FIRST_NAMESPACE)
+
     def booted_at(self) -> float | None:
-        return 0.0
+        return self.booted
 
     def descriptor(self, process: RecordedProcess) -> int | None:
         return None

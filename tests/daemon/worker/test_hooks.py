@@ -17,6 +17,7 @@ from runward.daemon.store.tables import hooks
 from runward.daemon.store.tables.hooks import Hook
 from runward.handlers.facts import CoveringRoot, Declarations, RootOf, Ruled, RuledPlaybook
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.death import Whereabouts
 
 KEY = "claude-code:s-1"
 BOOT = "5b1c1a06-fb49-4a4e-86f0-e95699571b7a"
@@ -109,12 +110,20 @@ async def test_where_no_root_watches_it_is_said_and_nothing_opened(tmp_path: Pat
 async def test_what_a_hook_said_last_is_kept_and_its_launcher_for_good(tmp_path: Path) -> None:
     hooked = Hooked(tmp_path)
     async with hooked.open as running:
-        await hooked.says(running, "SessionStart", 4.0, launcher_session="night", ancestors=[[7, 70], [1, 3]])
+        await hooked.says(
+            running,
+            "SessionStart",
+            4.0,
+            launcher_session="night",
+            ancestors=[[7, 70], [1, 3]],
+            machine="5" * 32,
+            namespace=4_026_532_100,
+        )
         await hooked.says(running, "SessionEnd", 9.0, ancestors=[])
         await hooked.says(running, "Stop", 8.0, ancestors=[[9, 90]], launcher_session="another")
         processes = (RecordedProcess(7, 70, BOOT), RecordedProcess(1, 3, BOOT))
         assert await hooks.last(running.store, [KEY, "codex:x"]) == {
-            KEY: Hook(9.0, "ended", processes, "night")
+            KEY: Hook(9.0, "ended", processes, "night", Whereabouts("5" * 32, BOOT, 4_026_532_100))
         }
 
 

@@ -12,11 +12,13 @@ from tests.handlers.sessions.following import (
     RULE,
     SECOND,
     Session,
+    stored,
 )
 
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Counts, Resumed
-from runward.handlers.sessions.follow import NEVER_FOLLOWED
+from runward.handlers.sessions.death import Absence
+from runward.handlers.sessions.follow import NEVER_FOLLOWED, Sign, follow
 from runward.handlers.sessions.history import LONG_QUIET
 from runward.handlers.sessions.over import GRACE, SETTLE, Writer
 
@@ -125,8 +127,13 @@ TABLE = [
         ["1 started", f"1 {KILLED}", "2 started", f"2 {GOOD}", "3 started"],
     ),
     (
-        "more lines of an open turn say nothing of a killed session",
+        "more lines of a session that counted as killed take that back",
         headless().prompt().settled("gone").line().settled("gone").line().settled("unknown"),
+        ["1 started", f"1 {KILLED}", "2 started", f"2 {KILLED}", "3 started"],
+    ),
+    (
+        "a title, which has no time, may also be written to a dead session",
+        headless().prompt().settled("gone").line(moved_at=100.0).settled("gone"),
         ["1 started", f"1 {KILLED}"],
     ),
     (
@@ -533,3 +540,42 @@ def test_a_process_is_stored_with_what_is_remembered() -> None:
     assert session.settled().followed.process == RecordedProcess(7, 8, "b")
     assert session.followed.close is not None
     assert session.followed.close.reason_code == "run.failed.api_error"
+
+
+ABSENCE = Absence((FIRST,), is_in_first_namespace=True, is_local=True, is_nowhere=True)
+
+
+def looked(session: Session, moved: float, *, grew: bool = True, absence: Absence = ABSENCE) -> bool:
+    """Whether a look at growth of this moment, while its process is missing, shows that others write there."""
+    writer = Writer("gone", process=FIRST, absence=absence)
+    sign = Sign(session.told, (), writer, session.now + moved, session.now, complete=True, grew=grew)
+    found = follow(stored(session.followed), KEY, DECLARED, session.rule, sign)
+    session.take(found)
+    return found.grew_elsewhere
+
+
+def test_the_last_lines_of_a_process_that_ended_show_no_other_machine() -> None:
+    session = Session().prompt()
+    assert not looked(session, 0.0)
+    session.wait(3.0)
+    assert not looked(session, -3.0)
+    assert not looked(session, -2.5)
+
+
+@pytest.mark.parametrize("grew", [True, False])
+def test_lines_that_come_after_a_process_was_missed_are_another_machines(grew: bool) -> None:
+    session = Session().prompt()
+    assert not looked(session, 0.0)
+    assert looked(session.wait(3.0), 0.0, grew=grew) == grew
+
+
+def test_lines_after_another_process_was_missed_may_be_its_own() -> None:
+    session = Session().prompt()
+    assert not looked(session, 0.0)
+    assert not looked(session.wait(3.0), 0.0, absence=ABSENCE._replace(named=(SECOND,)))
+
+
+def test_a_clock_that_was_set_back_shows_no_other_machine() -> None:
+    session = Session().prompt()
+    assert not looked(session, 0.0)
+    assert not looked(session.wait(-100.0), 2.0)

@@ -22,6 +22,7 @@ from runward.handlers.facts import (
 )
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions import hooked as handler
+from runward.handlers.sessions.death import Whereabouts
 
 decide = played(handler.decide)
 PATH = "/home/ann/.claude/projects/-src/id.jsonl"
@@ -38,6 +39,8 @@ PROMPT = HookSpoke(
     "b-0",
     ((7, 70), (1, 3)),
     "night",
+    machine="m",
+    namespace=4_026_532_100,
 )
 NOTE = NoteHook(
     "claude-code:id",
@@ -45,6 +48,7 @@ NOTE = NoteHook(
     "prompted",
     (RecordedProcess(7, 70, "b-0"), RecordedProcess(1, 3, "b-0")),
     "night",
+    Whereabouts("m", "b-0", 4_026_532_100),
 )
 ASKED = RootOf("claude-code", PATH)
 

@@ -58,5 +58,14 @@ def mount_of(path: str, known: Iterable[Mount]) -> Mount | None:
     return next((each for each in reversed(over) if len(each.place) == longest), None)
 
 
+def is_local(path: str) -> bool:
+    """Whether only this machine's kernel writes the file system that `path` is on. If that can't be told, it is not."""
+    try:
+        found = mount_of(path, mounts())
+    except OSError:
+        return False
+    return found is not None and not found.is_remote
+
+
 def _unescaped(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), text)

@@ -1,0 +1,70 @@
+"""Whether a process that can't be found is dead.
+
+A process number means something only in the PID namespace of one boot of one machine, and a home may be shared with
+other machines and with containers. So a missing process proves nothing by itself. It proves death if this machine saw
+exactly that process alive, or if a hook from here named it. It also proves death if nobody else can be writing there.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from runward.handlers.layouts.scanner import RecordedProcess
+
+FIRST_NAMESPACE: Final = 0xEFFFFFFC
+"""The inode of a machine's first PID namespace, in which each of its processes has a number (PROC_PID_INIT_INO)."""
+
+NO_TICKS: Final = 0
+"""The start of a process whose file doesn't name it."""
+
+
+class Whereabouts(NamedTuple):
+    """Where process numbers are valid: a machine (its machine id, or ""), a boot, and a PID namespace (its inode).
+
+    A namespace is None in the notes of older hooks, which don't say where they ran: they count as from here.
+    """
+
+    machine: str
+    boot_id: str
+    namespace: int | None
+
+    def covers(self, here: "Whereabouts") -> bool:
+        """Whether a process that was found by its number here has ended if it can't be found by it in `here`.
+
+        Machines that start from one image may have the same machine id, and other namespaces don't outlive a boot: so
+        after another boot only the first namespace counts.
+        """
+        if self.namespace is None or here.namespace is None:
+            return here.namespace == FIRST_NAMESPACE
+        if self.boot_id == here.boot_id != "":
+            return self.namespace == here.namespace
+        is_same = self.machine == here.machine and self.machine != ""
+        return is_same and self.namespace == here.namespace == FIRST_NAMESPACE
+
+
+class Absence(NamedTuple):
+    """What this machine can say about the processes that a session's files name, none of which it finds.
+
+    `named` is empty if the files name none, like a lock that nobody holds. `is_in_first_namespace`: all processes of the
+    machine have a number here. `is_local`: only this machine's kernel writes the file system with the files.
+    `is_nowhere`: no process of the machine has that start with that number in any namespace.
+    """
+
+    named: tuple[RecordedProcess, ...]
+    is_in_first_namespace: bool
+    is_local: bool
+    is_nowhere: bool
+
+    def proves_death(self, *, grew_elsewhere: bool) -> bool:
+        """Whether nobody else can be writing. `grew_elsewhere`: a session in that home grew without a process here."""
+        return self.is_in_first_namespace and self.is_local and self.is_nowhere and not grew_elsewhere
+
+    def is_about(self, known: Sequence[RecordedProcess]) -> bool:
+        """Whether each process that the files name is one of these."""
+        return all(any(_is_same(each, process) for process in known) for each in self.named)
+
+
+def _is_same(named: RecordedProcess, known: RecordedProcess) -> bool:
+    """Whether a file names this process: maybe by its number in another namespace, and without its boot."""
+    if named.start_ticks == NO_TICKS:
+        return named.pid == known.pid
+    return named.start_ticks == known.start_ticks
