@@ -23,7 +23,10 @@ from runward.handlers.layouts.transcript_lines import Unreadable, records
 LAYOUT: Final = "claude-code"
 
 _SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_NOTES: Final = ("queue-operation", "last-prompt", "mode", "permission-mode", "agent-setting", "custom-title")
+_SPEAKERS: Final = ("user", "assistant")
+
+_LONG_BEGINNING: Final = 200_000
+"""Bytes of a beginning after which the first word of the conversation may come later: attachments may be that long."""
 
 
 class ClaudeCodeScanner(KeepsState[State]):
@@ -84,24 +87,35 @@ SCANNER: Final = ClaudeCodeScanner(State, is_exact=True)
 
 
 def recognises_log(name: str, head: bytes) -> bool:
-    """Whether a file that begins with `head` (whole lines, or a first line that is cut) is such a transcript."""
+    """Whether a file that begins with `head` (whole lines, or a first line that is cut) is such a transcript.
+
+    It has a word of the conversation in Claude Code's form. Other tools chain their records in the same way, and Claude
+    Code also writes files with notes alone, which are no session's.
+    """
     contents = head.split(b"\n")
     whole = contents[:-1] or contents
     lines = [LogLine(number, content, whole is contents) for number, content in enumerate(whole, 1)]
-    return any(_is_own(record) for record in records(name, lines, Unreadable(0, ())))
+    is_own = _is_chained if len(head) >= _LONG_BEGINNING else _is_word
+    return any(
+        isinstance(record, dict) and is_own(record) for record in records(name, lines, Unreadable(0, ()))
+    )
 
 
-def _is_own(record: JsonValue) -> bool:
-    if not isinstance(record, dict):
+def _is_word(record: dict[str, JsonValue]) -> bool:
+    """Whether a record is something that was said, in a message with a content. In Gemini's and Qwen's it has parts."""
+    if record.get("type") not in _SPEAKERS or not _has_a_place(record):
         return False
-    kind = record.get("type")
-    if kind == "summary":
-        return isinstance(record.get("leafUuid"), str)
-    if kind == "file-history-snapshot":
-        return isinstance(record.get("messageId"), str)
-    if not isinstance(record.get("sessionId"), str):
-        return False
-    return kind in _NOTES or ("parentUuid" in record and "uuid" in record)
+    message = record.get("message")
+    return isinstance(message, str) or (isinstance(message, dict) and "content" in message)
+
+
+def _is_chained(record: dict[str, JsonValue]) -> bool:
+    """Whether a record belongs to a chain of Claude Code's, which has side chains."""
+    return isinstance(record.get("isSidechain"), bool) and _has_a_place(record)
+
+
+def _has_a_place(record: dict[str, JsonValue]) -> bool:
+    return isinstance(record.get("sessionId"), str) and "parentUuid" in record and "uuid" in record
 
 
 def _of_subagent(state: State, file: str, lines: Sequence[LogLine]) -> State:

@@ -27,6 +27,7 @@ from runward.handlers.layouts.claude_code import SCANNER, recognises_log
 from runward.handlers.layouts.claude_code_state import State
 from runward.handlers.layouts.claude_code_tally import CALLS_KEPT, REPLIES_KEPT
 from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.transcript import Close, Counts, LogLine, Resumed, Told, Usage
 
 NAME = f"{SESSION}.jsonl"
@@ -730,13 +731,12 @@ def test_a_field_of_another_type_is_as_if_it_were_not_there(change: dict[str, Js
     assert (short(now), now.counts.events, now.unreadable) == ("run.completed.ok", 7, 0)
 
 
-def test_a_transcript_is_recognised_by_its_first_records_and_nothing_else_is() -> None:
+def test_a_transcript_is_recognised_by_a_word_of_its_conversation_and_nothing_else_is() -> None:
     content = headless_run().content()
     assert recognises_log(NAME, content)
-    assert recognises_log("anything", content[:600])
+    assert recognises_log("anything", b"\n".join(content.splitlines()[:4]) + b"\n")
     assert recognises_log(NAME, b'{"torn\n' + content)
     assert recognises_log(NAME, killed_run().lines[2] + b" " * 300_000)
-    assert recognises_log(NAME, b'{"type":"summary","summary":"x","leafUuid":"u"}\n')
     assert recognises_log(NAME, subagent_file().content())
     assert not recognises_log(NAME, b"")
     assert not recognises_log(NAME, b'{"type":"assistant","message":{},"session_id":"x","uuid":"u"}\n')
@@ -744,6 +744,57 @@ def test_a_transcript_is_recognised_by_its_first_records_and_nothing_else_is() -
     assert not recognises_log(
         NAME, b'{"timestamp":"2026-01-01T00:00:00Z","type":"session_meta","payload":{}}\n'
     )
+
+
+@pytest.mark.parametrize("message", ['"fix it"', '{"role":"user","content":null}', '{"content":[]}'])
+def test_a_word_may_have_any_form_that_claude_code_writes(message: str) -> None:
+    line = f'{{"type":"user","sessionId":"s","uuid":"u","parentUuid":null,"message":{message}}}\n'
+    assert recognises_log(NAME, line.encode())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"type":"summary","summary":"x","leafUuid":"u"}',
+        '{"type":"file-history-snapshot","messageId":"m","snapshot":{}}',
+        '{"type":"queue-operation","operation":"dequeue","sessionId":"s"}',
+        '{"type":"last-prompt","sessionId":"s","lastPrompt":"x"}',
+        '{"type":"custom-title","sessionId":"s","customTitle":"x"}',
+        '{"type":"system","sessionId":"s","uuid":"u","parentUuid":null,"subtype":"local_command"}',
+    ],
+)
+def test_a_file_of_notes_alone_is_no_transcript(line: str) -> None:
+    assert not recognises_log(NAME, f"{line}\n".encode() * 3)
+    assert recognises_log(NAME, f"{line}\n".encode() + headless_run().content())
+
+
+def test_the_first_word_may_come_after_a_long_beginning() -> None:
+    chained = {"sessionId": "s", "uuid": "u", "parentUuid": None, "isSidechain": False}
+    head = msgspec.json.encode({"type": "attachment", **chained, "attachment": {"text": "x" * 999}}) + b"\n"
+    assert not recognises_log(NAME, head)
+    assert recognises_log(NAME, head * 250)
+
+
+@pytest.mark.parametrize("count", [1, 2000])
+def test_a_chat_of_qwen_code_is_no_transcript_of_claude_code_however_long(count: int) -> None:
+    chained = '"uuid":"u","parentUuid":null,"sessionId":"s","cwd":"/w","version":"0.24.4"'
+    lines = (
+        f'{{{chained},"type":"system","subtype":"ui_telemetry","systemPayload":{{}}}}\n'
+        f'{{{chained},"type":"user","message":{{"role":"user","parts":[{{"text":"look"}}]}}}}\n'
+        f'{{{chained},"type":"assistant","message":{{"role":"model","parts":[{{"text":"done"}}]}}}}\n'
+    )
+    assert not recognises_log(NAME, lines.encode() * count)
+
+
+def test_recorded_chats_of_qwen_code_are_nobodys(material: Path) -> None:
+    chats = [
+        *(material / "samples/qwen-code").rglob("chats/*.jsonl"),
+        material / "samples/reports/qwen-chat.jsonl",
+    ]
+    assert len(chats) > 4
+    for path in chats:
+        head = path.read_bytes()[: 256 * 1024]
+        assert [each.name for each in LAYOUTS.logs if each.recognises(path.name, head)] == [], path
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "[1]", '{"version":1}', '{"version":2}', "null"])
