@@ -60,7 +60,7 @@ MOST_FILLED: Final = 16 << 10
 """The number of characters of directory names that are remembered of a flow without a plan."""
 
 
-_NOT_THE_LAUNCHERS: Final = "was not written by the launcher of this run, so it ends nothing"
+NOT_THE_LAUNCHERS: Final = "was not written by the launcher of this run, so it ends nothing"
 
 
 class Unplanned(NamedTuple):
@@ -299,7 +299,7 @@ def _ended(
         return watched  # an end without a valid run.json: there is nothing to hold to anything
     sealed = launch is not None and _reveals(item, launch)
     if launch is not None and not sealed:
-        complaints.append(Complaint(item.file, None, _NOT_THE_LAUNCHERS, "leave it to the launcher"))
+        complaints.append(Complaint(item.file, None, NOT_THE_LAUNCHERS, "leave it to the launcher"))
         return watched
     if watched.phase == "over":
         assert watched.ended_by is not None

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from runward.daemon.cli.inspect.inspected import InspectedSession
 from runward.daemon.ports.files import Gone
+from runward.daemon.processes.identity import read_stat
+from runward.daemon.processes.tree import children_of
 from runward.daemon.rundir.last_change import last_change
 from runward.daemon.rundir.looking import look
 from runward.daemon.rundir.tailing import NotRegular, Tail, open_in_run
 from runward.daemon.world.machine import RealProcesses
 from runward.handlers.events import AttemptEnded
+from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.process_host import is_here
-from runward.handlers.layouts.scanner import Complaint, Item, Signature, Started
+from runward.handlers.layouts.scanner import Complaint, Ended, Item, Signature, Started
 from runward.handlers.layouts.transcript import Counts
-from runward.handlers.sessions.observe import NEVER_SEEN, RootRule, see, together
+from runward.handlers.sessions.observe import NEVER_SEEN, NOT_THE_LAUNCHERS, RootRule, Watched, see, together
 from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, Standing
 from runward.handlers.unreadable import Unreadable
 
@@ -62,35 +65,73 @@ def inspect_native(path: str) -> InspectedSession | tuple[Complaint, ...]:
     )
 
 
-def read_native(path: str) -> NativeRun | tuple[Complaint, ...]:
-    """What the documents of the run directory at `path` (absolute) say; else what is wrong with them."""
+def read_native(path: str, launch: Launch | None = None) -> NativeRun | tuple[Complaint, ...]:
+    """What the documents of the run directory at `path` (absolute) say; else what is wrong with them.
+
+    What its launcher recorded, `launch`, takes precedence.
+    """
     place, directory = os.path.split(path)
     sight = look(place, directory, native.DOCUMENTS, {})
     if isinstance(sight, Unreadable | Gone):
         why = sight.why if isinstance(sight, Unreadable) else "it is a link, not a directory"
         return (Complaint(directory, None, why, None),)
-    items = list(native.scan("", path, sight.documents))
-    problems = tuple(each for each in items if isinstance(each, Complaint))
+    items: list[Item] = list(native.scan("", path, sight.documents))
     started = next((each for each in items if isinstance(each, Started)), None)
     if started is None:
-        return problems
-    return NativeRun(started, _standing(started, items, directory, sight.signatures), problems)
+        return tuple(each for each in items if isinstance(each, Complaint))
+    forged = _forged_end(started, items) if launch is None else None
+    if forged is not None:
+        items = [*(each for each in items if not isinstance(each, Ended)), forged]
+    standing, problems = _standing(started, items, directory, sight.signatures, launch)
+    return NativeRun(started, standing, problems)
+
+
+def _forged_end(started: Started, items: Sequence[Item]) -> Complaint | None:
+    """The complaint about an `exit.json` beside which the run's launcher still has a command that runs.
+
+    A launcher writes it when nothing of its command is left.
+    """
+    end = next((each for each in items if isinstance(each, Ended)), None)
+    launcher, processes = started.launcher, RealProcesses()
+    if end is None or launcher is None or not is_here(started.host, processes.host()):
+        return None
+    if processes.state(launcher) != "alive" or not any(map(_is_alive, children_of(launcher.pid))):
+        return None
+    return Complaint(end.file, None, NOT_THE_LAUNCHERS, "leave it to the launcher")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return not read_stat(pid).is_dead
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _standing(
-    started: Started, items: Sequence[Item], directory: str, signatures: tuple[tuple[str, Signature], ...]
-) -> Standing:
+    started: Started,
+    items: Sequence[Item],
+    directory: str,
+    signatures: tuple[tuple[str, Signature], ...],
+    launch: Launch | None,
+) -> tuple[Standing, tuple[Complaint, ...]]:
+    """The state of the run, and what is wrong with its documents."""
     key = native.session_key("", directory)
-    watched, events = see(NEVER_SEEN, key, RootRule(False, 0.0), signatures, items)
+    watched, events = see(NEVER_SEEN, key, RootRule(False, 0.0), signatures, items, launch)
     ended = next((each for each in events if isinstance(each, AttemptEnded)), None)
     if ended is not None:
-        return Standing(
-            ended.status,
-            ended.evidence,
-            cast("ReasonCode", ended.reason_code),
-            ended.reason_summary,
-            ended.at,
-        )
+        code = cast("ReasonCode", ended.reason_code)
+        standing = Standing(ended.status, ended.evidence, code, ended.reason_summary, ended.at)
+    else:
+        standing = _open(started, watched)
+        forged = next((each for each in watched.complaints if each.message == NOT_THE_LAUNCHERS), None)
+        if forged is not None:
+            summary = f"{standing.reason_summary}; {forged.file} {forged.message}"
+            standing = standing._replace(reason_summary=summary)
+    return standing, watched.complaints
+
+
+def _open(started: Started, watched: Watched) -> Standing:
+    """The state of a run without an end, by its processes."""
     named = [each for each in (watched.launcher, watched.process) if each is not None]
     processes = RealProcesses()
     if not named:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from runward.config.settings import Root, Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
@@ -21,6 +21,9 @@ from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_unjudged import OpenRun
 from runward.handlers.layouts.process_host import is_here
+
+if TYPE_CHECKING:
+    from runward.handlers.facts import Launch
 
 NOT_JUDGED: Final = "not judged yet"
 _END: Final = "exit.json"
@@ -41,7 +44,7 @@ def unjudged(
     """The runs that are not judged yet, according to their files, newest first; at most `limit`."""
     found = [each for root in _native(settings) for each in _unknown(connection, root)]
     found.sort(key=_began, reverse=True)
-    rows = [row for root, name in found[:limit] if (row := _row(root, name)) is not None]
+    rows = _rows(settings, found[:limit])
     rows += _ended(connection, settings)
     return sorted(rows, key=lambda row: (-row.started_at, row.key))[:limit]
 
@@ -52,7 +55,7 @@ def unjudged_called(connection: sqlite3.Connection, settings: Settings, text: st
         unknown = [
             root for root in _native(settings) if not reading_unjudged.is_known(connection, root.name, text)
         ]
-        rows = [row for root in unknown if (row := _row(root, text)) is not None]
+        rows = _rows(settings, [(root, text) for root in unknown])
         if rows:
             return rows
     rows = unjudged(connection, settings)
@@ -104,14 +107,30 @@ def _began(place: tuple[Root, str]) -> float:
         return 0.0
 
 
-def _row(root: Root, name: str) -> SessionRow | None:
-    """The run in a directory according to its files, None if there is none."""
-    path = f"{root.path}/{name}"
-    if os.path.islink(path) or not os.path.isfile(f"{path}/run.json"):
-        return None
+def _rows(settings: Settings, places: Sequence[tuple[Root, str]]) -> list[SessionRow]:
+    """The runs in these directories according to their files, and to what launchers recorded that no daemon has read."""
+    runs = [(root, name) for root, name in places if _is_run(f"{root.path}/{name}")]
+    if not runs:
+        return []
     from runward.daemon.cli.session.unjudged_row import row_of
 
-    return row_of(root.name, path)
+    launches = _launches_in_inbox(settings)
+    keyed = [(root, name, f"{DEFAULT_LAYOUT}:{root.name}/{name}") for root, name in runs]
+    rows = [row_of(root.name, f"{root.path}/{name}", launches.get(key)) for root, name, key in keyed]
+    return [row for row in rows if row is not None]
+
+
+def _is_run(path: str) -> bool:
+    return not os.path.islink(path) and os.path.isfile(f"{path}/run.json")
+
+
+def _launches_in_inbox(settings: Settings) -> dict[str, "Launch"]:
+    """What launchers recorded, by session key."""
+    from runward.daemon.inbox.launches import launch_in, launch_of
+    from runward.daemon.inbox.spool import list_inbox
+
+    launched = [launch_in(file) for file in list_inbox(Path(settings.state_dir))]
+    return {event.session_key: launch_of(event) for event in launched if event is not None}
 
 
 def _ended(connection: sqlite3.Connection, settings: Settings) -> list[SessionRow]:
@@ -126,8 +145,11 @@ def _ended(connection: sqlite3.Connection, settings: Settings) -> list[SessionRo
     if not over:
         return []
     from runward.daemon.cli.session.unjudged_row import ended_row
+    from runward.daemon.store.tables import launches
 
-    return [ended_row(row) for key in over if (row := reading_sessions.session(connection, key)) is not None]
+    launched = {**launches.last_read(connection, over), **_launches_in_inbox(settings)}
+    rows = [row for key in over if (row := reading_sessions.session(connection, key)) is not None]
+    return [ended_row(row, launched.get(row.key)) for row in rows]
 
 
 def _is_over(path: str, run: OpenRun, is_up: bool) -> bool:

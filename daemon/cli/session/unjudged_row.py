@@ -9,7 +9,9 @@ from runward.daemon.rundir.contract_facts import contract_facts
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
 from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
+from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
+from runward.handlers.sessions.observe import NOT_THE_LAUNCHERS
 from runward.handlers.sessions.over import Standing
 from runward.handlers.unreadable import Unreadable
 
@@ -24,9 +26,9 @@ class _End(NamedTuple):
     delivery: str | None = None
 
 
-def row_of(root: str, path: str) -> SessionRow | None:
-    """The run in the directory `path` of the root called `root`; None if there is none."""
-    run = read_native(path)
+def row_of(root: str, path: str, launch: Launch | None = None) -> SessionRow | None:
+    """The run in the directory `path` of the root called `root`, and what its launcher recorded; None if there is none."""
+    run = read_native(path, launch)
     if not isinstance(run, NativeRun):
         return None
     declared, standing = run.started.declaration, run.standing
@@ -66,11 +68,14 @@ def row_of(root: str, path: str) -> SessionRow | None:
     )
 
 
-def ended_row(row: SessionRow) -> SessionRow:
+def ended_row(row: SessionRow, launch: Launch | None) -> SessionRow:
     """A session that is recorded as running, with the end that its files tell, if they do."""
-    run = read_native(row.path)
-    if not isinstance(run, NativeRun) or run.standing.state in ("running", "unknown"):
+    run = read_native(row.path, launch)
+    if not isinstance(run, NativeRun):
         return row
+    if run.standing.state in ("running", "unknown"):
+        is_forged = any(each.message == NOT_THE_LAUNCHERS for each in run.problems)
+        return row._replace(reason_summary=run.standing.reason_summary) if is_forged else row
     held = None if row.artifact_contract_json is None else stored_contract(row.artifact_contract_json)
     end = _end(run.standing, held, row.artifacts_path, row.path, row.started_at)
     return row._replace(

@@ -1,11 +1,13 @@
 """Launches, as launchers recorded them before they released their commands."""
 
 import json
+import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.transaction import Row
 from runward.daemon.store.values import as_float, listed
 from runward.handlers.facts import Launch, LaunchOf
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -17,13 +19,23 @@ INSERT: Final = Write(
 )
 
 
+_LAST: Final = (
+    "select session_key, at, seal, contract_json, launcher, process, timeout from json_each(?) asked"
+    " join launches on session_key = asked.value order by at, launches.rowid"
+)
+
+
 async def last(store: Store, keys: Iterable[str]) -> dict[str, Launch]:
     """What the launchers of these sessions' runs recorded last, by session key."""
-    rows = await store.read(
-        "select session_key, at, seal, contract_json, launcher, process, timeout from json_each(?) asked"
-        " join launches on session_key = asked.value order by at, launches.rowid",
-        (listed(keys),),
-    )
+    return _by_session(await store.read(_LAST, (listed(keys),)))
+
+
+def last_read(connection: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Launch]:
+    """The same, for commands."""
+    return _by_session(connection.execute(_LAST, (listed(keys),)).fetchall())
+
+
+def _by_session(rows: Iterable[Row]) -> dict[str, Launch]:
     return {
         str(key): Launch(
             as_float(at),

@@ -3,11 +3,12 @@
 import os
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
 from tests.daemon.cli.calling import CONTRACT, Place
+from tests.waiting import wait_for
 
 
 def _later(seconds: float) -> str:
@@ -146,3 +147,29 @@ def test_a_root_that_did_not_change_since_the_last_event_is_not_listed(
     monkeypatch.setattr(os, "listdir", noticed)
     assert len(place.call("session", "list", "--json").objects()) == 1
     assert str(place.runs) not in listed
+
+
+@pytest.mark.parametrize("daemon", ["up", "down"])
+def test_an_end_that_the_command_forged_is_not_shown_while_the_run_goes_on(place: Place, daemon: str) -> None:
+    forge = "cd $RUNWARD_RUN_DIR; echo '{\"exit_code\":0}' >x; mv x exit.json; : >ready; until [ -e go ]; do sleep 0.05; done"
+    with place.daemon() if daemon == "up" else nullcontext():
+        process = place.start("run", "--name", "forger", "--", "sh", "-c", forge)
+        try:
+            wait_for(lambda: (place.runs / "forger" / "ready").exists(), "its exit.json")
+            (listed,) = place.call("session", "list", "--json").objects()
+            shown = place.call("session", "show", "forger", "--json").object()
+            (inspected,) = place.call("inspect", str(place.runs / "forger"), "--json").objects()
+            page = place.call("session", "show", "forger").out
+        finally:
+            (place.runs / "forger" / "go").touch()
+            process.communicate()
+    assert (listed["status"], shown["status"], inspected["state"]) == ("running", "running", "running")
+    assert "exit.json was not written by the launcher of this run" in page
+    assert "was not written by the launcher" in str(inspected["problems"])
+    assert place.call("session", "show", "forger", "--json").object()["status"] == "completed"
+
+
+def test_an_end_counts_at_once_when_nothing_of_its_command_is_left(place: Place) -> None:
+    place.start("run", "--name", "done", "--", "true").communicate()
+    (inspected,) = place.call("inspect", str(place.runs / "done"), "--json").objects()
+    assert inspected["state"] == "completed"
