@@ -258,7 +258,10 @@ def json_without_secrets(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
         return without(value)
     if isinstance(value, list):
-        return [json_without_secrets(each) for each in value]
+        return [
+            REDACTED if is_argument_of_secret(before, each) else json_without_secrets(each)
+            for before, each in zip([None, *value], value, strict=False)
+        ]
     if isinstance(value, dict):
         return {
             without(key): REDACTED if names_secret(key, each) else json_without_secrets(each)
@@ -267,11 +270,25 @@ def json_without_secrets(value: JsonValue) -> JsonValue:
     return value
 
 
+def without_secrets_in(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Like `json_without_secrets`, for an object."""
+    cleaned = json_without_secrets(values)
+    assert isinstance(cleaned, dict)
+    return cleaned
+
+
 def names_secret(key: str, value: JsonValue) -> bool:
     """Whether the key says that its value is a secret. A number, a boolean or null is only a count or a switch."""
     if not isinstance(value, str | list | dict) or not _is_secret_key(key):
         return False
     return isinstance(value, str) or not key.lower().endswith(_LISTS)
+
+
+def is_argument_of_secret(option: JsonValue, value: JsonValue) -> bool:
+    """Whether a word of a command is a secret, because the word before it is an option such as `--password`."""
+    if not isinstance(option, str) or not option.startswith("-") or not isinstance(value, str):
+        return False
+    return _is_secret_key(option) and not value.startswith("-") and _NO_SECRET.fullmatch(value) is None
 
 
 @lru_cache(maxsize=1024)

@@ -16,6 +16,7 @@ from runward.config.template import TemplateError, parse_template
 from runward.daemon.configuration.secret_file import SecretUnusable, first_line
 from runward.daemon.notices.http import NotPosted, post
 from runward.daemon.store.tables.notices import PendingNotice
+from runward.handlers.secrets import text_without_secrets
 
 PROGRAM_PATIENCE_S: Final = 10.0
 """Seconds that a program may take to tell somebody."""
@@ -59,7 +60,15 @@ class SettingsMessenger:
 
 
 def send(recipient: Recipient, notice: PendingNotice, url: str | None = None) -> str | None:
-    """Notify the recipient; `url` is where it can answer. Returns why that failed."""
+    """Notify the recipient; `url` is where it can answer. Returns why that failed.
+
+    Texts of a notice may be an agent's, so they leave without what looks like a secret.
+    """
+    notice = notice._replace(
+        subject=text_without_secrets(notice.subject),
+        title=text_without_secrets(notice.title),
+        text=text_without_secrets(notice.text),
+    )
     try:
         match recipient.means:
             case "command":

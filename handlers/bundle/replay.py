@@ -35,6 +35,7 @@ from runward.handlers.events import Status
 from runward.handlers.exchange.tell import RESULTS
 from runward.handlers.journal.iso_time import iso_time
 from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.secrets import REDACTED
 
 TOO_MANY: Final = f"has more than {MOST_VALUES - OF_A_LINE:,} values"
 """The problem of a value that no reader of the replay would accept."""
@@ -108,10 +109,13 @@ class Replay:
     _adopted: dict[str, CallRecord] = field(default_factory=dict)
     """The calls that were shown before, although the session's files have changed since."""
     _adopted_steps: int = 0
+    redaction: Redaction = field(init=False)
+    """The one for all parts of the bundle."""
     _showing: Showing = field(init=False)
 
     def __post_init__(self) -> None:
-        self._showing = Showing(Redaction(self.order.rules.redact), self.order.rules.longest_text)
+        self.redaction = Redaction(self.order.rules.redact)
+        self._showing = Showing(self.redaction, self.order.rules.longest_text)
         self.verification = VerificationRuns(self.order.rules.verification)
         self.policy_bundle_id = self.order.rules.policy_bundle_id
         self._is_own = self.order.stretch.begins is None or self.order.stretch.log_before is not None
@@ -244,7 +248,7 @@ class Replay:
         if told.issue_number is not None:
             self.issue_number = told.issue_number
         if told.policy_bundle_id is not None:
-            self.policy_bundle_id = told.policy_bundle_id
+            self.policy_bundle_id = self._showing.name(told.policy_bundle_id)
         if told.confidence is not None and not self._is_before(told.place):
             self.confidence = told.confidence
 
@@ -256,17 +260,16 @@ class Replay:
             else (shown.issue_number, shown.policy_bundle_id)
         )
         self.begun_with = (issue, policy)
-        return self._line(
-            "SessionStart",
-            order.stretch.started_at,
-            {
-                "session_id": order.session_id,
-                "issue_number": issue,
-                "policy_bundle_id": policy,
-                "attempt": order.attempt,
-                "hash": order.stretch.hash,
-            },
-        )
+        fields: dict[str, JsonValue] = {
+            "session_id": order.session_id,
+            "issue_number": issue,
+            "policy_bundle_id": policy,
+            "attempt": order.attempt,
+            "hash": order.stretch.hash,
+        }
+        if policy is not None and REDACTED in policy:
+            fields["redacted"] = ["/policy_bundle_id"]
+        return self._line("SessionStart", order.stretch.started_at, fields)
 
     def _plan(self, told: PlanTold) -> Iterator[bytes]:
         if self._has_plan:
@@ -278,14 +281,16 @@ class Replay:
     def _call(self, told: Called) -> Iterator[bytes]:
         if not self._belongs(told.place, told.at, told.attempt):
             return
-        if told.id in self._adopted:
+        name = self._showing.id(told.id)
+        if name in self._adopted:
             return  # it was shown before
-        if told.id in self.calls:
-            self._wrong(told.place, f"the call {told.id} is reported twice")
+        if name in self.calls:
+            self._wrong(told.place, f"the call {name} is reported twice")
             return
         hashed = self._hash(told.params, told.place, told.problem)
-        self.calls[told.id] = CallRecord(told.id, told.tool, hashed.digest, told.at, told.tokens)
-        self.edits.called(told.id, told.tool, told.params)
+        tool = self._showing.name(told.tool)
+        self.calls[name] = CallRecord(name, tool, hashed.digest, told.at, told.tokens)
+        self.edits.called(name, told.tool, told.params)
         fields: dict[str, JsonValue] = {
             "id": told.id,
             "tool": told.tool,
@@ -294,17 +299,18 @@ class Replay:
             "step_id": told.step_id,
         }
         shown = self._shown(fields, "params", hashed.problem)
-        self.verification.called(told.id, shown["params"])
+        self.verification.called(name, shown["params"])
         yield self._line("ToolCall", told.at, self._spliced(shown, "params", hashed))
 
     def _result(self, told: Returned) -> Iterator[bytes]:
-        call = self.calls.get(told.id)
+        name = self._showing.id(told.id)
+        call = self.calls.get(name)
         if call is None:
             return  # of a call of another attempt, or of one that can't be used, which was reported
-        if call.is_back and told.id in self._adopted:
+        if call.is_back and name in self._adopted:
             return  # its result is in the part that was shown already
         if call.is_back:
-            self._wrong(told.place, f"the call {told.id} has two results")
+            self._wrong(told.place, f"the call {name} has two results")
             return
         output: JsonValue = {
             "content": told.content if told.success else None,
@@ -319,8 +325,8 @@ class Replay:
         if call.at is not None and told.at is not None and told.at >= call.at:
             call.latency_ms = round(told.at * 1000) - round(call.at * 1000)
         said = told.content if told.success else told.error
-        self.verification.returned(told.id, said, told.success, told.exit_code)
-        self.edits.returned(told.id, told.success)
+        self.verification.returned(name, said, told.success, told.exit_code)
+        self.edits.returned(name, told.success)
         fields: dict[str, JsonValue] = {
             "id": told.id,
             "output": output,
@@ -385,7 +391,7 @@ class Replay:
             shown = self._showing.fields(fields)
             canonical_bytes(shown, self.order.rules.form)
         except NotCanonical:
-            shown = {**fields, key: None}
+            shown = self._showing.fields({**fields, key: None})
         return {**shown, "problem": problem}
 
     def _spliced(self, shown: dict[str, JsonValue], key: str, hashed: _Hashed) -> dict[str, JsonValue]:
@@ -399,7 +405,8 @@ class Replay:
         line: dict[str, JsonValue] = {"event": event, "t": None if at is None else iso_time(at), **fields}
         return canonical_bytes(line, self.order.rules.form) + b"\n"
 
-    def _wrong(self, place: Place, message: str) -> None:
+    def _wrong(self, place: Place, problem: str) -> None:
+        message = self.redaction.text(problem)
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(f"{place.source}:{place.line}: {message}")
         else:

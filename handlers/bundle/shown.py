@@ -1,15 +1,19 @@
 """What a replay shows of a value: no secrets, and long texts cut. JSON Pointers name what is missing."""
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.cutting import cut
 from runward.handlers.bundle.redaction import Redaction, free_key, pointer
-from runward.handlers.secrets import REDACTED
+from runward.handlers.secrets import REDACTED, is_argument_of_secret
 
-FREE: Final = frozenset({"params", "output", "step_id"})
-"""The fields of a line in which an agent may have written anything; the others are ids, hashes and numbers."""
+FREE: Final = frozenset({"params", "output", "step_id", "status"})
+"""The fields of a line in which an agent may have written anything."""
+
+_OF_ID: Final = 12
+"""Hexadecimal digits of the hash of an id that was redacted, so that two calls don't become one."""
 
 DEEPEST: Final = 62
 """Nesting levels of a shown value. The line and the output around it add two more, and readers accept 64."""
@@ -45,7 +49,24 @@ class Showing:
         """The fields of a line with what is shown of those in `FREE`, and the keys that name what isn't."""
         missing = Missing()
         shown = {key: self._value(fields[key], f"/{key}", missing) for key in fields if key in FREE}
+        for key, named in (("id", self.id), ("tool", self.name)):
+            written = fields.get(key)
+            if isinstance(written, str):
+                shown[key] = named(written)
+                if shown[key] != written:
+                    missing.redacted.append(f"/{key}")
         return {**fields, **shown, **missing.named()}
+
+    def name(self, name: str) -> str:
+        """A name that an agent chose, such as a tool's."""
+        return self._redaction.text(name)
+
+    def id(self, written: str) -> str:
+        """The id of a call. One that was redacted still differs from others."""
+        clean = self._redaction.text(written)
+        if clean == written:
+            return written
+        return f"{clean} {sha256(written.encode(errors='replace')).hexdigest()[:_OF_ID]}"
 
     def _value(self, value: JsonValue, at: str, missing: Missing) -> JsonValue:
         if isinstance(value, str):
@@ -53,13 +74,22 @@ class Showing:
         if isinstance(value, dict):
             return self._object(value, at, missing)
         if isinstance(value, list):
-            return [
-                self._value(each, pointer(at, index), missing)
-                if isinstance(each, str | dict | list)
-                else each
-                for index, each in enumerate(value)
-            ]
+            return self._list(value, at, missing)
         return value
+
+    def _list(self, value: list[JsonValue], at: str, missing: Missing) -> list[JsonValue]:
+        kept: list[JsonValue] = []
+        before: JsonValue = None
+        for index, each in enumerate(value):
+            if is_argument_of_secret(before, each):
+                kept.append(REDACTED)
+                missing.redacted.append(pointer(at, index))
+            elif isinstance(each, str | dict | list):
+                kept.append(self._value(each, pointer(at, index), missing))
+            else:
+                kept.append(each)
+            before = each
+        return kept
 
     def _text(self, text: str, at: str, missing: Missing) -> str:
         whole = _whole(text)

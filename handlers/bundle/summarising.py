@@ -1,5 +1,7 @@
 """Turns a replay and its order into the facts of the summary."""
 
+from collections.abc import Callable
+
 from runward.handlers.bundle.edits import FileEdit
 from runward.handlers.bundle.order import BundleOrder, Cost
 from runward.handlers.bundle.replay import Replay
@@ -8,16 +10,16 @@ from runward.handlers.bundle.work_tree import with_git
 
 
 def summary_of(replay: Replay) -> Summary:
-    """The facts of a replay, once all its lines were made."""
-    order = replay.order
+    """The facts of a replay, once all its lines were made. What agents wrote is redacted as in the replay."""
+    order, shown = replay.order, replay.redaction.text
     duration_s = max(0.0, order.verdict.at - order.stretch.started_at)
     calls = len(replay.calls)
     succeeded = sum(call.success for call in replay.calls.values())
     apm, sapm = rates(calls, succeeded, duration_s)
     return Summary(
         session_id=order.session_id,
-        changes=_changes(order),
-        files=_files(replay),
+        changes=tuple(shown(each) for each in _changes(order)),
+        files=tuple(each._replace(path=shown(each.path)) for each in _files(replay)),
         verification=verified(replay.verification.runs()),
         confidence=replay.confidence,
         issue_number=replay.issue_number,
@@ -26,7 +28,7 @@ def summary_of(replay: Replay) -> Summary:
         sapm=sapm,
         tokens=order.usage,
         cost=order.cost if replay.cost_usd is None else Cost(replay.cost_usd, "usd"),
-        failure=_failure(order),
+        failure=_failure(order, shown),
     )
 
 
@@ -47,7 +49,7 @@ def _files(replay: Replay) -> tuple[FileEdit, ...]:
     )
 
 
-def _failure(order: BundleOrder) -> Failure | None:
+def _failure(order: BundleOrder, shown: Callable[[str], str]) -> Failure | None:
     if order.verdict.status == "completed":
         return None
-    return Failure(order.verdict.reason_summary or order.verdict.reason_code, order.next_steps)
+    return Failure(shown(order.verdict.reason_summary) or order.verdict.reason_code, order.next_steps)

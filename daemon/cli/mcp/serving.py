@@ -20,6 +20,7 @@ from runward.daemon.cli.mcp.tool import Answer, Refused, Tool
 from runward.daemon.cli.terminal.output import Failed, to_stderr
 from runward.daemon.disk.state_rights import StateDirectoryUnsafe
 from runward.daemon.store.reading import StoreTooNew, StoreUnreadable
+from runward.handlers.secrets import text_without_secrets
 
 _NAME: Final = "runward"
 
@@ -108,7 +109,8 @@ async def _called(tool: Tool, arguments: dict[str, JsonValue]) -> types.CallTool
 
 
 def _said(message: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
+    shown = text_without_secrets(message)
+    return types.CallToolResult(content=[types.TextContent(text=shown)], is_error=True)
 
 
 def _result(answer: Answer) -> types.CallToolResult:

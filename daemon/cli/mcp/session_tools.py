@@ -27,6 +27,7 @@ from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import boundary, rules_as_json, verification_as_json, verify
 from runward.handlers.outcomes.facts import OutcomeFile
 from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, read_outcome
+from runward.handlers.secrets import without_secrets_in
 from runward.handlers.unreadable import Unreadable
 
 _LISTED: Final = 20
@@ -133,7 +134,7 @@ def _list(settings: Settings, arguments: dict[str, JsonValue]) -> Answer:
         rows, is_cut = newest_sessions(connection, settings, wanted, limit)
         kept = kept_files(connection, [row.key for row in rows])
     sessions: list[JsonValue] = [summary_of(row, kept.get(row.key, [])) for row in rows]
-    return Answer({"sessions": sessions, "more": is_cut})
+    return Answer(without_secrets_in({"sessions": sessions, "more": is_cut}))
 
 
 def _named(arguments: dict[str, JsonValue], run: str | None) -> str:
@@ -154,7 +155,7 @@ def _show(settings: Settings, arguments: dict[str, JsonValue], run: str | None) 
 def _why(settings: Settings, arguments: dict[str, JsonValue], run: str | None) -> Answer:
     told = story_of(settings, _named(arguments, run)).as_json()
     assert isinstance(told, dict)
-    return Answer(told)
+    return Answer(without_secrets_in(told))
 
 
 def _contract(run: str) -> Answer:

@@ -10,6 +10,7 @@ from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_files import kept_files
 from runward.daemon.store.reading_sessions import SessionRow
+from runward.handlers.secrets import without_secrets_in
 
 
 def newest_sessions(
@@ -30,7 +31,7 @@ def newest_sessions(
 def session_as_json(
     connection: sqlite3.Connection, settings: Settings, row: SessionRow
 ) -> dict[str, JsonValue]:
-    """Everything that is known of a session."""
+    """Everything that is known of a session, without what looks like a secret."""
     from runward.daemon.cli.session.artifact import artifact_as_json
     from runward.daemon.cli.session.bundle_of import bundle_json, shown_bundle
 
@@ -39,4 +40,4 @@ def session_as_json(
     outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
     bundle = shown_bundle(connection, settings, row)
     details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
-    return {**details, "bundle": bundle_json(bundle, settings)}
+    return without_secrets_in({**details, "bundle": bundle_json(bundle, settings)})

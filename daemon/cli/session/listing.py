@@ -21,6 +21,7 @@ from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.cli.terminal.wrapping import columns_there, fitting, wrapped
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_files import kept_files
+from runward.handlers.secrets import json_without_secrets
 
 STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
 FAILED: Final = ("failed", "timed_out", "aborted")
@@ -141,7 +142,7 @@ def list_sessions(
         rows, is_cut = newest_sessions(connection, settings, wanted, limit)
         kept = kept_files(connection, [row.key for row in rows]) if as_json else {}
     if as_json:
-        print_json([summary_of(row, kept.get(row.key, [])) for row in rows])
+        print_json(json_without_secrets([summary_of(row, kept.get(row.key, [])) for row in rows]))
     elif not rows:
         click.echo("no sessions")
     else:

@@ -17,6 +17,7 @@ from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_files import kept_files
 from runward.daemon.store.reading_sessions import SessionRow
+from runward.handlers.secrets import text_without_secrets, without_secrets_in
 
 _PERIOD: Final = 0.2
 """Seconds between two questions to the store."""
@@ -49,7 +50,9 @@ def _say_if_over(connection: sqlite3.Connection, row: SessionRow, as_json: bool)
     if now.status == "running":
         return False
     if as_json:
-        print_json(summary_of(now, kept_files(connection, [now.key]).get(now.key, [])))
+        print_json(without_secrets_in(summary_of(now, kept_files(connection, [now.key]).get(now.key, []))))
     else:
-        click.echo(f"session {safe(now.session_id)} is {coloured(now.status)}: {safe(now.reason_summary)}")
+        click.echo(
+            f"session {safe(now.session_id)} is {coloured(now.status)}: {safe(text_without_secrets(now.reason_summary))}"
+        )
     sys.exit(BY_STATUS[now.status])

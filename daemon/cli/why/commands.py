@@ -34,6 +34,7 @@ from runward.daemon.store import reading_causes, reading_chains, reading_session
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.handlers.requests.subjects import START, of_start
+from runward.handlers.secrets import json_without_secrets, text_without_secrets
 
 _JOB = "job:"
 _CHAIN_RUN = "cr_"
@@ -87,9 +88,9 @@ def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -
     """
     story = story_of(settings_in_force(context), identifier)
     if as_json:
-        print_json(story.as_json())
+        print_json(json_without_secrets(story.as_json()))
     else:
-        click.echo("\n".join(_lines(story, is_verbose=verbose)))
+        click.echo(text_without_secrets("\n".join(_lines(story, is_verbose=verbose))))
 
 
 def story_of(settings: Settings, identifier: str) -> Story:

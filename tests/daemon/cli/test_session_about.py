@@ -70,6 +70,20 @@ def test_a_prompt_steers_no_terminal_and_its_secrets_are_neither_shown_nor_store
     assert _KEY not in kept
 
 
+def test_what_a_run_wrote_is_shown_without_secrets(place: Place) -> None:
+    run = place.add_run("leaky")
+    outcome = {"outcome_kind": "note", "summary": f"use {_KEY} and DB_PASS=xyzzy"}
+    (run / "outcomes").mkdir()
+    (run / "outcomes/note.json").write_text(json.dumps(outcome))
+    place.end_run("leaky", 3)
+    place.daemon_once()
+    for arguments in (("session", "show"), ("session", "show", "--json"), ("why",), ("why", "--json")):
+        out = place.call(*arguments, "leaky").out
+        assert _KEY not in out
+        assert "xyzzy" not in out
+    assert "use [redacted] and DB_PASS=[redacted]" in place.call("session", "show", "leaky").out
+
+
 def test_a_native_run_has_none_of_it(recorded: Place) -> None:
     for each in recorded.call("session", "list", "--json").objects():
         assert (each["cwd"], each["prompt"], each["model"], each["usage"]) == (None, None, None, None)

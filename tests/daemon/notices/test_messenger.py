@@ -118,6 +118,16 @@ def test_slack_gets_a_text(service: Service) -> None:
     assert json.loads(body) == {"text": f"*{NOTICE.title}*\n{NOTICE.text}"}
 
 
+def test_no_recipient_gets_a_secret(service: Service) -> None:
+    notice = NOTICE._replace(title="failed: DB_PASS=abc", text="the token ghp_" + "a1B2" * 9)
+    for means in ("slack", "ntfy", "webhook"):
+        assert send(Recipient(("*",), means, address=f"{service.address}/topic"), notice) is None
+    for _, _, body in service.received:
+        assert b"abc" not in body
+        assert b"a1B2" not in body
+        assert body.count(b"[redacted]") == 2
+
+
 def test_ntfy_gets_the_topic_and_the_title(service: Service) -> None:
     assert send(Recipient(("*",), "ntfy", address=f"{service.address}/topic"), NOTICE) is None
     ((path, _, body),) = service.received

@@ -1,17 +1,24 @@
 """The lines of a replay that tell of calls: hashes over whole values, and what is shown of them."""
 
 import json
+from typing import cast
 
 import pytest
 
 from runward.config.bundle import BundleRules
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Place, PlanTold, Returned, StepDone, Told
-from runward.handlers.bundle.canonical import canonical_bytes, hash_of
+from runward.handlers.bundle.calls import Called, Place, PlanTold, Returned, Stated, StepDone, Told, Unusable
+from runward.handlers.bundle.canonical import FORMS, canonical_bytes, hash_of
+from runward.handlers.bundle.edits import FileEdit
 from runward.handlers.bundle.many_values import MOST_VALUES, OF_A_LINE
 from runward.handlers.bundle.order import BundleOrder, Stretch, Verdict
+from runward.handlers.bundle.receipt_body import receipt_body
 from runward.handlers.bundle.replay import TOO_MANY, Replay
+from runward.handlers.bundle.replay_check import ReplayCheck
 from runward.handlers.bundle.replay_lines import RawLine, read_line
+from runward.handlers.bundle.summarising import summary_of
+from runward.handlers.bundle.summary import dump_summary, summary_text
+from runward.handlers.bundle.work_tree import WorkTree
 from runward.handlers.secrets import REDACTED
 
 AT = 1_769_860_800.0
@@ -61,6 +68,57 @@ def test_a_secret_in_a_command_reaches_no_part_of_the_bundle() -> None:
     assert [run.command for run in replay.verification.runs()] == [f"pytest --key {REDACTED}"]
     assert lines[0]["redacted"] == ["/params/command"]
     assert lines[1]["redacted"] == ["/output/content"]
+
+
+def test_no_value_of_an_agent_brings_a_secret_into_any_part_of_a_bundle() -> None:
+    order = BundleOrder(
+        "native:r/run",
+        "run",
+        "native",
+        "/run",
+        "/run",
+        1,
+        Stretch(AT),
+        VERDICT._replace(
+            status="failed", reason_code="run.failed.exit_nonzero", reason_summary=f"said {SECRET}"
+        ),
+        USUAL,
+        changes=(f"uses {SECRET}",),
+        cwd="/work",
+        work_tree=WorkTree("/work", (f"Add {SECRET}",), (FileEdit(f"a-{SECRET}", 1),)),
+    )
+    replay = Replay(order)
+    lines = replay.lines(
+        [
+            Stated(PLACE, 7, f"policy {SECRET}"),
+            StepDone(PLACE, AT, SECRET, SECRET),
+            Called(PLACE, AT, SECRET, SECRET, {"file_path": f"/work/{SECRET}"}, SECRET),
+            Returned(PLACE, AT, SECRET, "done"),
+            Called(PLACE, AT, f"{SECRET}2", SECRET, "\ud800", SECRET),
+            Returned(PLACE, AT, f"{SECRET}2", "done"),
+            Called(PLACE, AT, SECRET, SECRET, None),
+            Unusable(PLACE, f"can't use {SECRET}"),
+        ]
+    )
+    written = b"".join(lines)
+    receipt = receipt_body(replay, (), ())
+    summary = summary_of(replay)
+    for part in (
+        written.decode(),
+        json.dumps(receipt),
+        summary_text(summary),
+        dump_summary(summary),
+        replay.problem,
+    ):
+        assert part is not None
+        assert SECRET not in part
+        assert REDACTED in part.replace("\\[", "[").replace("\\]", "]")
+    ids = [call["id"] for call in cast("list[dict[str, JsonValue]]", receipt["tool_calls"])]
+    assert len(set(ids)) == 2
+    check = ReplayCheck(FORMS)
+    for number, line in enumerate(written.splitlines(), 1):
+        check.take(read_line(RawLine(number, line)))
+    assert [each for each in check.finish() if each.severity == "error"] == []
 
 
 def test_the_tokens_of_a_call_may_be_told_with_its_result() -> None:

@@ -68,9 +68,20 @@ def test_what_is_no_secret_is_shown_as_it_is(params: JsonValue) -> None:
     assert shown(params) == {"id": "c1", "params": params}
 
 
-def test_the_fields_that_say_which_call_it_is_stay_as_they_are() -> None:
-    fields: dict[str, JsonValue] = {"id": KEY, "tool": KEY, "params": KEY}
-    assert Showing(Redaction(), 10).fields(fields) == {**fields, "params": REDACTED, "redacted": ["/params"]}
+def test_the_names_of_a_call_are_redacted_too_and_two_ids_stay_two() -> None:
+    showing = Showing(Redaction(), 10)
+    line = showing.fields({"id": f"c {KEY}", "tool": f"get {KEY}", "params": 1})
+    assert line["tool"] == f"get {REDACTED}"
+    assert str(line["id"]).startswith(f"c {REDACTED} ")
+    assert line["redacted"] == ["/id", "/tool"]
+    assert showing.id(f"c {KEY}") == line["id"] != showing.id(f"c {KEY}1")
+    assert showing.fields({"id": "c1", "tool": "get"}) == {"id": "c1", "tool": "get"}
+
+
+def test_the_word_after_an_option_that_names_a_secret_is_redacted() -> None:
+    line = shown({"command": ["mysql", "--password", "x1", "--token", "--host", "h"]})
+    assert line["params"] == {"command": ["mysql", "--password", REDACTED, "--token", "--host", "h"]}
+    assert line["redacted"] == ["/params/command/2"]
 
 
 def test_an_operator_s_patterns_count_too() -> None:
