@@ -123,7 +123,7 @@ class Assembly:
         )
         self.changed_files = ChangedFiles(
             *(store, world.clock, log, world.chains.watched_paths, self._file_changed, world.directories),
-            *(self.watch.watch_again, lambda: self.rounds.period),
+            *(self.watch.watch_again, lambda: self.rounds.period, settings.state_dir),
         )
         self.running_outcomes = RunningOutcomes(world.files, store, world.clock, log, self.roots, self._found)
         self.intents = Intents(

@@ -5,6 +5,7 @@ So it also finds a change that happened while no daemon ran. What existed when a
 """
 
 import math
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +16,10 @@ import anyio.to_thread
 import structlog
 
 from runward.config.trigger import FILE_CHANGED
+from runward.daemon.launch.worktree import place_of
 from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import watched_files
+from runward.daemon.store.tables import chain_runs, watched_files
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.matching_files import Matching, matching
 from runward.daemon.watch.watched_directories import WatchedDirectories
@@ -29,6 +31,9 @@ SETTLED: Final = 2.0
 
 GLOBS_PERIOD: Final = 5.0
 """Seconds between two looks at which globs chains name."""
+
+AFTERWARDS: Final = 5.0
+"""Seconds after the end of a step for which a change where it worked counts as its own."""
 
 LOOKS_APART: Final = 0.25
 """The shortest time between two looks, because a file that is always written to causes endless notifications."""
@@ -44,6 +49,36 @@ class _Unsettled(NamedTuple):
     since: float
 
 
+class _Change(NamedTuple):
+    """A change: the real path of its file, when it happened at the earliest, and when it was seen (Unix seconds)."""
+
+    path: str
+    at: float
+    seen: float
+
+    @classmethod
+    def of(cls, path: str, seen: float) -> "_Change":
+        """The kernel's time of the last change counts, which the writer of a file can't set. A removed file has none."""
+        try:
+            changed = os.lstat(path).st_ctime
+        except OSError:
+            changed = seen
+        return cls(os.path.realpath(path), min(changed, seen), seen)
+
+    def may_be_of(self, step: chain_runs.StepPlaces) -> bool:
+        """Whether the step ran then, or had just ended."""
+        return step.began_at <= self.seen and (step.ended_at is None or self.at < step.ended_at + AFTERWARDS)
+
+    def is_below(self, directories: Sequence[str]) -> bool:
+        """Whether the file is below one of these."""
+        return any(self.path.startswith(f"{each.rstrip('/')}/") for each in directories)
+
+
+def _real(step: chain_runs.StepPlaces, state: str) -> list[str]:
+    """The real paths of the directories in which a step works."""
+    return [os.path.realpath(each) for each in (step.directory, step.cwd, place_of(state, step.name))]
+
+
 @dataclass(slots=True)
 class ChangedFiles(Part):
     """Looks at the files that chains name, and reports those that changed."""
@@ -57,6 +92,8 @@ class ChangedFiles(Part):
     watch_again: Callable[[], None]
     period: Callable[[], float]
     """Seconds between two looks if no notification arrives."""
+    state: str
+    """The state directory, which has the worktrees of steps."""
     _known: dict[str, dict[str, str]] | None = None
     _unsettled: dict[str, _Unsettled] = field(default_factory=dict)
     _problems: tuple[str, ...] = ()
@@ -118,14 +155,22 @@ class ChangedFiles(Part):
         found = await anyio.to_thread.run_sync(lambda: {glob: matching(glob) for glob in globs})
         self._note_problems(found)
         self._define(found, self._known)
-        self._compare({glob: each.files for glob, each in found.items() if each.problem is None}, self._known)
+        files = {glob: each.files for glob, each in found.items() if each.problem is None}
+        await self._compare(files, self._known)
         directories = frozenset(path for each in found.values() for path in each.directories)
         if directories != self.watched.paths:
             self.watched.paths = directories
             self.watch_again()
 
     def _note_problems(self, found: dict[str, Matching]) -> None:
-        problems = tuple(each.problem for each in found.values() if each.problem is not None)
+        problems = (
+            *(each.problem for each in found.values() if each.problem is not None),
+            *dict.fromkeys(
+                f"the name of {path} is not UTF-8, so its changes are not reported: rename it"
+                for each in found.values()
+                for path in each.unnamed
+            ),
+        )
         for problem in problems:
             if problem not in self._problems:
                 self.log.warning("files.not_watched", why=problem)
@@ -148,7 +193,7 @@ class ChangedFiles(Part):
             self.tell(None, (since, Rows(watched_files.KEEP, rows)))
             self.log.info("files.watched", glob=glob, files=len(rows))
 
-    def _compare(self, found: dict[str, dict[str, str]], known: dict[str, dict[str, str]]) -> None:
+    async def _compare(self, found: dict[str, dict[str, str]], known: dict[str, dict[str, str]]) -> None:
         now = self.clock.monotonic()
         differing: dict[str, list[str]] = {}
         for glob, files in found.items():
@@ -156,18 +201,58 @@ class ChangedFiles(Part):
                 if files.get(path) != known[glob].get(path):
                     differing.setdefault(path, []).append(glob)
         unsettled: dict[str, _Unsettled] = {}
+        settled: dict[str, float] = {}
         for path, globs in sorted(differing.items()):
             signature = found[globs[0]].get(path)
             before = self._unsettled.get(path)
             since = before.since if before is not None and before.signature == signature else now
             if now - since < SETTLED:
                 unsettled[path] = _Unsettled(signature, since)
-                continue
-            self._tell_of(path, globs, signature, known)
+            else:
+                settled[path] = self.clock.now() - (now - since)
+        try:
+            causes = await self._causes(settled) if settled else {}
+        except sqlite3.Error as error:  # they stay unsettled until the next look
+            self.log.warning("files.not_compared", why=str(error))
+            return
         self._unsettled = unsettled
+        for path in settled:
+            globs = differing[path]
+            self._tell_of(path, globs, found[globs[0]].get(path), known, causes.get(path))
+
+    async def _causes(self, settled: dict[str, float]) -> dict[str, str]:
+        """The chain runs whose steps work, or worked until a moment before, where these files changed.
+
+        `settled` has the paths, and when each change was seen. Without this, a step that writes what its own chain
+        watches would fire it for ever.
+        """
+        changed = await anyio.to_thread.run_sync(
+            lambda: {path: _Change.of(path, settled[path]) for path in settled}
+        )
+        since = min(each.at for each in changed.values()) - AFTERWARDS
+        steps = await chain_runs.places_of_steps(self.store, since)
+        if not steps:
+            return {}
+        places = await anyio.to_thread.run_sync(lambda: [_real(step, self.state) for step in steps])
+        return {
+            path: max(causes)[1]
+            for path, change in changed.items()
+            if (
+                causes := [
+                    (step.depth, step.run)
+                    for step, directories in zip(steps, places, strict=True)
+                    if change.may_be_of(step) and change.is_below(directories)
+                ]
+            )
+        }
 
     def _tell_of(
-        self, path: str, globs: list[str], signature: str | None, known: dict[str, dict[str, str]]
+        self,
+        path: str,
+        globs: list[str],
+        signature: str | None,
+        known: dict[str, dict[str, str]],
+        by_run: str | None,
     ) -> None:
         """Report one change, once for all globs."""
         was_known = any(path in known[glob] for glob in globs)
@@ -175,7 +260,12 @@ class ChangedFiles(Part):
         at = self.clock.now()
         identifier = f"{path}@{at!r}"
         event = EventOccurred(
-            f"{FILE_CHANGED}/{identifier}", at, FILE_CHANGED, identifier, {"path": path, "change": change}
+            f"{FILE_CHANGED}/{identifier}",
+            at,
+            FILE_CHANGED,
+            identifier,
+            {"path": path, "change": change},
+            by_run=by_run,
         )
         for glob in globs:
             if signature is None:

@@ -13,6 +13,8 @@ from runward.handlers.layouts.places import is_storable
 MOST_FILES: Final = 1000
 """Files that one glob may match."""
 
+MOST_UNNAMED: Final = 3
+
 MOST_DIRECTORIES: Final = 1000
 """Directories that are looked into for one glob."""
 
@@ -29,6 +31,8 @@ class Matching:
     files: dict[str, str] = field(default_factory=dict)
     directories: list[str] = field(default_factory=list)
     problem: str | None = None
+    unnamed: list[str] = field(default_factory=list)
+    """The first files that match and whose names are not UTF-8, printable: their changes can't be reported."""
 
 
 class _TooMany(Exception):
@@ -100,7 +104,9 @@ def _after_any_depth(pattern: tuple[str, ...], at: int) -> Iterator[int]:
 
 def _add(found: Matching, path: str) -> None:
     if not is_storable(path):
-        return  # a name that is not text can't be reported
+        if len(found.unnamed) < MOST_UNNAMED:
+            found.unnamed.append(os.fsencode(path).decode(errors="backslashreplace"))
+        return
     try:
         status = os.lstat(path)
     except FileNotFoundError:

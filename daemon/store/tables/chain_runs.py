@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from pydantic_core import from_json, to_json
 
@@ -215,6 +215,50 @@ async def open_runs(store: Store, chains: Iterable[str]) -> dict[str, tuple[Open
         each = OpenRun(str(run), None if turn is None else str(turn), code == WAITS)
         found[str(chain)] = (*found.get(str(chain), ()), each)
     return found
+
+
+class StepPlaces(NamedTuple):
+    """Where a step works: its run directory, and where its command was started; and from when to when (None: it runs).
+
+    `name` is that of its run, after which its worktree is named. `depth` is that of its chain run.
+    """
+
+    run: str
+    depth: int
+    began_at: float
+    ended_at: float | None
+    directory: str
+    name: str
+    cwd: str
+
+
+_PLACES: Final = (
+    "t.directory, t.name, coalesce(iif(json_valid(t.effect), t.effect ->> '$.cwd', null), t.directory) from {} join chain_runs r on r.id = c.run"
+    " join starts t on t.session_key = c.session_key where {}"
+)
+_RUNNING: Final = _PLACES.format(
+    "chain_steps c", "c.status in ('running', 'waiting') and c.status = 'running'"
+)
+_ENDED: Final = _PLACES.format(
+    "sessions s join chain_steps c on c.session_key = s.key",
+    "s.packed = 0 and s.finished_at is not null and s.finished_at >= ? and c.status <> 'running'",
+)
+
+
+async def places_of_steps(store: Store, since: float) -> list[StepPlaces]:
+    """Where the steps work that run now, or whose runs ended at this time (Unix seconds) or later."""
+    rows = await store.read(
+        f"select c.run, r.depth, c.started_at, null, {_RUNNING}"
+        f" union all select c.run, r.depth, c.started_at, s.finished_at, {_ENDED}",
+        (since,),
+    )
+    return [
+        StepPlaces(
+            *(str(run), as_int(depth), as_float(began), None if ended is None else as_float(ended)),
+            *(str(directory), str(name), str(cwd)),
+        )
+        for run, depth, began, ended, directory, name, cwd in rows
+    ]
 
 
 MOST_WAITERS: Final = 2048

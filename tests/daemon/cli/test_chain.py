@@ -587,3 +587,20 @@ def test_one_event_fires_hundreds_of_chains_once_each(place: Place) -> None:
     place.daemon_once()
     counted = "select count(*), count(distinct chain) from chain_runs where status = 'completed'"
     assert place.rows(counted) == [(200, 200)]
+
+
+@pytest.mark.prove
+def test_a_step_that_writes_what_its_own_chain_watches_does_not_fire_it_for_ever(place: Place) -> None:
+    (place.directory / "notes").mkdir()
+    (place.directory / "playbooks/add.playbook.yaml").write_text("command: [sh, -c, 'echo more >> a.md']\n")
+    (place.directory / "c.yaml").write_text(
+        "name: loop\ntrigger: {event: file.changed, path: notes/*.md}\n"
+        f"steps: [{{skill: add, cwd: {place.directory}/notes}}]\n"
+    )
+    assert place.call("chain", "define", "c.yaml").code == 0
+    with place.daemon():
+        wait_for(lambda: place.rows("select 1 from watched_globs") != [], "the glob")
+        (place.directory / "notes/a.md").write_text("by a person")
+        too_deep = "select 1 from chain_runs where reason_code = 'chain.failed.depth'"
+        wait_for(lambda: place.rows(too_deep) != [], "the end of the loop", 90)
+        assert place.rows("select depth from chain_runs order by depth") == [(each,) for each in range(1, 10)]

@@ -1,5 +1,7 @@
 """Files that chains name: which changes are told, and that each is told once."""
 
+import json
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +41,7 @@ class Watched:
     globs: tuple[str, ...] = ()
     clock: Hands = field(default_factory=Hands)
     told: list[tuple[str, str]] = field(default_factory=list)
+    by_run: str | None = None
     owed: list[Rows] = field(default_factory=list)
     watched_again: int = 0
 
@@ -51,14 +54,19 @@ class Watched:
         self.directories = WatchedDirectories()
         self.files = ChangedFiles(
             self.store, clock, structlog.get_logger(), lambda: self.globs, self._tell, self.directories,
-            self._watch_again, lambda: 60.0,
+            self._watch_again, lambda: 60.0, str(self.place.parent / "state"),
         )  # fmt: skip
 
     def _tell(self, event: EventOccurred | None, rows: Any) -> None:
         if event is not None:
             path = Path(str(event.fields["path"]))
             self.told.append((str(event.fields["change"]), path.name))
+            self.by_run = event.by_run
         self.owed += rows
+
+    def cause(self) -> str | None:
+        """The chain run that caused what was told last."""
+        return self.by_run
 
     def _watch_again(self) -> None:
         self.watched_again += 1
@@ -177,4 +185,92 @@ async def test_a_glob_that_matches_too_much_is_a_problem_until_it_does_not(
     assert "matches more than 1 files" in said
     monkeypatch.undo()
     assert await watched.changes() == [("created", "new.md")]
+    assert watched.files.degraded() == []
+
+
+async def begin_step(watched: Watched, run: str, depth: int, cwd: Path, at: float) -> None:
+    """A step of this chain run begins in a directory of its own, and its command in `cwd`."""
+    key, name = f"native:runs/{run}-0-1", f"{run}-0-1"
+    directory = str(watched.place.parent / "runs" / name)
+    rows: list[tuple[str, tuple[Any, ...]]] = [
+        ("events (key, type, version, lane, at, recorded_at, payload, hash) values (?, 'E', 1, '', 1, 1, '{}', '')", (run,)),
+        (("chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code, reason_summary, current_step,"
+         " created_at, updated_at, depth) values (?, 'c', 1, ?, '{}', '{}', 'running', '', '', 0, 1, 1, ?)"), (run, run, depth)),
+        ("chain_steps (run, step, attempt, status, session_key, started_at) values (?, 0, 1, 'running', ?, ?)", (run, key, at)),
+        ("starts (key, event, session_key, name, directory, effect, state) values (?, 1, ?, ?, ?, ?, 'owed')",
+         (run, key, name, directory, json.dumps({"cwd": str(cwd)}))),
+        (("sessions (key, session_id, layout, root, path, kind, status, attempt, origin, started_at, reason_code, reason_summary,"
+         " evidence_refs, artifacts_path) values (?, ?, 'native', 'runs', ?, 'agent', 'running', 1, 'live', ?, '', '', '[]', '')"),
+         (key, name, directory, at)),
+    ]  # fmt: skip
+    await watched.store.run([Statement(f"insert into {sql}", [row]) for sql, row in rows], "test")
+
+
+async def end_step(watched: Watched, run: str, at: float) -> None:
+    """Its run ended, and was judged."""
+    key = f"native:runs/{run}-0-1"
+    ended = "update sessions set status = 'completed', finished_at = ?, ended_by = 'declared' where key = ?"
+    judged = "update chain_steps set status = 'completed', finished_at = ? where run = ?"
+    await watched.store.run([Statement(ended, [(at, key)]), Statement(judged, [(at, run)])], "test")
+
+
+async def test_a_change_where_a_step_works_is_of_its_chain_run_until_five_seconds_after_its_end(
+    watched: Watched,
+) -> None:
+    await watched.changes()
+    watched.clock.at = os.stat(watched.place).st_ctime + 10
+    (watched.place / "old.md").write_text("by nobody")
+    await watched.changes()
+    assert watched.cause() is None
+    (watched.place.parent / "link").symlink_to(watched.place)
+    await begin_step(watched, "cr_1", 1, watched.place.parent / "elsewhere", watched.clock.at)
+    await begin_step(watched, "cr_2", 2, watched.place.parent / "link", watched.clock.at)
+    await begin_step(watched, "cr_3", 3, watched.place.parent / "work/old", watched.clock.at)
+    for depth, text in (("cr_2", "by the step"), ("cr_2", "once more")):
+        (watched.place / "old.md").write_text(text)
+        await watched.changes()
+        assert watched.cause() == depth
+    (watched.place / "old.md").unlink()
+    await watched.look()
+    await end_step(watched, "cr_2", watched.clock.at - 4.9)
+    assert await watched.look(SETTLED) == [("deleted", "old.md")]
+    assert watched.cause() == "cr_2", "it was removed less than 5 s after the end of the step"
+    (watched.place / "new.md").write_text("later")
+    watched.clock.at = os.stat(watched.place / "new.md").st_ctime + 100
+    await watched.changes()
+    assert watched.cause() == "cr_2", "the kernel knows when it was made, however late it is seen"
+    await end_step(watched, "cr_1", os.stat(watched.place / "new.md").st_ctime - 100)
+    watched.by_run = ""
+    (watched.place / "new.md").unlink()
+    await watched.changes()
+    assert watched.cause() is None, "it was removed long after the end"
+
+
+async def test_a_change_in_the_run_directory_or_the_worktree_of_a_step_is_of_its_chain_run(
+    watched: Watched,
+) -> None:
+    place = watched.place.parent
+    watched.globs = (f"{place}/runs/**/*.md", f"{place}/state/worktrees/**/*.md")
+    await watched.changes()
+    watched.clock.at = os.stat(place).st_ctime + 10
+    await begin_step(watched, "cr_1", 1, place / "elsewhere", watched.clock.at)
+    for directory in (place / "runs/cr_1-0-1/artifacts", place / "state/worktrees/cr_1-0-1/docs"):
+        directory.mkdir(parents=True)
+        (directory / "note.md").write_text("n")
+        assert await watched.changes() == [("created", "note.md")]
+        assert watched.cause() == "cr_1"
+        watched.by_run = None
+
+
+async def test_a_file_whose_name_is_not_utf_8_is_named(watched: Watched) -> None:
+    await watched.changes()
+    assert watched.files.degraded() == []
+    name = os.fsencode(watched.place) + b"/caf\xe9.md"
+    Path(os.fsdecode(name)).write_text("c")
+    assert await watched.changes() == []
+    assert watched.files.degraded() == [
+        f"file.changed: the name of {watched.place}/caf\\xe9.md is not UTF-8, so its changes are not reported: rename it"
+    ]
+    Path(os.fsdecode(name)).unlink()
+    await watched.changes()
     assert watched.files.degraded() == []
