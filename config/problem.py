@@ -18,6 +18,8 @@ Place: TypeAlias = tuple[int, int]
 Severity: TypeAlias = Literal["error", "warning"]
 
 MAX_QUOTED = 60
+_MOST_DIGITS: Final = 300
+"""A whole number with more digits may not fit into a float."""
 MAX_PROBLEMS = 100
 """A reader stops after this many complaints: nobody fixes more at once, and a hostile file can have any number."""
 
@@ -93,6 +95,8 @@ def quoted(value: object) -> str:
             return repr(shown)
         case bool():
             return "true" if value else "false"
+        case int() if abs(value) >= 10**_MOST_DIGITS:
+            return f"a number of more than {_MOST_DIGITS} digits"
         case int() | float():
             return f"{value:.15g}" if abs(value) < float("inf") else str(value)
         case _:

@@ -21,18 +21,26 @@ class CountedTests(NamedTuple):
         return self.passed + self.failed
 
 
+# The text is hostile. No two parts of an expression may match the same characters in more than one way, because then the time
+# grows with the square of the length, or worse, and nothing else runs meanwhile. So blanks at the beginning end with the line.
 _PYTEST: Final = re.compile(
-    r"^=*[ ]?((?:\d+ (?:passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?|rerun)(?:, )?)+) in [\d.]+ ?s",
+    r"^=*[ ]?((?:\d{1,9} (?:passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?|rerun)(?:, )?)+)"
+    r" in [\d.]+ ?s",
     re.MULTILINE,
 )
-_COUNTED: Final = re.compile(r"(\d+) (passed|failed|errors?|xfailed|xpassed)")
-_UNITTEST: Final = re.compile(r"^Ran (\d+) tests? in [\d.]+s\s+(OK|FAILED)(?: \(([^)\n]*)\))?", re.MULTILINE)
-_NAMED: Final = re.compile(r"(failures|errors|skipped|unexpected successes)=(\d+)")
-_CARGO: Final = re.compile(r"^test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed;", re.MULTILINE)
-_GO: Final = re.compile(r"^\s*--- (PASS|FAIL): ", re.MULTILINE)
-_JEST: Final = re.compile(r"^\s*Tests:\s+((?:\d+ \w+, )*\d+ total)", re.MULTILINE)
-_VITEST: Final = re.compile(r"^\s*Tests\s+((?:\d+ \w+(?: \| )?)+) \((\d+)\)", re.MULTILINE)
-_JUNIT: Final = re.compile(r"<testsuites?\b[^>]*>")
+_COUNTED: Final = re.compile(r"(\d{1,9}) (passed|failed|errors?|xfailed|xpassed)")
+_UNITTEST: Final = re.compile(
+    r"^Ran (\d{1,9}) tests? in [\d.]+s\s+(OK|FAILED)(?: \(([^)\n]*)\))?", re.MULTILINE
+)
+_NAMED: Final = re.compile(r"(failures|errors|skipped|unexpected successes)=(\d{1,9})")
+_CARGO: Final = re.compile(r"^test result: (?:ok|FAILED)\. (\d{1,9}) passed; (\d{1,9}) failed;", re.MULTILINE)
+_GO: Final = re.compile(r"^[ \t]*--- (PASS|FAIL): ", re.MULTILINE)
+_JEST: Final = re.compile(r"^[ \t]*Tests:[ \t]+((?:\d{1,9} \w+, )*\d{1,9} total)", re.MULTILINE)
+_VITEST: Final = re.compile(
+    r"^[ \t]*Tests[ \t]+(\d{1,9} [a-z]+(?: \| \d{1,9} [a-z]+)*) \((\d{1,9})\)", re.MULTILINE
+)
+_EACH: Final = re.compile(r"(\d{1,9}) (\w+)")
+_JUNIT: Final = re.compile(r"<testsuites?\b[^<>]*>")
 _ATTRIBUTE: Final = re.compile(r"\b(tests|failures|errors|skipped|disabled)=\"(\d{1,9})\"")
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -89,7 +97,7 @@ def _jest(text: str) -> CountedTests | None:
     found = _JEST.findall(text)
     if not found:
         return None
-    named = {what: int(number) for number, what in re.findall(r"(\d+) (\w+)", found[-1])}
+    named = {what: int(number) for number, what in _EACH.findall(found[-1])}
     return CountedTests("jest", named.get("passed", 0), named.get("failed", 0))
 
 
@@ -97,7 +105,7 @@ def _vitest(text: str) -> CountedTests | None:
     found = _VITEST.findall(text)
     if not found:
         return None
-    named = {what: int(number) for number, what in re.findall(r"(\d+) (\w+)", found[-1][0])}
+    named = {what: int(number) for number, what in _EACH.findall(found[-1][0])}
     return CountedTests("vitest", named.get("passed", 0), named.get("failed", 0))
 
 

@@ -15,7 +15,9 @@ HALF_A_PAIR: Final = "half of a surrogate pair is not a character"
 BEYOND_FLOATS: Final = "a number beyond the largest float"
 _MOST_DIGITS: Final = 309
 """A whole number with more digits is beyond the largest float."""
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
+_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+("?)|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
+"""A string that is never closed is one token, too. Otherwise each quote in it would be tried as the beginning of one."""
+
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
@@ -74,6 +76,8 @@ def first_fault(text: str, max_depth: int = MAX_DEPTH) -> Fault | None:
                 awaits_key = bool(keys) and keys[-1] is not None
             case ":":
                 awaits_key = False
+            case _ if word[0] == '"' and not token.group(1):
+                return None
             case _ if word[0] == '"':
                 content = _content(word)
                 if isinstance(content, Fault):

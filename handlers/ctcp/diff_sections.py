@@ -25,7 +25,6 @@ _MODE: Final = re.compile(r"(old|new|deleted file|new file) mode ([0-7]{6})")
 _INDEX: Final = re.compile(r"index [0-9a-f]{4,64}\.\.[0-9a-f]{4,64}(?: ([0-7]{6}))?")
 _MOVED: Final = re.compile(r"(rename|copy) (from|to) (.+)", re.DOTALL)
 _LIKENESS: Final = re.compile(r"(?:dis)?similarity index \d{1,3}%")
-_BINARY: Final = re.compile(r"Binary files .+ and .+ differ")
 _BINARY_PART: Final = re.compile(r"(?:literal|delta) \d{1,12}")
 _BASE85: Final = re.compile(r"[A-Za-z][0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]{5,65}")
 
@@ -104,6 +103,13 @@ def read_diff(content: bytes | bytearray) -> Iterator[FileDiff | DiffFault]:
         if lines.too_long is not None:
             yield DiffFault("too_large", f"the line is over {MOST_BYTES >> 20} MiB", lines.too_long)
             return
+
+
+def _is_binary(line: str) -> bool:
+    """Whether it is `Binary files A and B differ`. An expression would try each " and " in a hostile line."""
+    inside = line.removeprefix("Binary files ").removesuffix(" differ")
+    is_framed = len(line) - len(inside) == len("Binary files  differ")
+    return is_framed and inside.find(" and ", 1, len(inside) - 1) != -1
 
 
 def _section(lines: _Lines) -> FileDiff | DiffFault:
@@ -190,7 +196,7 @@ def _body(lines: _Lines, diff: FileDiff) -> DiffFault | None:
         diff.is_binary = diff.changes = True
         lines.advance()
         return _binary(lines)
-    if lines.line is not None and _BINARY.fullmatch(lines.line):
+    if lines.line is not None and _is_binary(lines.line):
         diff.is_binary = diff.changes = True
         lines.advance()
         return None

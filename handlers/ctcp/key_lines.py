@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-_KEY: Final = re.compile(r"[ \t]*([^\s:#*+-][^:]*?)[ \t]*:(.*)")
+_KEY: Final = re.compile(r"[ \t]*([^\s:#*+-][^:]*):(.*)")
 _BULLET: Final = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]+(.*)|)$")
 _SEPARATOR: Final = re.compile(r"[,;|]")
 _LONGEST_KEY: Final = 200
@@ -44,13 +44,14 @@ def key_lines(content: bytes | bytearray) -> Mapping[str, KeyLine]:
                 bullets.append((bullet[1] or "").strip())
             continue
         key = _KEY.match(line) if len(line) < 1 << 20 else None
-        if key is None or len(key[1]) > _LONGEST_KEY:
+        name = "" if key is None else key[1].rstrip(" \t").lower()
+        if key is None or len(name) > _LONGEST_KEY:
             if line.strip():
                 close()
                 open_key = ""
             continue
         close()
-        name, value = key[1].lower(), key[2].strip()
+        value = key[2].strip()
         found[name] = KeyLine(value, (), number)
         open_key, bullets = ("" if value else name), []
     close()

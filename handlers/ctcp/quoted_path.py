@@ -5,6 +5,9 @@ from typing import Final
 
 NOWHERE: Final = "/dev/null"
 
+_LONGEST_PATHS: Final = 16 << 10
+"""Characters of two paths without quotes: Linux has none of more than 4,096. The ways to part them grow with the length."""
+
 _ESCAPE: Final = re.compile(r"\\([abtnvfr\"\\]|[0-3][0-7]{2})")
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\(?:[abtnvfr"\\]|[0-3][0-7]{2}))*)"')
 _MEANINGS: Final = dict(zip('abtnvfr"\\', '\a\b\t\n\v\f\r"\\', strict=True))
@@ -32,6 +35,8 @@ def two_paths(text: str) -> list[tuple[str, str]]:
         at = text.find(' "')
         last = _QUOTED.fullmatch(text, at + 1) if at != -1 else None
         return [] if last is None else [(text[:at], _unquoted(last[1]))]
+    if len(text) > _LONGEST_PATHS:
+        return []
     return [(text[: at.start()], text[at.end() :]) for at in re.finditer(" (?=b/)", text)]
 
 

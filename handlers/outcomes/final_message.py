@@ -9,7 +9,7 @@ from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, OutcomePr
 NAME: Final = "final_message"
 """The name of such an outcome if it has none."""
 
-_BLOCK: Final = re.compile(r"^```json[ \t]*\r?\n(.*?)^```[ \t]*\r?$", re.MULTILINE | re.DOTALL)
+_FENCE: Final = re.compile(r"^```(json)?[ \t]*\r?$", re.MULTILINE)
 _KEY: Final = '"outcome_kind"'
 
 
@@ -41,5 +41,12 @@ def _json_in(message: str) -> str | None:
     whole = message.strip()
     if whole.startswith("{"):
         return whole
-    blocks = _BLOCK.findall(message)
+    blocks: list[str] = []
+    begin: int | None = None
+    for fence in _FENCE.finditer(message):
+        if begin is None:
+            begin = fence.end() if fence[1] else None
+        elif not fence[1]:
+            blocks.append(message[begin : fence.start()])
+            begin = None
     return blocks[0].strip() if len(blocks) == 1 else None

@@ -77,3 +77,13 @@ def test_what_is_no_filter_is_refused(wanted: JsonValue, said: str) -> None:
     complaints: list[Complaint] = []
     check_filter(wanted, (), complaints.append)
     assert [each.message for each in complaints] == [said]
+
+
+@pytest.mark.parametrize(
+    "wanted", [5, {"gt": 5}, {"lt": 1e308}, {"in": [1, 2]}, {"ne": 10**400}, {"glob": "*"}, "x"]
+)
+def test_a_number_that_is_no_float_is_compared_and_shown(wanted: JsonValue) -> None:
+    for number in (10**400, -(10**400)):
+        assert why_not({"n": wanted}, {"n": number}) is None or "300 digits" in str(
+            why_not({"n": wanted}, {"n": number})
+        )

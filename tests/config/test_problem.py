@@ -76,3 +76,8 @@ def test_a_complaint_is_led_by_the_name_of_its_value() -> None:
 )
 def test_the_nearest_known_word_is_suggested_or_none(word: str, guess: str | None) -> None:
     assert nearest(word, ("timeout", "command")) == guess
+
+
+@pytest.mark.parametrize("digits", [310, 400, 5000])
+def test_a_number_that_is_no_float_can_be_quoted(digits: int) -> None:
+    assert quoted(10**digits) == quoted(-(10**digits)) == "a number of more than 300 digits"
