@@ -22,10 +22,20 @@ class Decided(NamedTuple):
     refused: str | None = None
 
 
-def put_answer(state: Path, row: ApprovalRow, answer: Answer, note: str, *, by_link: bool = False) -> str:
+def put_answer(
+    state: Path,
+    row: ApprovalRow,
+    answer: Answer,
+    note: str,
+    without: tuple[str, ...] = (),
+    *,
+    by_link: bool = False,
+) -> str:
     """Leave the answer in the inbox, durably; returns the request's name. Raises `OSError`."""
     request = str(uuid.uuid4())
-    event = ApprovalRequested(request, time.time(), row.id, row.run, answer, note, by_link=by_link)
+    event = ApprovalRequested(
+        request, time.time(), row.id, row.run, answer, note, by_link=by_link, without=without
+    )
     put(state, request, dump_request(event))
     return request
 

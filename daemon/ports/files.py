@@ -14,6 +14,7 @@ from runward.handlers.unreadable import Unreadable
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
     from runward.daemon.ports.intents import IntentCursor, IntentsRead
     from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
+    from runward.handlers.approvals.left_files import LeftFiles, LeftPlace
     from runward.handlers.bundle.calls import Told
     from runward.handlers.bundle.facts import NoDraft
     from runward.handlers.bundle.part import Part
@@ -229,6 +230,12 @@ class Files(Protocol):
     def hashes(
         self, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
     ) -> RootHashes | Unreadable: ...
+
+    def left(
+        self, places: Sequence[LeftPlace], go_on: Callable[[int], bool]
+    ) -> tuple[LeftFiles | Unreadable, ...]:
+        """All files that the runs in these places left, with their hashes. Raises `Halted` if `go_on` says no."""
+        ...
 
     def append(self, lines: Sequence[JournalLine], epoch: int) -> list[Appended | NotAppended | NotFirst]:
         """Append lines to one journal, in order, up to the first one that can't be written. Raises `EpochPassed`."""

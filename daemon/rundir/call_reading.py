@@ -5,7 +5,7 @@ Items go to the caller one by one, so no transcript is ever held whole.
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LASTING, opened
@@ -27,10 +27,11 @@ class CallReading:
 
     Iterate over `told`, and again for what came since. After that `obstacles` are files that could not be read, and
     `changed` names files that were replaced since they were read: nothing more is reported of them.
-    `may_pass` says which file the operating system refused for now, and why; None if it refused none.
+    `go_on` is that of `PlacedLines`. `may_pass` says which file the operating system refused for now, and why; None if it refused none.
     """
 
-    def __init__(self, layout: str, path: str) -> None:
+    def __init__(self, layout: str, path: str, go_on: Callable[[int], bool] = lambda read: True) -> None:
+        self._go_on = go_on
         self._layout: CallLayout = CALLS[layout]
         self._path = path
         self._name = unpacked_name(os.path.basename(path))
@@ -97,7 +98,7 @@ class CallReading:
         try:
             known = self._logs.get(name, NO_LINES)
             end = None if self._ends is None else self._ends.get(name, 0)
-            log = PlacedLines(descriptor, known, is_packed=file.endswith(PACKED), end=end)
+            log = PlacedLines(descriptor, known, is_packed=file.endswith(PACKED), end=end, go_on=self._go_on)
             if log.is_another:
                 self.changed.append(name)
                 return

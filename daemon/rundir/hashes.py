@@ -35,11 +35,11 @@ _ZEROS: Final = memoryview(bytes(CHUNK))
 
 
 def file_hashes(
-    root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
+    root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool], most: int | None = None
 ) -> RootHashes | Unreadable:
     """Hash each of `paths`; `root` and `within` are those of `artifact_facts`.
 
-    A file that would exceed `MOST`, together with the files before it, is `too_large` and is not read.
+    A file that would exceed `most` bytes (`MOST`), together with the files before it, is `too_large` and is not read.
 
     `go_on` gets the number of bytes read since the last call, and says whether to continue. Raises `Halted` if it says
     no.
@@ -51,7 +51,7 @@ def file_hashes(
     if descriptor is None:
         return RootHashes(exists=False)
     try:
-        left = MOST
+        left = MOST if most is None else most
 
         def counted(count: int) -> bool:
             nonlocal left
@@ -69,7 +69,7 @@ def _hash(root: int, path: str, most: int, go_on: Callable[[int], bool]) -> File
         if isinstance(descriptor, FileHash):
             return descriptor
         try:
-            return _digest(descriptor, most, go_on)
+            return digest(descriptor, most, go_on)
         finally:
             os.close(descriptor)
     except OSError:
@@ -101,7 +101,8 @@ def _without(fact: FileFact) -> FileHash:
     return FileHash("absent" if fact.state == "excused" else fact.state)
 
 
-def _digest(descriptor: int, most: int, go_on: Callable[[int], bool]) -> FileHash:
+def digest(descriptor: int, most: int, go_on: Callable[[int], bool]) -> FileHash:
+    """The hash of an open file, unless it has more than `most` bytes. Raises `Halted` and `OSError`."""
     before = os.fstat(descriptor)
     size, modified = before.st_size, modified_ns(before)
     if not stat.S_ISREG(before.st_mode):
@@ -110,7 +111,7 @@ def _digest(descriptor: int, most: int, go_on: Callable[[int], bool]) -> FileHas
         return FileHash("empty", 0, modified)
     if size > most:
         return FileHash("too_large", size, modified)
-    digest, position, count = sha256(), 0, 0
+    content, position, count = sha256(), 0, 0
     buffer = memoryview(bytearray(min(size, CHUNK)))
     data = data_after(descriptor, 0)
     while position < size:
@@ -118,12 +119,12 @@ def _digest(descriptor: int, most: int, go_on: Callable[[int], bool]) -> FileHas
             raise Halted
         if position < data:  # a hole: zeros, and nothing to read
             count = min(data - position, size - position, CHUNK)
-            digest.update(_ZEROS[:count])
+            content.update(_ZEROS[:count])
         else:
             count = os.preadv(descriptor, [buffer[: min(size - position, CHUNK)]], position)
             if count == 0:
                 return _CHANGING  # it was cut short
-            digest.update(buffer[:count])
+            content.update(buffer[:count])
             if buffer[count - 1] == 0:
                 data = data_after(descriptor, position + count)
         position += count
@@ -131,4 +132,4 @@ def _digest(descriptor: int, most: int, go_on: Callable[[int], bool]) -> FileHas
     after = os.fstat(descriptor)
     if (after.st_size, after.st_mtime_ns) != (size, before.st_mtime_ns):
         return _CHANGING
-    return FileHash("hashed", size, modified, digest.hexdigest())
+    return FileHash("hashed", size, modified, content.hexdigest())

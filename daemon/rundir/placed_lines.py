@@ -6,10 +6,11 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from runward.daemon.disk.sparse import data_after, is_empty
+from runward.daemon.ports.files import Halted
 from runward.daemon.rundir.unpacking import Unpacked
 from runward.handlers.layouts.call_reader import LONGEST_LINE, PlacedLine
 from runward.handlers.layouts.transcript_lines import is_object
@@ -49,12 +50,20 @@ class PlacedLines:
 
     `is_another` says that this isn't the file that was read before: then its lines are given from the first one on.
     `read` is how far the lines were given, and `place` is the same in a form to store. Nothing is read from the byte
-    `end` on. Reading raises `OSError`, and `CannotUnpack` for a packed log.
+    `end` on. `go_on` gets the number of bytes of each piece that was read, and says whether to continue. Reading raises
+    `OSError`, `Halted` if `go_on` says no, and `CannotUnpack` for a packed log.
     """
 
     def __init__(
-        self, descriptor: int, read: LinesRead, *, is_packed: bool = False, end: int | None = None
+        self,
+        descriptor: int,
+        read: LinesRead,
+        *,
+        is_packed: bool = False,
+        end: int | None = None,
+        go_on: Callable[[int], bool] = lambda read: True,
     ) -> None:
+        self._go_on = go_on
         status = os.fstat(descriptor)
         self._end = end
         self._descriptor, self._is_packed = descriptor, is_packed
@@ -163,6 +172,8 @@ class PlacedLines:
         else:
             piece = self._unpacked.read(most) if most else b""
         self._at += len(piece)
+        if not self._go_on(len(piece)):
+            raise Halted
         return piece
 
     def _hole(self) -> int:

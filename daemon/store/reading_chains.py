@@ -41,8 +41,26 @@ class ChainStepRow(NamedTuple):
     delivery: str | None
 
 
-_COLUMNS = ", ".join(ChainRunRow._fields)
-_STEP_COLUMNS = ", ".join(f"s.{name}" if name == "delivery" else f"c.{name}" for name in ChainStepRow._fields)
+_BEING_SHOWN = "what a person will be shown is being put together"
+_IS_ASKED = "exists (select 1 from approvals a where a.run = r.id and a.status = 'asked')"
+_STATUS = f"case when r.status = 'waiting_approval' and not {_IS_ASKED} then 'running' else r.status end"  # our own words
+"""A chain run waits for a person once there is something to approve. Until then files are hashed in the background."""
+
+_COLUMNS = ", ".join(
+    {
+        "status": _STATUS,
+        "reason_code": f"case when r.status <> {_STATUS} then 'chain.running.started' else r.reason_code end",
+        "reason_summary": f"case when r.status <> {_STATUS} then '{_BEING_SHOWN}' else r.reason_summary end",
+    }.get(name, f"r.{name}")
+    for name in ChainRunRow._fields
+)
+_STEP_STATUS = (
+    "case when c.status = 'waiting_approval' and not exists (select 1 from approvals a where a.run = c.run"
+    " and a.step = c.step and a.status = 'asked') then 'waiting' else c.status end"
+)
+_STEP_COLUMNS = ", ".join(
+    {"status": _STEP_STATUS, "delivery": "s.delivery"}.get(name, f"c.{name}") for name in ChainStepRow._fields
+)
 
 
 def chain_runs(
@@ -50,7 +68,7 @@ def chain_runs(
 ) -> list[ChainRunRow]:
     """The chain runs that are wanted, newest first; `limit` -1 for all."""
     rows = connection.execute(
-        f"select {_COLUMNS} from chain_runs where (?1 is null or chain = ?1) and (?2 is null or status = ?2)"  # noqa: S608 # our own words
+        f"select {_COLUMNS} from chain_runs r where (?1 is null or chain = ?1) and (?2 is null or {_STATUS} = ?2)"  # noqa: S608 # our own words
         " and (?3 is null or created_at >= ?3) order by created_at desc, id limit ?4",
         (chain, status, since, limit),
     )
@@ -60,7 +78,7 @@ def chain_runs(
 def chain_runs_called(connection: sqlite3.Connection, text: str, limit: int) -> list[ChainRunRow]:
     """The chain runs whose id begins with `text`."""
     rows = connection.execute(
-        f"select {_COLUMNS} from chain_runs where substr(id, 1, length(?1)) = ?1 order by id limit ?2",  # noqa: S608 # our own words
+        f"select {_COLUMNS} from chain_runs r where substr(id, 1, length(?1)) = ?1 order by id limit ?2",  # noqa: S608 # our own words
         (text, limit),
     )
     return [ChainRunRow(*row) for row in rows]
@@ -124,9 +142,8 @@ def held_events(connection: sqlite3.Connection, chain: str) -> list[HeldRow]:
 
 def last_runs(connection: sqlite3.Connection) -> dict[str, ChainRunRow]:
     """The newest run of each chain, by the chain's name."""
-    columns = ", ".join(f"r.{name}" for name in ChainRunRow._fields)
     rows = connection.execute(
-        f"select {columns} from (select distinct chain from chain_runs) c join chain_runs r on r.id = ("  # noqa: S608 # our own words
+        f"select {_COLUMNS} from (select distinct chain from chain_runs) c join chain_runs r on r.id = ("  # noqa: S608 # our own words
         " select id from chain_runs x where x.chain = c.chain order by x.created_at desc, x.id limit 1)"
     )
     return {row[1]: ChainRunRow(*row) for row in rows}
@@ -134,7 +151,10 @@ def last_runs(connection: sqlite3.Connection) -> dict[str, ChainRunRow]:
 
 def runs_by_status(connection: sqlite3.Connection) -> dict[str, JsonValue]:
     """How many chain runs have each status."""
-    return dict(connection.execute("select status, count(*) from chain_runs group by status order by status"))
+    rows = connection.execute(
+        f"select {_STATUS} as shown, count(*) from chain_runs r group by shown order by shown"  # noqa: S608 # our own words
+    )
+    return dict(rows)
 
 
 def steps_by_standing(connection: sqlite3.Connection) -> dict[str, JsonValue]:

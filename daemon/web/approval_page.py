@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store.reading_chains import ApprovalRow
+from runward.handlers.approvals.left_files import as_lines, unbound
 
 LONGEST_NOTE: Final = 2000
 
@@ -55,6 +56,7 @@ def question_page(row: ApprovalRow) -> Response:
     parts = [
         ("Directory", visible(str(shown["cwd"])) if shown.get("cwd") else ""),
         *((title, _listed(shown.get(key))) for title, key in _PARTS),
+        ("Files before it, which the approval covers", visible("\n".join(as_lines(shown)))),
     ]
     return _page(
         200,
@@ -66,6 +68,7 @@ def question_page(row: ApprovalRow) -> Response:
         expires=None if row.expires_at is None else _moment(row.expires_at),
         command=visible(shlex.join(shown["argv"]))[:_MOST_SHOWN],
         shown=[(title, text[:_MOST_SHOWN]) for title, text in parts if text],
+        unbound=[(path, visible(path), what) for path, what in unbound(shown).items()],
         longest_note=LONGEST_NOTE,
     )
 
@@ -73,7 +76,6 @@ def question_page(row: ApprovalRow) -> Response:
 _PARTS: Final = (
     ("Variables", "env"),
     ("Outcomes before it", "outcomes"),
-    ("Artifacts before it", "artifacts"),
 )
 
 

@@ -17,12 +17,13 @@ from runward.daemon.store.reading_chains import ApprovalRow
 from runward.daemon.web.approval_page import LONGEST_NOTE, question_page, said_page
 from runward.daemon.web.body import BodyReader, BodyTooLong
 from runward.daemon.web.links import Links
+from runward.handlers.approvals.left_files import MOST_LISTED
 
 PATIENCE_S: Final = 20.0
 """Seconds for which the page waits for the decision; the answer is kept in any case."""
 
 _PERIOD: Final = 0.05
-_MOST: Final = 64 << 10
+_MOST: Final = 256 << 10
 _ANSWERS: Final[dict[str, Answer]] = {"approve": "approved", "deny": "denied"}
 _VOID: Final = "This link is not valid"
 
@@ -30,6 +31,7 @@ _VOID: Final = "This link is not valid"
 class _Form(NamedTuple):
     answer: Answer
     note: str
+    without: tuple[str, ...]
 
 
 class ApprovalPages:
@@ -62,7 +64,7 @@ class ApprovalPages:
             return said_page(400, "Nothing was decided", "The form must say approve or deny.")
         try:
             asked = await anyio.to_thread.run_sync(
-                lambda: put_answer(self._state, found, form.answer, form.note, by_link=True),
+                lambda: put_answer(self._state, found, form.answer, form.note, form.without, by_link=True),
                 limiter=self._threads,
             )
         except OSError as error:
@@ -101,11 +103,13 @@ class ApprovalPages:
 
 def _form(body: bytes) -> _Form | None:
     try:
-        fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=8))
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=8 + MOST_LISTED)
     except ValueError:
         return None
+    fields = dict(pairs)
+    without = tuple(value for name, value in pairs if name == "without")
     answer = _ANSWERS.get(fields.get("decision", ""))
-    return None if answer is None else _Form(answer, fields.get("note", "").strip()[:LONGEST_NOTE])
+    return None if answer is None else _Form(answer, fields.get("note", "").strip()[:LONGEST_NOTE], without)
 
 
 def _why_over(row: ApprovalRow, now: float) -> str | None:

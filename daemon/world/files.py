@@ -47,6 +47,7 @@ from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.intents import has_intents, read_intents
 from runward.daemon.rundir.last_change import change_of_run
 from runward.daemon.rundir.launcher_notes import leave_word
+from runward.daemon.rundir.left_files import left_files_in
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.opening import ABSENT, unreadable
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
@@ -54,6 +55,7 @@ from runward.daemon.rundir.play_files import play_files
 from runward.daemon.rundir.session_calls import told_by
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.daemon.rundir.work_tree import work_tree_since
+from runward.handlers.approvals.left_files import LeftFiles, LeftPlace
 from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.facts import NoDraft
 from runward.handlers.bundle.part import Part
@@ -181,6 +183,12 @@ class RealFiles:
         self, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
     ) -> RootHashes | Unreadable:
         return self._unless_away(within or root, file_hashes(root, within, paths, go_on))
+
+    def left(
+        self, places: Sequence[LeftPlace], go_on: Callable[[int], bool]
+    ) -> tuple[LeftFiles | Unreadable, ...]:
+        found = left_files_in(places, go_on)
+        return tuple(self._unless_away(place.path, each) for place, each in zip(places, found, strict=True))
 
     def append(self, lines: Sequence[JournalLine], epoch: int) -> list[Appended | NotAppended | NotFirst]:
         directory = lines[0].directory

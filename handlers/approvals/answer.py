@@ -1,11 +1,12 @@
 """A person approves or denies: decided once, and only for what was shown."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.handlers.approvals.effects import DecideApproval
 from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, Decision
 from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding
-from runward.handlers.approvals.shown import shown
+from runward.handlers.approvals.left_files import hash_of, why_not_without
+from runward.handlers.approvals.shown import Shown, shown
 from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.chains.advancing import position_of
 from runward.handlers.chains.facts import ChainRunOf
@@ -42,18 +43,49 @@ def decide(event: ApprovalRequested, given: Given) -> Deciding:
     by = LINK if event.by_link else event.said_by
     if event.decision == "denied":
         return decided(approval, given.at, "denied", event.note, by)
-    return (yield from approved(approval, given, event.note, by))
+    answered = yield from approved(approval, given, event.note, by, event.without)
+    if isinstance(answered, NotCovered):
+        return _refused(event.run, f"the {word} of {event.approval}: {answered.why}")
+    return answered
 
 
-def approved(approval: ApprovalStanding, given: Given, note: str, by: str) -> Asking[Effects]:
-    """Approve it, unless what was shown has changed: then it is void, and asked for again."""
+class NotCovered(NamedTuple):
+    """Why an approval doesn't count as it is: a file that it can't cover was not left out in words."""
+
+    why: str
+
+
+def approved(
+    approval: ApprovalStanding, given: Given, note: str, by: str, without: tuple[str, ...] = ()
+) -> Asking[Effects | NotCovered]:
+    """Approve it, unless what was shown has changed: then it is void, and asked for again.
+
+    The files `without` which it is approved may have changed.
+    """
+    why = why_not_without(approval.shown, without)
+    if why is not None:
+        return NotCovered(why)
     run = yield from ask(ChainRunOf(approval.run))
     assert run is not None
-    now = yield from shown(position_of(run, given.event_hash), approval.step)
-    if isinstance(now, NotStarted) or now.hash != approval.shown_hash:
+    now = yield from shown(position_of(run, given.event_hash), approval.step, given.tries, without)
+    if isinstance(now, NotStarted) or not _is_as_shown(now, approval, without):
         why = f"the approval of {approval.id}: what was shown has changed; a new approval is asked for"
         return (*_refused(approval.run, why), *decided(approval, given.at, "changed", note, by))
-    return decided(approval, given.at, "approved", note, by)
+    effects = decided(approval, given.at, "approved", note, by)
+    if without:
+        said = f"{approval.id} is approved without {', '.join(without)}"
+        effects = (*effects, Explain(approval.run, "decided", said, {"without": list(without)}))
+    return effects
+
+
+def _is_as_shown(now: Shown, approval: ApprovalStanding, without: tuple[str, ...]) -> bool:
+    """Whether nothing has changed since it was shown, but for the files that are left out."""
+    if now.hash == approval.shown_hash:
+        return True
+    before = approval.shown
+    return (
+        bool(without) and isinstance(before, dict) and hash_of(now.value, without) == hash_of(before, without)
+    )
 
 
 def decided(approval: ApprovalStanding, at: float, decision: Decision, note: str, by: str) -> Effects:

@@ -50,6 +50,8 @@ class ApprovalRequested(Request):
     said_by: str = ""
     by_link: bool = False
     """Whether it was answered through the link in a notice: it is not known who has that link."""
+    without: tuple[str, ...] = ()
+    """The files that the approval doesn't cover."""
 
     @property
     def lane(self) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from runward.handlers.approvals.answer import approved, decided
+from runward.handlers.approvals.answer import NotCovered, approved, decided
 from runward.handlers.approvals.facts import ApprovalOf
 from runward.handlers.approvals.show import EXPIRES
 from runward.handlers.asking import Given, ask
@@ -23,5 +23,8 @@ def decide(event: TimerRang, given: Given) -> Deciding:
         return ()
     rule = position_of(run, given.event_hash).step(approval.step).approval
     if rule is not None and rule.on_timeout == "approve":
-        return (yield from approved(approval, given, NOBODY, BY))
+        answered = yield from approved(approval, given, NOBODY, BY)
+        if not isinstance(answered, NotCovered):
+            return answered
+        return decided(approval, given.at, "expired", f"{NOBODY}, and {answered.why}", BY)
     return decided(approval, given.at, "expired", NOBODY, BY)

@@ -35,7 +35,7 @@ def decide(event: ApprovalWanted, given: Given) -> Deciding:
     ):
         return ()
     position = position_of(run, given.event_hash)
-    found = yield from shown(position, event.step)
+    found = yield from shown(position, event.step, given.tries)
     approval = approval_id(event.key)
     if isinstance(found, NotStarted):
         said = ApprovalDecided(approval, run.id, event.step, given.at, "changed", found.why, "")

@@ -1,16 +1,20 @@
-"""What a person is shown before a step runs: its command, the outcomes before it, and the hashes of what was
-produced."""
+"""What a person is shown before a step runs: its command, the outcomes before it, and every file that was left.
+
+What is shown is what an approval covers. So a file that nothing binds is named, and approved only by leaving it out.
+"""
 
 import hashlib
-import json
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
+from runward.handlers.approvals.facts import FilesLeftIn
+from runward.handlers.approvals.left_files import STATES, LeftFile, LeftFiles, LeftPlace, hash_of
 from runward.handlers.asking import Asking, TryLater, ask
 from runward.handlers.chains.advancing import Position, command_at
 from runward.handlers.chains.stepping import NotStarted
-from runward.handlers.contracts.verify import boundary
-from runward.handlers.facts import HashesOf, ProducedBy, Session, SessionOf
+from runward.handlers.contracts.hashes import TRIES
+from runward.handlers.facts import ProducedBy, Session, SessionOf
 from runward.handlers.outcomes.facts import ArtifactFilesOf, OutcomesIn
 from runward.handlers.unreadable import Unreadable
 
@@ -22,65 +26,99 @@ class Shown(NamedTuple):
     hash: str
 
 
-def shown(position: Position, step: int) -> Asking[Shown | NotStarted]:
-    """What would be shown now."""
+class _Named(NamedTuple):
+    """Where a step's run left files, and the ids of those that its contract or an outcome names, by their paths."""
+
+    step: int
+    place: LeftPlace
+    ids: Mapping[str, str]
+
+
+def shown(
+    position: Position, step: int, tries: int, without: Collection[str] = ()
+) -> Asking[Shown | NotStarted]:
+    """What would be shown now. `tries` says how often this was tried, `without` which files don't matter."""
     command = yield from command_at(position, step)
     if isinstance(command, NotStarted):
         return command
     outcomes: list[JsonValue] = []
-    artifacts: list[JsonValue] = []
+    places: list[_Named] = []
     for number, standing in sorted(position.steps.items()):
         if standing.session_key is None or number == step:
             continue
-        outcome, produced = yield from _left(standing.session_key, standing.attempt)
-        outcomes.append({"step": number, "outcome": standing.outcome, "files": outcome})
-        artifacts += [{"step": number, **each} for each in produced]
+        session = yield from ask(SessionOf(standing.session_key))
+        files = None if session is None else (yield from _outcome_files(session))
+        outcomes.append({"step": number, "outcome": standing.outcome, "files": files})
+        if session is not None:
+            places.append((yield from _place(number, session)))
     value: dict[str, JsonValue] = {
         "argv": list(command.argv),
         "env": dict(command.environment),
         "cwd": command.cwd,
         "outcomes": outcomes,
-        "artifacts": artifacts,
+        "artifacts": list((yield from _left(places, tries, without))),
     }
     if command.ready.worktree is not None:
         value["worktree"] = list(command.ready.worktree)
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return Shown(value, hashlib.sha256(text.encode()).hexdigest())
+    return Shown(value, hash_of(value))
 
 
-def _left(session_key: str, attempt: int) -> Asking[tuple[JsonValue, list[dict[str, JsonValue]]]]:
-    """What the files of a step's outcomes hold now: a hash or a problem for each file that its run produced, or
-    that holds the large content of an artifact."""
-    session = yield from ask(SessionOf(session_key))
-    if session is None:
-        return None, []
+def _outcome_files(session: Session) -> Asking[JsonValue]:
+    """What the files of a step's outcomes hold now."""
     files = yield from ask(OutcomesIn(session.path, session.artifacts_path))
     if isinstance(files, Unreadable):
-        raise TryLater(f"the outcomes of {session_key} can't be read: {files.why}")
-    said: JsonValue = [
-        {"path": each.path, "sha256": hashlib.sha256(each.content or b"").hexdigest()} for each in files
-    ]
-    produced = yield from ask(ProducedBy(session_key, session.attempt))
-    found = () if produced is None else tuple((each.id, each.path) for each in produced.files)
-    large = yield from ask(ArtifactFilesOf(session_key))
-    return said, (yield from _hashed(session, (*found, *large)))
-
-
-def _hashed(session: Session, files: tuple[tuple[str, str], ...]) -> Asking[list[dict[str, JsonValue]]]:
-    """The current content of each of these files below a session's artifacts; `files` are ids and paths."""
-    if not files:
-        return []
-    within = boundary(session.artifacts_path, session.path)
-    paths = tuple(path for _, path in files)
-    found = yield from ask(HashesOf(session.artifacts_path, within, paths))
-    if isinstance(found, Unreadable):
-        raise TryLater(f"the artifacts of {session.key} can't be read: {found.why}")
-    states = (
-        [(each.sha256, each.state) for each in found.files]
-        if found.exists
-        else [(None, "absent")] * len(paths)
-    )
+        raise TryLater(f"the outcomes of {session.key} can't be read: {files.why}")
     return [
-        {"id": identifier, "path": path, "sha256": digest, "state": state}
-        for (identifier, path), (digest, state) in zip(files, states, strict=True)
+        {
+            "path": each.path,
+            "sha256": None if each.content is None else hashlib.sha256(each.content).hexdigest(),
+        }
+        for each in files
     ]
+
+
+def _place(step: int, session: Session) -> Asking[_Named]:
+    produced = yield from ask(ProducedBy(session.key, session.attempt))
+    large = yield from ask(ArtifactFilesOf(session.key))
+    ids = {path: identifier for identifier, path in large}
+    ids |= {} if produced is None else {each.path: each.id for each in produced.files}
+    return _Named(step, LeftPlace(session.path, session.artifacts_path, tuple(ids)), ids)
+
+
+def _left(
+    places: list[_Named], tries: int, without: Collection[str]
+) -> Asking[Iterator[dict[str, JsonValue]]]:
+    """Every file that the runs of these steps left."""
+    if not places:
+        return iter(())
+    answer = yield from ask(FilesLeftIn(tuple(each.place for each in places)))
+    found: list[tuple[_Named, LeftFiles]] = []
+    for named, each in zip(places, answer, strict=True):
+        if isinstance(each, Unreadable):
+            raise TryLater(f"what step {named.step} left can't be read: {each.why}")
+        found.append((named, each))
+    files = [(named, file) for named, left in found for file in left.files]
+    changing = [file.path for _, file in files if file.state == "changing" and file.path not in without]
+    if changing and tries + 1 < TRIES:
+        raise TryLater(f"{', '.join(changing[:5])} {STATES['changing']}")
+    return (_as_json(named, file) for named, file in files)
+
+
+def _as_json(named: _Named, file: LeftFile) -> dict[str, JsonValue]:
+    """A file as it is shown. A directory whose files are not shown one by one has no id."""
+    shown: dict[str, JsonValue] = {
+        "step": named.step,
+        "id": named.ids.get(file.path),
+        "path": file.path,
+        "sha256": file.sha256,
+        "state": file.state,
+    }
+    if file.state in ("hashed", "too_large"):
+        shown["size"] = file.size
+    if file.identity is not None:
+        shown["identity"] = dict(file.identity._asdict())
+    if file.target is not None:
+        shown["target"] = file.target
+    if file.state == "many":
+        shown["files"] = file.number
+    return shown

@@ -6,19 +6,28 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import click
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT, WRONG_USAGE
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.finding import LAST, refuse_ambiguous, refuse_empty, refuse_unknown
 from runward.daemon.cli.shell.request_waiting import once_taken_up
 from runward.daemon.cli.terminal.output import ago, fail, iso, note, print_json, print_table, safe
 from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ApprovalRow
+from runward.handlers.approvals.left_files import (
+    as_lines,
+    paths_in,
+    unbound,
+    why_not_without,
+)
+
+SHOWN_LINES: Final = 20
+"""Files of an approval that the table is followed by."""
 
 
 def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool) -> None:
@@ -39,6 +48,22 @@ def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool) -> None:
             for each in rows
         ]
         print_table(("APPROVAL", "CHAIN", "STEP", "COMMAND", "ASKED"), table)
+        for each in rows:
+            _print_left(each)
+
+
+def _print_left(row: ApprovalRow) -> None:
+    """What the steps before this one left, and what of that an approval can't cover."""
+    shown = json.loads(row.shown)
+    lines = as_lines(shown)
+    if lines:
+        click.echo(f"\n{safe(row.id)} covers")
+    for line in lines[:SHOWN_LINES]:
+        click.echo(f"  {safe(line)}")
+    if len(lines) > SHOWN_LINES:
+        click.echo(f"  and {len(lines) - SHOWN_LINES} more: see --json")
+    for path, what in unbound(shown).items():
+        note(f"{safe(path)} {what}: look at it, and approve with --without {safe(shlex.quote(path))}")
 
 
 def step_id(row: ApprovalRow) -> str:
@@ -58,11 +83,18 @@ def _as_json(row: ApprovalRow) -> JsonValue:
         "asked_at": iso(row.asked_at),
         "expires_at": None if row.expires_at is None else iso(row.expires_at),
         "asked_before": row.asked_before,
+        "not_covered": [{"path": path, "why": what} for path, what in unbound(json.loads(row.shown)).items()],
     }
 
 
 def answer(
-    settings: Settings, text: str, decision: Literal["approved", "denied"], said: str, *, as_json: bool
+    settings: Settings,
+    text: str,
+    decision: Literal["approved", "denied"],
+    said: str,
+    without: tuple[str, ...] = (),
+    *,
+    as_json: bool,
 ) -> None:
     """Leave the answer in the inbox, and wait for the decision if a daemon runs. Exits 1 if it does not count."""
     from runward.daemon.inbox.approval_answers import put_answer
@@ -72,14 +104,23 @@ def answer(
         row = _find(connection, text)
     if row.status != "asked":
         fail(f"{row.id} is {row.status} already{_by(row)}", NOT_SO)
+    shown = json.loads(row.shown)
+    unknown = [each for each in without if each not in paths_in(shown)]
+    if unknown:
+        fail(f"{', '.join(unknown)}: no such file is among what was shown", WRONG_USAGE)
+    why = why_not_without(shown, without) if decision == "approved" else None
+    if why is not None:
+        fail(why, NOT_SO)
     state = Path(settings.state_dir)
-    request = put_answer(state, row, decision, said)
+    request = put_answer(state, row, decision, said, without)
     decided = once_taken_up(state, lambda: _decided(settings, row.id, request))
     if decided is None and holder(state) is not None:
         fail("the daemon has not decided yet; the answer is kept", TIMED_OUT)
     status = decided or "asked"
     if as_json:
-        print_json({"approval_id": row.id, "chain_run_id": row.run, "status": status})
+        print_json(
+            {"approval_id": row.id, "chain_run_id": row.run, "status": status, "without": list(without)}
+        )
         return
     click.echo(f"{safe(row.id)} of {safe(row.run)} is {decision}")
     if status == "asked":
@@ -113,6 +154,9 @@ def _find(connection: sqlite3.Connection, text: str) -> ApprovalRow:
         return waiting[-1]
     found = reading_chains.approvals_called(connection, text)
     if not found:
+        runs = reading_chains.chain_runs_called(connection, text, 2)
+        if len(runs) == 1:
+            fail(f"{runs[0].id} does not wait for approval: it is {runs[0].status}", NOT_SO)
         refuse_unknown("approval", text, [each.id for each in waiting])
     open_now = [each for each in found if each.id in {one.id for one in waiting}]
     exact = [each for each in found if each.id == text]

@@ -29,10 +29,21 @@ def approvals(context: click.Context, as_json: bool) -> None:
 @click.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.approvals)
 @click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="PATH",
+    help="A file, as it was shown, that the approval does not cover. Repeatable.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
-def approve(context: click.Context, identifier: str, note: str, as_json: bool) -> None:
+def approve(
+    context: click.Context, identifier: str, note: str, without: tuple[str, ...], as_json: bool
+) -> None:
     """Approve a waiting step: it runs exactly as it was shown.
+
+    An approval covers every file that the earlier steps left. One that can't be read, or keeps changing, is named; approve
+    without it (--without PATH), or not at all.
 
     ID is an approval, a chain run that waits for one, or @last. Exit code 1: the answer does not count, because it was
     decided before, it has expired, or what was shown has changed (then the daemon asks for approval again).
@@ -43,7 +54,7 @@ def approve(context: click.Context, identifier: str, note: str, as_json: bool) -
     """
     from runward.daemon.cli.chain.approvals import answer
 
-    answer(settings_in_force(context), identifier, "approved", note, as_json=as_json)
+    answer(settings_in_force(context), identifier, "approved", note, without, as_json=as_json)
 
 
 @click.command()

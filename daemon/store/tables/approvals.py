@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
@@ -37,7 +37,7 @@ def _decide(batch: "Batch", job: Job, effect: DecideApproval) -> None:
 async def standings(store: Store, ids: Iterable[str]) -> dict[str, ApprovalStanding]:
     """The current state of these approvals, by id."""
     rows = await store.read(
-        "select id, run, step, status, shown_hash, expires_at from approvals where id in (select value from json_each(?))",
+        "select id, run, step, status, shown_hash, expires_at, shown from approvals where id in (select value from json_each(?))",
         (listed(ids),),
     )
     return {
@@ -48,13 +48,16 @@ async def standings(store: Store, ids: Iterable[str]) -> dict[str, ApprovalStand
             str(status),  # type: ignore[arg-type]  # the table checks it
             str(digest),
             None if expires is None else as_float(expires),
+            from_json(str(shown)),
         )
-        for approval, run, step, status, digest, expires in rows
+        for approval, run, step, status, digest, expires, shown in rows
     }
 
 
 def _asked(standing: ApprovalStanding | None, effect: AskApproval) -> ApprovalStanding:
-    return ApprovalStanding(effect.id, effect.run, effect.step, "asked", effect.shown_hash, effect.expires_at)
+    return ApprovalStanding(
+        *(effect.id, effect.run, effect.step, "asked", effect.shown_hash, effect.expires_at, effect.shown)
+    )
 
 
 def _decided(standing: ApprovalStanding | None, effect: DecideApproval) -> ApprovalStanding | None:

@@ -1,6 +1,7 @@
 """Actions, tries and approvals of chains, with a real daemon and real commands."""
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -213,11 +214,7 @@ def test_large_content_that_has_changed_since_it_was_shown_is_asked_for_again(me
     with merging.daemon():
         fired = fire(merging)
         first = waits(merging)
-        assert isinstance(first["shown"], dict)
-        assert isinstance(first["shown"]["artifacts"], list)
-        (shown,) = first["shown"]["artifacts"]
-        assert isinstance(shown, dict)
-        assert (shown["path"], shown["state"]) == ("big.txt", "hashed")
+        assert shown_in(first)["big.txt"]["state"] == "hashed"
         next(merging.runs.glob("cr_*-0-1/**/big.txt")).write_text("more")
         refused = merging.call("chain", "approve", fired)
         assert refused.code == 1
@@ -293,3 +290,86 @@ def test_a_dry_run_says_what_a_person_would_be_asked(merging: Place) -> None:
     )
     second = tried.items("steps")[1]
     assert (second["name"], second["needs_approval"], second["would_run"]) == ("merge", True, True)
+
+
+def shown_in(asked: dict[str, JsonValue]) -> dict[str, dict[str, JsonValue]]:
+    """The files that an approval shows, by their paths."""
+    shown = asked["shown"]
+    assert isinstance(shown, dict)
+    files = shown["artifacts"]
+    assert isinstance(files, list)
+    return {str(each["path"]): each for each in files if isinstance(each, dict)}
+
+
+def test_an_approval_covers_what_no_contract_names_and_what_is_too_large_to_be_hashed(merging: Place) -> None:
+    (merging.directory / "playbooks/judge.playbook.yaml").write_text(
+        REVIEW.replace("> outcome.json", "> outcome.json; echo x > undeclared; truncate -s 256G giant")
+    )
+    with merging.daemon():
+        fired = fire(merging)
+        files = shown_in(waits(merging))
+        assert (files["undeclared"]["state"], files["undeclared"]["id"]) == ("hashed", None)
+        assert files["giant"]["state"] == "too_large"
+        identity = files["giant"]["identity"]
+        giant = next(merging.runs.glob("cr_*-0-1/**/giant"))
+        assert isinstance(identity, dict)
+        assert (identity["inode"], identity["size"]) == (giant.stat().st_ino, 256 << 30)
+        for change in ("undeclared", "giant"):
+            before = waits(merging)["approval_id"]
+            with next(merging.runs.glob(f"cr_*-0-1/**/{change}")).open("r+b") as file:
+                file.write(b"another")
+            refused = merging.call("chain", "approve", fired)
+            assert refused.code == 1
+            assert "has changed; a new approval is asked for" in refused.err
+            wait_for(lambda before=before: waits(merging)["approval_id"] != before, "another approval")  # type: ignore[misc] # a default of a lambda
+        assert merging.call("chain", "approve", fired).code == 0
+        wait_for(lambda: over(merging, 1), "the end of the chain run")
+
+
+def test_what_an_approval_can_not_cover_is_named_and_left_out_in_words(merging: Place) -> None:
+    deep = "/".join(["d"] * 45)
+    (merging.directory / "playbooks/judge.playbook.yaml").write_text(
+        REVIEW.replace("> outcome.json", f"> outcome.json; mkdir -p {deep}; echo x > {deep}/hidden")
+    )
+    path = "/".join(["d"] * 40)
+    with merging.daemon():
+        fired = fire(merging)
+        assert shown_in(waits(merging))[path]["state"] == "not_listed"
+        assert f"--without {path}" in merging.call("chain", "approvals").err
+        refused = merging.call("chain", "approve", fired)
+        assert refused.code == 1
+        assert f"approve without: --without {path}" in refused.err
+        assert merging.call("chain", "approve", fired, "--without", "d").code == 2
+        assert merging.call("chain", "approve", fired, "--without", path).code == 0
+        wait_for(lambda: over(merging, 1), "the end of the chain run")
+    assert f"is approved without {path}" in merging.call("why", fired).out
+
+
+def test_a_run_that_asks_for_nothing_can_not_be_approved(merging: Place) -> None:
+    (merging.directory / "flaky.yaml").write_text(FLAKY.replace("ATTEMPTS", "1"))
+    assert merging.call("chain", "define", "flaky.yaml").code == 0
+    with merging.daemon():
+        fired = merging.call("chain", "fire", "flaky", f"file={merging.directory / 'tries'}").out.strip()
+        wait_for(lambda: over(merging, 1), "the end of the chain run")
+        refused = merging.call("chain", "approve", fired)
+        assert refused.code == 1
+        assert "does not wait for approval: it is failed" in refused.err
+        assert merging.call("chain", "deny", fired).code == 1
+        assert merging.call("chain", "approve", "cr_nosuch").code == 3
+
+
+def test_a_chain_run_waits_for_a_person_once_there_is_something_to_approve(merging: Place) -> None:
+    with merging.daemon():
+        fired = fire(merging)
+        waits(merging)
+    with sqlite3.connect(merging.state / "runward.db") as store:
+        store.execute("delete from approvals")
+    store.close()
+    shown = merging.call("chain", "run", "show", fired, "--json").object()
+    assert shown["status"] == "running"
+    steps = merging.call("chain", "run", "show", fired, "--json").items("steps")
+    assert [each["status"] for each in steps] == ["completed", "waiting", "pending"]
+    assert merging.call("chain", "runs", "--status", "waiting_approval", "--json").objects() == []
+    assert merging.call("status", "--json").object()["chain_runs"] == {"running": 1}
+    refused = merging.call("chain", "approve", fired)
+    assert (refused.code, "it is running" in refused.err) == (1, True)

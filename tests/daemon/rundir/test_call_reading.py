@@ -8,8 +8,10 @@ import pytest
 import zstandard
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
+from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import placed_lines
 from runward.daemon.rundir.call_reading import CallReading
+from runward.daemon.rundir.session_calls import told_by
 from runward.handlers.bundle.calls import Called, Returned, Told, Unusable
 
 CALL = b'{"event":"ToolCall","id":"%d","tool":"x"}'
@@ -168,3 +170,17 @@ def test_the_zone_of_a_ctcp_run_s_times_is_learnt_from_its_own_file(tmp_path: Pa
     found, _ = read(str(tmp_path), layout="ctcp")
     assert isinstance(found[0], Called)
     assert found[0].at == 1_772_359_201
+
+
+def test_what_says_nothing_about_a_call_counts_as_read_and_reading_it_can_be_halted(tmp_path: Path) -> None:
+    log = tmp_path / "5d0f8a52-1c7e-4b7b-9a63-000000000001.jsonl"
+    log.write_bytes(b'{"type": "noise"}\n' * 50_000 + b"x" * (1 << 20))
+    read: list[int] = []
+
+    def stop_after_some(count: int) -> bool:
+        read.append(count)
+        return sum(read) < 1 << 18
+
+    with pytest.raises(Halted):
+        list(told_by("claude-code", str(log), stop_after_some))
+    assert 1 << 18 <= sum(read) < 1 << 19

@@ -1,12 +1,15 @@
 """The key that links are signed with."""
 
+import json
 import stat
 from pathlib import Path
 
 import pytest
 
+from runward.config.json_value import JsonValue
 from runward.daemon.store.reading_chains import ApprovalRow
 from runward.daemon.web.approval_page import question_page, visible
+from runward.daemon.web.approvals import _form
 from runward.daemon.web.links import Links
 from runward.daemon.web.sockets import CannotListen
 
@@ -73,3 +76,23 @@ def test_nothing_on_the_page_is_markup_of_others() -> None:
 
 def test_characters_that_hide_are_written_out() -> None:
     assert visible("a\x1b[2Jä\u200b\n") == "a\\u001b[2Jä\\u200b\n"
+
+
+def test_the_page_lists_what_is_covered_and_has_a_box_for_each_file_that_is_not() -> None:
+    artifacts: list[JsonValue] = [
+        {"step": 0, "id": None, "path": path, "sha256": "e" * 64, "state": state, "size": 3}
+        for path, state in (("a.md", "hashed"), ('"<b>\u202e', "changing"), ("c", "too_large"))
+    ]
+    shown = json.dumps({**json.loads(ROW.shown), "artifacts": artifacts})
+    text = bytes(question_page(ROW._replace(shown=shown)).body).decode()
+    assert f"step 0  a.md  sha256:{'e' * 64}  3 bytes" in text
+    assert "step 0  c  is not hashed" in text
+    assert text.count('type="checkbox" name="without"') == 1
+    assert 'value="&#34;&lt;b&gt;\u202e"' in text, "the form sends the path as it was shown"
+    assert "Approve without <code>&#34;&lt;b&gt;\\u202e</code>, which was written to each time" in text
+
+
+def test_a_form_names_the_files_that_are_left_out() -> None:
+    form = _form(b"decision=approve&note=&without=a&without=d%2Fe")
+    assert form is not None
+    assert form.without == ("a", "d/e")

@@ -21,7 +21,8 @@ from tests.handlers.chains.drawn_chains import drawn_chain, echo
 
 from runward.config.playbook import Playbook
 from runward.handlers.approvals.effects import AskApproval, DecideApproval
-from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding
+from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding, FilesLeftIn
+from runward.handlers.approvals.left_files import LeftFiles
 from runward.handlers.asking import Given, NotYet, Question, TryLater
 from runward.handlers.chains.effects import (
     OpenChainRun,
@@ -342,6 +343,8 @@ class World:
                 return ()
             case ProducedBy():
                 return None
+            case FilesLeftIn(places=places):
+                return tuple(LeftFiles(()) for _ in places)
         raise Broken(f"nobody knows how to answer {question}")
 
     def _approval(self, approval: str) -> ApprovalStanding | None:
@@ -349,7 +352,9 @@ class World:
         if asked is None:
             return None
         row = asked.row
-        return ApprovalStanding(row.id, row.run, row.step, asked.status, row.shown_hash, row.expires_at)
+        return ApprovalStanding(
+            row.id, row.run, row.step, asked.status, row.shown_hash, row.expires_at, row.shown
+        )
 
     # what is ordered
 

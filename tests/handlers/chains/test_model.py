@@ -111,7 +111,7 @@ def without_heeding_the_answer(patch: pytest.MonkeyPatch) -> None:
 def without_comparing_what_was_shown(patch: pytest.MonkeyPatch) -> None:
     """Any approval counts, whatever would run now."""
 
-    def unseen(approval: Any, given: Any, note: str, by: str) -> Any:
+    def unseen(approval: Any, given: Any, note: str, by: str, without: Any = ()) -> Any:
         yield ChainRunOf(approval.run)
         return answer.decided(approval, given.at, "approved", note, by)
 

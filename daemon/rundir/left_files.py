@@ -1,0 +1,264 @@
+"""Everything that runs left on the disk, for an approval: each file with its hash, or with what else binds it.
+
+No link is followed. The files are listed first and hashed afterwards, the smallest first, so that a giant takes no hash
+from the others. Three bounds hold for all the places of one call: the files that are listed one by one, the entries that
+are looked at, and the bytes that are hashed.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from runward.daemon.ports.files import Halted
+from runward.daemon.rundir import hashes
+from runward.daemon.rundir.opening import (
+    ABSENT,
+    DIRECTORY,
+    LINK,
+    REFUSED,
+    REGULAR,
+    ROOT,
+    opened,
+    opened_below,
+    unreadable,
+)
+from runward.handlers.approvals import left_files
+from runward.handlers.approvals.left_files import FileIdentity, LeftFile, LeftFiles, LeftPlace
+from runward.handlers.bundle.parts import is_part_or_temporary
+from runward.handlers.contracts.file_hashes import FileHash
+from runward.handlers.exchange.tell import RESULTS
+from runward.handlers.journal.lines import EVENTS
+from runward.handlers.unreadable import Unreadable
+
+DEEPEST: Final = 40
+"""Directories below a run's own: each one is open while what is in it is listed."""
+
+_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_EVERYTHING: Final = "."
+
+
+class _Entry(NamedTuple):
+    """What was found at a path below a place; `state` is set if it is no regular file that could be hashed."""
+
+    path: str
+    state: str | None
+    identity: FileIdentity
+    target: str | None = None
+
+
+def left_files_in(
+    places: Sequence[LeftPlace], go_on: Callable[[int], bool]
+) -> tuple[LeftFiles | Unreadable, ...]:
+    """What each run left. `go_on` is that of `file_hashes`. Raises `Halted`."""
+    reading = _Reading(go_on)
+    listed = [reading.list(place) for place in places]
+    reading.hash()
+    return tuple(each if isinstance(each, Unreadable) else reading.found(each) for each in listed)
+
+
+class _Listed:
+    """The entries of a place that are shown one by one, and what binds the others."""
+
+    def __init__(self, place: LeftPlace) -> None:
+        self.place = place
+        self.entries: dict[tuple[str, str], _Entry] = {}
+        self.states: dict[tuple[str, str], LeftFile] = {}
+        self.others = 0
+        self.digest = hashlib.sha256()
+        self.is_whole = True
+
+
+class _Reading:
+    """One call."""
+
+    def __init__(self, go_on: Callable[[int], bool]) -> None:
+        self._go_on = go_on
+        self._bytes = hashes.MOST
+        self._listed = left_files.MOST_LISTED
+        self._seen = left_files.MOST_SEEN
+        self._to_hash: list[tuple[int, str, str, _Listed]] = []
+
+    def list(self, place: LeftPlace) -> _Listed | Unreadable:
+        """List a place without reading any file."""
+        listed = _Listed(place)
+        for root in _roots(place):
+            try:
+                with opened(root, _flags(place, root)) as top, opened(".", _LISTED, top) as directory:
+                    for entry in self._entries(directory, "", 0, listed, is_run=root == place.path):
+                        self._take(listed, root, entry)
+            except OSError as error:
+                if error.errno in REFUSED or error.errno == LINK:
+                    listed.is_whole = False
+                elif error.errno not in ABSENT:
+                    return unreadable(error)
+        return listed
+
+    def _take(self, listed: _Listed, root: str, entry: _Entry) -> None:
+        if self._listed == 0:
+            if entry.state in left_files.UNBOUND:
+                listed.is_whole = False
+                return
+            listed.others += 1
+            listed.digest.update(f"{entry.path!r} {tuple(entry.identity)} {entry.target!r}\n".encode())
+            return
+        self._listed -= 1
+        listed.entries[root, entry.path] = entry
+        if entry.state is None:
+            self._to_hash.append((entry.identity.size, root, entry.path, listed))
+
+    def _entries(
+        self, directory: int, before: str, depth: int, listed: _Listed, *, is_run: bool
+    ) -> Iterator[_Entry]:
+        """The entries of an open directory and of those below it, sorted by name. Raises `OSError`."""
+        with os.scandir(directory) as entries:
+            names = [each.name for each in islice(entries, self._seen + 1)]
+        if len(names) > self._seen:
+            listed.is_whole = False
+            return
+        self._seen -= len(names)
+        for name in sorted(names):
+            if not self._go_on(0):
+                raise Halted
+            if is_run and not before and _is_own(name):
+                continue
+            path = before + name
+            try:
+                status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+                if not stat.S_ISDIR(status.st_mode):
+                    yield _entry(directory, name, path, status)
+                elif depth == DEEPEST:
+                    yield _Entry(path, "not_listed", _identity(status))
+                else:
+                    yield from self._below(directory, name, path, status, depth, listed)
+            except FileNotFoundError:
+                continue  # gone since it was listed
+
+    def _below(
+        self, within: int, name: str, path: str, status: os.stat_result, depth: int, listed: _Listed
+    ) -> Iterator[_Entry]:
+        try:
+            with opened(name, _LISTED, within) as directory:
+                yield from self._entries(directory, f"{path}/", depth + 1, listed, is_run=False)
+        except PermissionError:
+            yield _Entry(path, "denied", _identity(status))
+
+    def hash(self) -> None:
+        """Hash what is listed, the smallest first."""
+        for size, root, path, listed in sorted(self._to_hash, key=lambda each: each[:3]):
+            entry = listed.entries[root, path]
+            if size == 0:
+                found = FileHash("empty")
+            elif size > self._bytes:
+                found = FileHash("too_large", size)
+            else:
+                found = self._digest(listed.place, root, entry)
+            identity = entry.identity if found.state == "too_large" else None
+            listed.states[root, path] = LeftFile(path, found.state, found.size, found.sha256, identity)
+
+    def _digest(self, place: LeftPlace, root: str, entry: _Entry) -> FileHash:
+        *parts, name = entry.path.split("/")
+        try:
+            with (
+                opened(root, _flags(place, root)) as within,
+                opened_below(within, parts) as parent,
+                opened(name, REGULAR, parent) as descriptor,
+            ):
+                if _identity(os.fstat(descriptor)) != entry.identity:
+                    return FileHash("changing")
+                return hashes.digest(descriptor, self._bytes, self._counted)
+        except PermissionError:
+            return FileHash("denied")
+        except OSError as error:
+            gave_way = error.errno in ABSENT or error.errno == LINK
+            return FileHash("changing" if gave_way else "unreadable")
+
+    def _counted(self, count: int) -> bool:
+        self._bytes -= count
+        return self._go_on(count)
+
+    def found(self, listed: _Listed) -> LeftFiles:
+        """All that is known of a place, with the paths as people see them."""
+        place = listed.place
+        files: list[LeftFile] = []
+        for (root, path), entry in listed.entries.items():
+            shown = _from_artifacts(place, root, path)
+            known = listed.states.get((root, path))
+            if known is None:
+                known = LeftFile(
+                    shown,
+                    entry.state,  # type: ignore[arg-type]  # only what is not hashed is left
+                    entry.identity.size if entry.state == "not_regular" else 0,
+                    target=entry.target,
+                )
+            files.append(known._replace(path=shown))
+        files.sort(key=lambda each: each.path)
+        if listed.others:
+            digest = listed.digest.hexdigest()
+            files.append(LeftFile(_EVERYTHING, "many", sha256=digest, number=listed.others))
+        if not listed.is_whole:
+            files.append(LeftFile(_EVERYTHING, "not_listed"))
+        return LeftFiles((*files, *self._named(place, {each.path for each in files})))
+
+    def _named(self, place: LeftPlace, known: set[str]) -> Iterator[LeftFile]:
+        """The paths that a contract or an outcome names and that are not among the files: through links, or gone."""
+        names = [each for each in dict.fromkeys(place.named) if _visible(each) not in known]
+        if not names:
+            return
+        within = place.path if place.artifacts_path.startswith(f"{place.path}/") else ""
+        answer = hashes.file_hashes(place.artifacts_path, within, names, self._counted, self._bytes)
+        if isinstance(answer, Unreadable):
+            yield from (LeftFile(_visible(name), "unreadable") for name in names)
+            return
+        found = answer.files if answer.exists else (FileHash("absent"),) * len(names)
+        for name, each in zip(names, found, strict=True):
+            if each.state == "too_large":
+                yield LeftFile(_visible(name), "unreadable")  # through a link, so its identity is not bound
+            else:
+                yield LeftFile(_visible(name), each.state, each.size, each.sha256)
+
+
+def _roots(place: LeftPlace) -> tuple[str, ...]:
+    """The directories to list: the run's, and its artifacts' unless they are in it."""
+    if place.artifacts_path == place.path or place.artifacts_path.startswith(f"{place.path}/"):
+        return (place.path,)
+    return (place.path, place.artifacts_path)
+
+
+def _flags(place: LeftPlace, root: str) -> int:
+    """How a place is opened: the run's directory may be no link."""
+    return DIRECTORY if root == place.path else ROOT
+
+
+def _is_own(name: str) -> bool:
+    """Whether Runward itself writes this entry of a run's directory after the run is over."""
+    return name in (EVENTS, RESULTS) or is_part_or_temporary(name)
+
+
+def _identity(status: os.stat_result) -> FileIdentity:
+    return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _entry(directory: int, name: str, path: str, status: os.stat_result) -> _Entry:
+    if stat.S_ISREG(status.st_mode):
+        return _Entry(path, None, _identity(status))
+    if stat.S_ISLNK(status.st_mode):
+        target = os.readlink(name, dir_fd=directory)
+        return _Entry(path, "link", _identity(status), _visible(target))
+    return _Entry(path, "not_regular", _identity(status))
+
+
+def _from_artifacts(place: LeftPlace, root: str, path: str) -> str:
+    """A path as it is seen from the artifacts: that is where the paths of contracts begin."""
+    if root == place.artifacts_path:
+        return _visible(path)
+    if place.artifacts_path.startswith(f"{root}/"):
+        return _visible(os.path.relpath(path, place.artifacts_path[len(root) + 1 :]))
+    return _visible(f"{root}/{path}")
+
+
+def _visible(path: str) -> str:
+    """A path as text that can be stored, also if it is no UTF-8."""
+    return os.fsencode(path).decode(errors="backslashreplace")
