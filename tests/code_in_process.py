@@ -27,7 +27,9 @@ def execute(job: Job, executor: Executor, cpu: CpuTime, deadline: float, take: o
     cpu.ended += CPU_S
     answer = job.answer
     assert answer is not None
-    frame = None if job.is_contract else Frame("", str(job.names["caller_id"]), 0, False, (), False)
+    caller, invoker = job.names.get("caller_id"), job.names.get("invoker")
+    outer = None if invoker is None else str(invoker)
+    frame = None if job.is_contract else Frame("", str(caller), 0, False, (), False, invoker=outer)
     code = CodeRun("", job.code, job.function, tuple(job.arguments), None, tuple(job.dependencies), frame)
     ran = interpreted(code, lambda name, *args: answer(Call(name, args)))
     return Execution(ran.code, ran.result, ran.error, began=True, cpu_s=CPU_S, sandbox="a stand-in")

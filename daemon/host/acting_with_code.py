@@ -201,7 +201,7 @@ class RunningCode:
         if asked.frame is None:
             executor = executor._replace(preloaded_imports=CONTRACT_IMPORTS)
             deadline = min(deadline, time.monotonic() + CONTRACT_S)
-        names: dict[str, JsonValue] = {} if asked.frame is None else {"caller_id": asked.frame.caller}
+        names: dict[str, JsonValue] = {} if asked.frame is None else asked.frame.names
         job = workers.Job(
             asked.code,
             asked.args,

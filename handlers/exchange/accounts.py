@@ -377,11 +377,11 @@ def principal_artifact(
         has_standing=True,
         can_execute=is_agent,
         memory_artifact_id=memory,
+        written_by=owner,
     )
 
 
 def memory_artifact(memory: str, owner: str, at: float) -> SharedArtifact:
     """Where an agent keeps what it learned; only its owner reads and writes it (the seed's factory of memories)."""
-    return SharedArtifact(
-        memory, "memory", "", owner, at, at, policy={"allow_read": [], "allow_write": [], "allow_invoke": []}
-    )
+    policy: dict[str, JsonValue] = {"allow_read": [], "allow_write": [], "allow_invoke": []}
+    return SharedArtifact(memory, "memory", "", owner, at, at, policy=policy, written_by=owner)

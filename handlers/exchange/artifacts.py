@@ -35,6 +35,7 @@ def artifact_to_json(artifact: SharedArtifact) -> dict[str, JsonValue]:
         "memory_artifact_id": artifact.memory_artifact_id,
         "access_contract_id": artifact.access_contract_id,
         "version": artifact.version,
+        "written_by": artifact.written_by,
         "size": artifact.size,
     }
 
@@ -134,6 +135,7 @@ def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = No
         price=intent.price,
         depends_on=intent.depends_on,
         updated_at=accounts.at,
+        written_by=who,
         **kept,
     )
     used = written.size - (0 if before is None else before.size)

@@ -44,6 +44,8 @@ class SharedArtifact(NamedTuple):
     memory_artifact_id: str | None = None
     access_contract_id: str | None = None
     version: int = 1
+    written_by: str = ""
+    """The principal that wrote this version of content and code."""
     bare_size: int | None = None
     """Its size, if content and code are left out."""
 
@@ -51,6 +53,11 @@ class SharedArtifact(NamedTuple):
     def stands(self) -> bool:
         """Whether it may act, if it is a principal."""
         return self.has_standing and self.deleted_at is None
+
+    @property
+    def acts(self) -> bool:
+        """Whether its code acts with its wallet and its owner's rights: only if the owner wrote it."""
+        return self.written_by == self.owner_id
 
     @property
     def size(self) -> int:

@@ -24,6 +24,8 @@ class Returned(NamedTuple):
     result: JsonValue
     cost: int
     owner: str
+    why_idle: str | None = None
+    """Why the code acted for nobody."""
 
 
 def invoke(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
@@ -35,9 +37,10 @@ def invoke(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]
     returned = yield from invoked(
         accounts, who, intent.artifact_id, intent.method, intent.args, None, delegates=delegates
     )
+    done = f"invoked {intent.artifact_id}.{intent.method}"
     return ActionResult(
         True,
-        f"invoked {intent.artifact_id}.{intent.method}",
+        done if returned.why_idle is None else f"{done}; {returned.why_idle}",
         {"result": returned.result, "price_paid": returned.cost, "owner": returned.owner},
         {"cpu_seconds": 0.0, "scrip": accounts.spent},
         who,
@@ -86,17 +89,29 @@ def invoked(
     # The outermost call delivers only when its action is recorded, so its price is a change like others.
     paying = accounts.pay if outer is None else accounts.buy
     yield from paying(caller, artifact.owner_id, cost, what)
-    return Returned(ran.result, cost, artifact.owner_id)
+    return Returned(ran.result, cost, artifact.owner_id, None if artifact.acts else _why_idle(artifact))
 
 
 def _frame(artifact: SharedArtifact, caller: str, outer: Frame | None, *, delegates: bool) -> Frame:
-    """On whose behalf an artifact's code runs: the caller's, if the caller owns it or the intent delegates to it."""
-    is_lent = delegates or ((outer is None or outer.is_lent) and artifact.owner_id == caller)
+    """On whose behalf an artifact's code runs: the caller's, if the caller owns it or the intent delegates to it.
+
+    Code that the owner did not write acts for nobody, and neither does what it invokes. It reads only what the one who
+    wrote it may read as well: otherwise it could carry off what its owner may read.
+    """
+    delegates = delegates and artifact.acts
+    is_lent = delegates or (
+        (outer is None or outer.is_lent) and artifact.acts and artifact.owner_id == caller
+    )
     owners = () if outer is None else outer.owners
-    if not is_lent and artifact.owner_id not in (*owners, caller):
-        owners = (*owners, artifact.owner_id)
-    depth = 0 if outer is None else outer.depth + 1
-    return Frame(artifact.id, caller, depth, is_lent, owners, delegates)
+    if not is_lent:
+        behind = (artifact.owner_id, artifact.written_by)
+        owners = tuple(dict.fromkeys((*owners, *(each for each in behind if each != caller))))
+    depth, invoker = (0, None) if outer is None else (outer.depth + 1, outer.artifact)
+    return Frame(artifact.id, caller, depth, is_lent, owners, delegates, artifact.acts, invoker)
+
+
+def _why_idle(artifact: SharedArtifact) -> str:
+    return f"its code acts for nobody until {artifact.owner_id}, its owner, writes it: {artifact.written_by} wrote it"
 
 
 def _methods(artifact: SharedArtifact) -> frozenset[str]:

@@ -52,6 +52,9 @@ def _own_balance(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[Js
 
 def _pay(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
     to, amount = str(args[0]), args[1]
+    if not frame.acts:
+        error = f"the code of {frame.artifact} acts for nobody: its owner did not write it"
+        return {"success": False, "amount": amount, "target": to, "error": error}
     refused = yield from _attempted(accounts, resources.transfer_scrip(accounts, frame.artifact, to, amount))
     return {
         "success": refused is None,
@@ -94,7 +97,7 @@ def _invoke(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonVal
 def _read(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
     """The content of an artifact, at its price. None if it may not be read."""
     name, reader = str(args[0]), str(args[1])
-    if reader not in (frame.caller, frame.artifact):
+    if reader != frame.caller and not _is_itself(frame, reader):
         return None
     behalf = frame if reader == frame.caller else None
     try:
@@ -136,7 +139,12 @@ def _written(accounts: Accounts, frame: Frame, writer: str, intent: Intent) -> A
 
 def _may_take(frame: Frame, whose: str) -> bool:
     """Whether code may take or write what belongs to `whose`: its own, and the caller's if the caller lent it."""
-    return whose == frame.artifact or (whose == frame.caller and frame.is_lent)
+    return _is_itself(frame, whose) or (whose == frame.caller and frame.is_lent)
+
+
+def _is_itself(frame: Frame, whose: str) -> bool:
+    """Whether code may act as its own artifact: not if somebody else than its owner wrote it."""
+    return whose == frame.artifact and frame.acts
 
 
 def _balance(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:

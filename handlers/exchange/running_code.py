@@ -12,7 +12,8 @@ class Frame(NamedTuple):
 
     `caller` is the principal of the intent, who pays for everything below. `is_lent` is whether the code may take and
     write what belongs to the caller. If not, it reads and invokes only what all `owners` of such code above it may,
-    too.
+    too. `acts` is whether it may take and write what belongs to its artifact. `invoker` is the artifact whose code
+    invokes it, None for the intent itself.
     """
 
     artifact: str
@@ -21,6 +22,13 @@ class Frame(NamedTuple):
     is_lent: bool
     owners: tuple[str, ...]
     delegates: bool
+    acts: bool = True
+    invoker: str | None = None
+
+    @property
+    def names(self) -> dict[str, JsonValue]:
+        """What the code is given as globals: who pays, and who invokes it."""
+        return {"caller_id": self.caller, "invoker": self.invoker}
 
 
 class Ran(NamedTuple):

@@ -13,3 +13,10 @@ alter table chain_steps add column result text;
 alter table roots add column grew_elsewhere_at real;
 -- Where the numbers of the ancestors are valid: [machine id, boot id, PID namespace] as JSON.
 alter table hooks add column whereabouts text;
+
+
+-- Who wrote this version of an artifact: its code acts for its owner only if the owner did. Code is only written by
+-- actions; what else came to be belongs to those who made it.
+alter table shared_artifacts add column written_by text not null default '';
+update shared_artifacts set written_by = coalesce((select a.principal from actions a where a.artifact_id = shared_artifacts.id
+  and a.action_type = 'write_artifact' and a.is_success order by a.seq desc limit 1), owner_id);

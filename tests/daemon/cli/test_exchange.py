@@ -260,7 +260,12 @@ def run(text):
     counted = context.dependencies["counter"].invoke(text)
     pay("writer", 1)
     kernel_actions.write_artifact(caller_id, "receipt", f"{counted['result']} words for {counted['price_paid']}")
+    assert [invoker, invoke("asker")["result"]] == [None, "shop"]
     return [counted["success"], get_balance(), kernel_state.read_artifact("receipt", caller_id)]
+"""
+ASKER = """
+def run():
+    return invoker
 """
 CURIOUS = """
 def run():
@@ -279,6 +284,7 @@ def test_code_invokes_pays_and_writes_and_a_contract_decides(place: Place) -> No
     for name, text in {
         "counter.py": COUNTER,
         "shop.py": SHOP,
+        "asker.py": ASKER,
         "curious.py": CURIOUS,
         "night.py": NIGHT,
     }.items():
@@ -313,6 +319,7 @@ def test_code_invokes_pays_and_writes_and_a_contract_decides(place: Place) -> No
             exchange(place, "principal", "create", name, "--scrip", scrip)
         write("counter", "writer")
         write("shop", "seller", "--depends-on", "counter")
+        write("asker", "seller")
         write("night", "writer")
         write("curious", "writer")
         much = exchange(place, "invoke", "curious", "--as", "reader", "--json").object()
@@ -329,7 +336,7 @@ def test_code_invokes_pays_and_writes_and_a_contract_decides(place: Place) -> No
         lent = invoke("shop", "two words", "--delegate")
         assert lent == {"result": [True, 3, "2 words for 2"], "price_paid": 2, "owner": "seller"}
         balances = exchange(place, "invoke", "genesis_ledger", "all_balances", "--as", "reader").object()
-        assert balances == {"writer": {"scrip": 6}, "seller": {"scrip": 4}, "reader": {"scrip": 7}}
+        assert balances == {"writer": {"scrip": 6}, "seller": {"scrip": 8}, "reader": {"scrip": 3}}
         gated = (
             "artifact",
             "write",

@@ -11,6 +11,7 @@ from tests.waiting import wait_for
 
 from runward.daemon.backup.examine import Examined, examine
 from runward.daemon.store.migrate import migrate, migrations
+from runward.daemon.store.reading_exchange import shared_artifact
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
 STORES: Final = {int(path.stem): path for path in sorted(GOLDEN.glob("*.sql"))}
@@ -79,6 +80,37 @@ def test_a_store_is_brought_up_to_date_with_all_that_is_in_it(tmp_path: Path, ve
     assert (found.version, found.sessions, found.head.seq) == (VERSIONS[-1], 3, len(before["events"]))
     migrate(tmp_path / "fresh.db")
     assert schema(path) == schema(tmp_path / "fresh.db")
+
+
+def test_the_code_of_an_earlier_store_acts_only_for_who_wrote_it(tmp_path: Path) -> None:
+    path = tmp_path / "runward.db"
+    load(31, path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("insert into contents (hash, content) values ('h', '')")
+        for name in ("own", "foreign", "made"):
+            connection.execute(
+                "insert into shared_artifacts (id, type, content, code, owner_id, created_at, updated_at, executable, price,"
+                " depends_on, has_standing, can_execute, version) values (?, 'x', 'h', 'h', 'ann', 1, 1, 1, 0, '[]', 0, 0, 1)",
+                (name,),
+            )
+        wrote = (
+            ("own", "bob", 1),
+            ("own", "ann", 1),
+            ("foreign", "ann", 1),
+            ("foreign", "bob", 1),
+            ("foreign", "ann", 0),
+        )
+        for number, (name, who, is_success) in enumerate(wrote):
+            connection.execute(
+                "insert into actions (key, seq, at, principal, action_type, artifact_id, intent, result, is_success)"
+                " values (?1, ?1, 1, ?2, 'write_artifact', ?3, '{}', '{}', ?4)",
+                (number, who, name, is_success),
+            )
+    migrate(path)
+    with closing(sqlite3.connect(path)) as connection:
+        found = {name: shared_artifact(connection, name) for name in ("own", "foreign", "made")}
+    acting = {name: artifact is not None and artifact.acts for name, artifact in found.items()}
+    assert acting == {"own": True, "foreign": False, "made": True}
 
 
 def examined(path: Path) -> Examined:

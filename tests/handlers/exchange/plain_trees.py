@@ -66,6 +66,7 @@ class Thing:
     contract: str | None = None
     depends_on: tuple[str, ...] = ()
     deleted: bool = False
+    writer: str = ""
 
     @property
     def size(self) -> int:
@@ -81,6 +82,7 @@ class Frame(NamedTuple):
     is_lent: bool
     owners: tuple[str, ...]
     delegates: bool
+    acts: bool
 
 
 @dataclass
@@ -230,7 +232,8 @@ class Rules:
         if any(name in self._below(each) for each in said.get("depends_on", ())):
             raise No("invalid_argument")
         kept = {} if before is None else {"policy": before.policy, "contract": before.contract}
-        self._keep(name, Thing(**{"owner": who if before is None else before.owner, **kept, **said}), before)
+        owner = who if before is None else before.owner
+        self._keep(name, Thing(**{"owner": owner, "writer": who, **kept, **said}), before)
 
     def _below(self, name: str) -> set[str]:
         thing = self.things.get(name)
@@ -267,10 +270,12 @@ class Rules:
         cost += 0 if who == thing.owner else thing.policy.get("invoke_price", thing.price)
         self._means(who, cost, buys=True)
         self.reserved += cost
-        is_lent = delegates or ((outer is None or outer.is_lent) and thing.owner == who)
+        acts = thing.writer == thing.owner
+        delegates = delegates and acts
+        is_lent = delegates or ((outer is None or outer.is_lent) and acts and thing.owner == who)
         owners = () if outer is None else outer.owners
-        owners = owners if is_lent or thing.owner == who else (*owners, thing.owner)
-        frame = Frame(name, who, 0 if outer is None else outer.depth + 1, is_lent, owners, delegates)
+        owners = owners if is_lent else (*owners, *({thing.owner, thing.writer} - {who}))
+        frame = Frame(name, who, 0 if outer is None else outer.depth + 1, is_lent, owners, delegates, acts)
         owner = thing.owner
         result = self._run(thing.code, frame)
         self.reserved -= cost
@@ -301,6 +306,8 @@ class Rules:
         self._invoke(frame.caller, name, frame, delegates=frame.delegates)
 
     def _step_pay(self, frame: Frame, to: str, amount: int) -> None:
+        if not frame.acts:
+            raise No("not_authorized")
         self.pay(frame.artifact, to, amount)
 
     def _step_ledger(self, frame: Frame, to: str, amount: int) -> None:

@@ -61,7 +61,7 @@ def interpreted(asked: CodeRun, ask: Ask) -> Ran:
     if asked.frame is None:
         names["ledger"] = kernel.ledger()
     else:
-        names |= {**kernel.names(list(asked.dependencies)), "caller_id": asked.frame.caller}
+        names |= {**kernel.names(list(asked.dependencies)), **asked.frame.names}
     try:
         exec(asked.code, names)  # the tests' own code
         function = names[asked.function]

@@ -372,6 +372,75 @@ def test_changes_elsewhere_do_not_matter(exchange: Exchange) -> None:
     assert exchange.times == 1
 
 
+NOBODYS: dict[str, str] = {
+    "its wallet": "pay('author', 3)['success']",
+    "its wallet by another name": "kernel_actions.transfer_scrip('shop', 'author', 3)",
+    "a purchase from its wallet": "kernel_state.read_artifact('news', 'shop') is not None",
+    "what it may write": "kernel_actions.write_artifact('shop', 'board', 'gone')",
+    "what the caller lent": "kernel_actions.transfer_scrip(caller_id, 'author', 3)",
+    "what the caller lent to code below": "invoke('helper')['result']",
+    "what only its owner may read": "kernel_state.read_artifact('diary', caller_id) is not None",
+}
+
+
+@pytest.mark.parametrize("acting", NOBODYS.values(), ids=NOBODYS)
+@pytest.mark.parametrize("how", ["written by somebody else", "given away"])
+def test_code_acts_for_nobody_until_its_owner_writes_it(exchange: Exchange, acting: str, how: str) -> None:
+    exchange.act("other", "write_artifact", "news", content="rain", policy={"read_price": 4})
+    exchange.act("other", "write_artifact", "board", content="x", policy={"allow_write": ["shop"]})
+    exchange.act("caller", "write_artifact", "diary", content="dear", policy={"allow_read": []})
+    take = "def run(): return kernel_actions.transfer_scrip(caller_id, 'author', 3)"
+    offer(exchange, "helper", take, owner="other")
+    code = f"def run(): return {acting}"
+    if how == "given away":
+        offer(exchange, "shop", code, owner="author")
+        exchange.act("author", "transfer_artifact", "shop", to="caller")
+    else:
+        offer(exchange, "shop", "def run(): return 1", owner="caller", policy={"allow_write": ["author"]})
+        offer(exchange, "shop", code, owner="author")
+    give(exchange, "shop", 10)
+    before = snapshot(exchange)
+    result = exchange.act("caller", "invoke_artifact", "shop", method="run", delegate=True)
+    assert isinstance(result["data"], dict)
+    assert result["data"]["result"] is False
+    assert result["message"] == (
+        "invoked shop.run; its code acts for nobody until caller, its owner, writes it: author wrote it"
+    )
+    assert snapshot(exchange) == before
+    offer(exchange, "shop", code, owner="caller")
+    assert call(exchange, "shop", delegate=True) is True
+    assert exchange.artifacts["shop"].written_by == "caller"
+
+
+def test_code_that_acts_for_nobody_says_so_when_it_pays(exchange: Exchange) -> None:
+    offer(exchange, "shop", "def run(): return pay('author', 1)", owner="author")
+    exchange.act("author", "transfer_artifact", "shop", to="caller")
+    assert call(exchange, "shop") == {
+        "success": False,
+        "amount": 1,
+        "target": "author",
+        "error": "the code of shop acts for nobody: its owner did not write it",
+    }
+
+
+def test_code_knows_who_invoked_it_and_can_refuse_others(exchange: Exchange) -> None:
+    offer(exchange, "who", "def run(): return [caller_id, invoker]")
+    offer(exchange, "front", "def run(): return invoke('who')['result']", owner="other")
+    offer(exchange, "outer", "def run(): return invoke('front')['result']")
+    assert call(exchange, "who") == ["caller", None]
+    assert call(exchange, "front") == ["caller", "front"]
+    assert call(exchange, "outer") == ["caller", "front"], "the nearest one"
+    checked = "def run(to):\n    if invoker != 'front2': raise PermissionError(invoker)\n    return pay(to, 2)['success']"
+    offer(exchange, "till", checked)
+    give(exchange, "till", 5)
+    offer(exchange, "front2", "def run(): return invoke('till', 'author')['success']")
+    offer(exchange, "thief", "def run(): return invoke('till', 'other')['success']", owner="other")
+    assert failing(exchange, "till", args=["other"])[0] == "runtime_error"
+    assert call(exchange, "thief") is False
+    assert call(exchange, "front2") is True
+    assert (exchange.scrip("till"), exchange.scrip("author"), exchange.scrip("other")) == (3, 2, 0)
+
+
 def test_code_that_others_overtake_each_time_fails_and_is_charged_for_each_attempt(
     exchange: Exchange,
 ) -> None:

@@ -17,7 +17,7 @@ from runward.handlers.asking import Asking
 from runward.handlers.exchange import invoke, kernel_calls
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import CODES
-from runward.handlers.exchange.facts import MINT
+from runward.handlers.exchange.facts import MINT, SharedArtifact
 from runward.handlers.exchange.facts import SCRIP as MONEY
 from runward.handlers.exchange.reading import Reading
 
@@ -280,6 +280,16 @@ BUYING: Final = [
 """Code that buys, and then fails."""
 
 
+FOREIGN: Final = [
+    _does("a", "write", "q", code=(("take", "p", 5),), price=0),
+    _does("a", "write", "p", code=(("balance",),), price=0, policy={"allow_write": ["c"]}),
+    _does("a", "invoke", "q", **_FREELY),
+    _does("c", "write", "p", code=(("pay", "c", 5), ("take", "c", 5)), price=0),
+    _does("a", "invoke", "p", delegates=True, budget=None),
+]
+"""Code that somebody else wrote into the artifact of the one who invokes it."""
+
+
 def test_two_callers_never_spend_one_wallet_twice() -> None:
     player = played(ONE_WALLET)
     assert player.exchange.scrip("p") == 0
@@ -292,7 +302,7 @@ def unchecked(reading: Reading) -> Asking[bool]:
 
 
 def _play_both() -> None:
-    for acts in (ONE_WALLET, TAKING, BUYING):
+    for acts in (ONE_WALLET, TAKING, BUYING, FOREIGN):
         played(acts)
 
 
@@ -304,8 +314,16 @@ def _play_both() -> None:
         (invoke, "price", lambda artifact, use, who: 0),
         (Accounts, "attempt", lambda accounts, change: change),
         (Accounts, "buy", Accounts.pay),
+        (SharedArtifact, "acts", True),
     ],
-    ids=["a check whether what was read has changed", "lending", "prices", "the way back", "what is bought"],
+    ids=[
+        "a check whether what was read has changed",
+        "lending",
+        "prices",
+        "the way back",
+        "what is bought",
+        "who wrote the code",
+    ],
 )
 def test_without_one_of_the_rules_a_history_fails(
     monkeypatch: pytest.MonkeyPatch, of: object, name: str, broken: object
