@@ -10,9 +10,10 @@ from typing import Any, Final
 from tests.handlers.exchange.played import interpreted
 
 from runward.config.executor import Executor
+from runward.config.json_value import JsonValue
 from runward.daemon.parts import actions_with_code
 from runward.daemon.sandbox import workers
-from runward.daemon.sandbox.calls import Call
+from runward.daemon.sandbox.calls import Call, NotAnswered
 from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import Execution
 from runward.daemon.sandbox.workers import Job
@@ -31,7 +32,14 @@ def execute(job: Job, executor: Executor, cpu: CpuTime, deadline: float, take: o
     outer = None if invoker is None else str(invoker)
     frame = None if job.is_contract else Frame("", str(caller), 0, False, (), False, invoker=outer)
     code = CodeRun("", job.code, job.function, tuple(job.arguments), None, tuple(job.dependencies), frame)
-    ran = interpreted(code, lambda name, *args: answer(Call(name, args)))
+
+    def ask(name: str, *args: JsonValue) -> JsonValue:
+        try:
+            return answer(Call(name, args))
+        except NotAnswered as refused:
+            raise ValueError(str(refused)) from None
+
+    ran = interpreted(code, ask)
     return Execution(ran.code, ran.result, ran.error, began=True, cpu_s=CPU_S, sandbox="a stand-in")
 
 

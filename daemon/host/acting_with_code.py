@@ -223,10 +223,12 @@ class RunningCode:
 
     def _call(self, asked: CodeRun, call: "Call") -> JsonValue:
         """The answer to a call of running code. Raises `EndExecution`."""
-        from runward.daemon.sandbox.calls import EndExecution
+        from runward.daemon.sandbox.calls import EndExecution, NotAnswered
 
         try:
             return self.drive(kernel_calls.answered(self._accounts, asked.frame, call.name, call.args))
+        except kernel_calls.CallRefused as refused:
+            raise NotAnswered(str(refused)) from None
         except ReadTooMuch as error:
             raise EndExecution("runtime_error", str(error)) from None
         except kernel_calls.UnknownCall:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 
-_CODES: Final = ("invalid_argument", "runtime_error", "killed", "output_limit")
+_CODES: Final = ("invalid_argument", "not_found", "runtime_error", "killed", "output_limit")
 """The results that a worker may report."""
 
 _LONGEST_ERROR: Final = 4000
@@ -16,7 +16,7 @@ class Execution(NamedTuple):
     """The result of one piece of code. `code` is None if it succeeded; `fix` tells the operator what to do.
 
     `began` is whether any of it ran; `sandbox` is what isolated it. `cpu_s` is the CPU time by the kernel, `wall_ms` the
-    duration by the daemon's clock.
+    duration by the daemon's clock. `printed` is what the code printed, if it is shown.
     """
 
     code: str | None
@@ -27,6 +27,7 @@ class Execution(NamedTuple):
     wall_ms: float = 0.0
     cpu_s: float = 0.0
     sandbox: str | None = None
+    printed: str = ""
 
 
 def execution_to_json(execution: Execution) -> dict[str, JsonValue]:

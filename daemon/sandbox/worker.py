@@ -19,19 +19,27 @@ import sys
 from _thread import allocate_lock
 from collections.abc import Callable
 from importlib import import_module
+from opcode import opmap
 from types import CodeType, SimpleNamespace
 from typing import NoReturn
 
-_QUESTIONS, _ANSWERS = 0, 1
+_QUESTIONS, _ANSWERS, _PRINTS = 0, 1, 2
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
 _CAPABILITY_VERSION_3 = 0x20080522
 _LANDLOCK_RESTRICT_SELF = 446
 _SECCOMP_MODE_FILTER = 2
 _LONGEST_TEXT = 2000
 _TOO_MUCH = "output_limit"
+_LARGEST = 2**63 - 1
+_LEVELS, _LEVELS_OF_ARGUMENTS = 49, 48
+"""What the daemon's reader of JSON takes (`config/plain_data.py`): its levels, less those that the line has itself."""
 _NOT_FOR_CONTRACTS = ("__import__", "open", "eval", "exec", "compile", "input")
 _NICER = 5
 """Code gets less of a busy processor than the daemon, so verdicts don't wait for it."""
+_USUAL = ("run", "check_permission")
+"""The functions that code has; others are methods that its interface lists."""
+_STORING = (opmap["STORE_NAME"], opmap["STORE_GLOBAL"])
+_EXTENDED = opmap["EXTENDED_ARG"]
 _SECONDS_OF_CONTRACT = 1.0
 """For a contract's definition, and for its call again."""
 
@@ -43,18 +51,22 @@ class _Program(ctypes.Structure):
 
 
 class _Counting(io.TextIOBase):
-    """Discards what the code prints, and ends the process if it prints too much."""
+    """Discards what the code prints, unless it is shown, and ends the process if it prints too much."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, shown: bool) -> None:
         self._left = most
+        self._shown = shown
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
-        self._left -= len(str(text).encode("utf-8", "replace"))
+        said = str(text).encode("utf-8", "replace")
+        self._left -= len(said)
         if self._left < 0:
             _answer({"code": _TOO_MUCH})
+        if self._shown:
+            os.write(_PRINTS, said)
         return len(text)
 
 
@@ -83,7 +95,11 @@ class _Kernel:
 
     def ask(self, name: str, *args: object) -> object:
         """The daemon's answer. Raises `ValueError` with its message if it refuses the call."""
-        said = json.dumps([_as_json(each) for each in args], ensure_ascii=False, allow_nan=False)
+        try:
+            plain = [_as_json(each, _LEVELS_OF_ARGUMENTS) for each in args]
+        except _TooMuch as error:
+            raise ValueError(f"{name}: an argument {error}") from None
+        said = json.dumps(plain, ensure_ascii=False, allow_nan=False)
         words = f'"name": "{name}", "args": {said}}}\n'.encode()
         with _talking:
             self._asked += 1
@@ -122,7 +138,9 @@ class _Kernel:
         ask = self.ask
 
         def invoke(artifact_id: str, *args: object, method: str = "run") -> object:
-            return ask("invoke", artifact_id, method, [_as_json(each) for each in args])
+            return ask(
+                "invoke", artifact_id, method, [_as_json(each, _LEVELS_OF_ARGUMENTS - 1) for each in args]
+            )
 
         def dependency(artifact_id: str) -> object:
             return SimpleNamespace(invoke=lambda *args: invoke(artifact_id, *args))
@@ -236,13 +254,60 @@ def _refused(error: BaseException) -> NoReturn:
     _answer({"code": "runtime_error", "error": text + _line_of(error)})
 
 
-def _as_json(result: object) -> object:
-    """The result if JSON can hold it, else its text."""
+class _TooMuch(Exception):
+    """A value is too deep or too long to be told."""
+
+
+def _as_json(value: object, levels: int) -> object:
+    """The value if the daemon's JSON can hold it, else its text. Raises `_TooMuch`.
+
+    The daemon refuses what other programs read differently: large integers, keys that become the same, many levels.
+    """
     try:
-        json.dumps(result, ensure_ascii=False, allow_nan=False).encode("utf-8")
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+        plain: object = json.loads(text, object_pairs_hook=_once, parse_int=_whole)
+        if _fits(plain, levels):
+            return plain
     except (TypeError, ValueError, RecursionError):
-        return _text(result)
-    return result
+        pass  # then its text says what it is
+    try:
+        return str(value).encode("utf-8", "backslashreplace").decode("utf-8")
+    except RecursionError:
+        raise _TooMuch("is nested too deeply") from None
+    except MemoryError:
+        raise
+    except BaseException as error:  # noqa: BLE001  # foreign code runs in __str__
+        if isinstance(error, ValueError) and str(error).startswith("Exceeds the limit"):
+            raise _TooMuch("has too many digits") from None
+        return _text(value)
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("a key appears twice")
+    return table
+
+
+def _whole(digits: str) -> int:
+    number = int(digits)
+    if abs(number) > _LARGEST:
+        raise ValueError("an integer has more than 64 bits")
+    return number
+
+
+def _fits(plain: object, levels: int) -> bool:
+    """Whether no object or list of it is deeper than this."""
+    level = [plain]
+    for _ in range(levels):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return not any(isinstance(each, dict | list) for each in level)
 
 
 def _compiled(source: str, function: str) -> CodeType:
@@ -257,9 +322,23 @@ def _compiled(source: str, function: str) -> CodeType:
         _answer({"code": "invalid_argument", "error": said})
     except (ValueError, RecursionError, OverflowError) as error:
         _answer({"code": "invalid_argument", "error": f"{type(error).__name__}: {_text(error)}"})
-    if function not in code.co_names:
-        _answer({"code": "invalid_argument", "error": f"the code defines no function {function}"})
+    named = code.co_names if function in _USUAL else _defined(code)
+    if function not in named:
+        kind = "invalid_argument" if function in _USUAL else "not_found"
+        _answer({"code": kind, "error": f"the code defines no function {function}"})
     return code
+
+
+def _defined(code: CodeType) -> set[str]:
+    """The names that the code itself gives a value to, as its instructions say, without running it."""
+    defined, argument = set(), 0
+    for operation, byte in zip(code.co_code[::2], code.co_code[1::2], strict=True):
+        argument = argument << 8 | byte
+        if operation in _STORING:
+            defined.add(code.co_names[argument])
+        if operation != _EXTENDED:
+            argument = 0
+    return defined
 
 
 def _run(job: dict[str, object], known: dict[str, object]) -> NoReturn:
@@ -287,7 +366,9 @@ def _run(job: dict[str, object], known: dict[str, object]) -> NoReturn:
         if is_contract and _takes_ledger(called):
             arguments = [*arguments, ledger]
         _limit_contract(is_contract)
-        result = _as_json(called(*arguments))
+        result = _as_json(called(*arguments), _LEVELS)
+    except _TooMuch as error:
+        _answer({"code": _TOO_MUCH, "error": f"the result {error}"})
     except BaseException as error:  # noqa: BLE001  # sys.exit and KeyboardInterrupt are errors of the code, too
         _refused(error)
     _answer({"result": result})
@@ -331,8 +412,10 @@ def main() -> NoReturn:
         _install(program)
     os.write(_ANSWERS, b"+")
     job = json.loads(sys.stdin.buffer.readline())
-    os.close(2)
-    counting = _Counting(setup["output"])
+    is_shown = job.get("shown") is True
+    if not is_shown:
+        os.close(_PRINTS)
+    counting = _Counting(setup["output"], is_shown)
     for name, stream in (("stdin", None), ("stdout", counting), ("stderr", counting)):
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)

@@ -88,6 +88,8 @@ class Job(NamedTuple):
     answer: Answer | None = None
     dependencies: Sequence[str] = ()
     is_contract: bool = False
+    is_shown: bool = False
+    """Whether what the code prints is kept, for a person who tries it."""
 
 
 def execute(
@@ -112,6 +114,8 @@ def execute(
     }
     if job.answer is not None:
         said["dependencies"] = list(job.dependencies)
+    if job.is_shown:
+        said["shown"] = True
     line = json.dumps(said).encode()
     if len(line) > MOST_CODE:
         return Execution(
@@ -121,7 +125,7 @@ def execute(
         return Execution("rate_limited", error=f"less than {ENDING_S:g} s of CPU time are left")
     try:
         with Worker(executor) if take is None else take(executor) as worker:
-            return worker.run(line, cpu, job.answer, deadline)
+            return worker.run(line, cpu, job.answer, deadline, is_shown=job.is_shown)
     except NoSandbox as missing:
         return Execution("not_configured", error=f"no sandbox: {missing}", fix=missing.fix, sandbox=None)
 
@@ -142,6 +146,8 @@ class Worker:
         self._cpu_s: float | None = None
         self._full: str | None = None
         self._used = False
+        self._prints = bytearray()
+        self._is_shown = False
         try:
             source = Path(__file__).with_name("worker.py").read_text(encoding="utf-8")
             self._isolated = ISOLATION_METHODS[executor.sandbox](
@@ -168,6 +174,8 @@ class Worker:
         cpu: CpuTime | None = None,
         answer: Answer | None = None,
         deadline: float = math.inf,
+        *,
+        is_shown: bool = False,
     ) -> Execution:
         """Have it run the job, and end it. The size of its answer and its time are bounded.
 
@@ -182,7 +190,9 @@ class Worker:
         so_far = self._cpu_so_far
         bounds.cpu.begin(so_far)
         try:
-            return self._run(job, bounds, answer, began_at)
+            self._is_shown = is_shown
+            ended = self._run(job, bounds, answer, began_at)
+            return ended._replace(printed=self._prints.decode("utf-8", "replace"))
         finally:
             self.close()
             bounds.cpu.end(so_far, self._cpu_s or 0.0)
@@ -198,6 +208,8 @@ class Worker:
         except EndExecution as raised:
             began, said, end, ended = True, b"", "answer", raised
         wall_ms = (time.monotonic() - began_at) * 1000
+        if self._is_shown:
+            self._read_prints()
         self.close()
         execution = (
             self._became(said, end, bounds, asking=calls is not None and is_call(said))
@@ -335,6 +347,16 @@ class Worker:
                 return b""
         return data
 
+    def _read_prints(self) -> None:
+        """Take what the code has printed, so that it can print on. Only bytes that it may print are kept."""
+        stderr = self._process.stderr
+        assert stderr is not None
+        while len(self._prints) < self._most and readable(stderr.fileno(), 0.0):
+            piece = os.read(stderr.fileno(), self._most)
+            if not piece:
+                break
+            self._prints += piece
+
     def _hang_up(self) -> None:
         stdin = self._process.stdin
         assert stdin is not None
@@ -359,6 +381,8 @@ class Worker:
                 passed = self._passed(bounds)
                 if passed is not None:
                     return began, bytes(said.partition(b"\n")[0]), passed
+                if self._is_shown:
+                    self._read_prints()
                 look_again_at = time.monotonic() + _turn(bounds.cpu)
             if asking is not None and end >= 0:
                 line = bytes(said[:end])

@@ -51,14 +51,14 @@ def evaluated(
     context: Mapping[str, JsonValue] | None = None,
 ) -> Asking[Verdict]:
     """What a contract says about an action. `context` replaces what the target would give. If in doubt, it denies."""
+    known = context_of(accounts, target, frame) if context is None else context
     if contract.startswith(CONTRACT):
-        return _of_genesis(contract, caller, action, target)
+        return _of_genesis(contract, caller, action, known)
     found = yield from accounts.artifact(contract)
     if found is None or found.deleted_at is not None:
         return Verdict(False, f"there is no contract {contract}", is_sound=False)
     if not found.executable:
         return Verdict(False, f"the contract {contract} is not executable", is_sound=False)
-    known = context_of(accounts, target, frame) if context is None else context
     return (yield from run_contract(accounts, contract, found.code, caller, action, target.id, known))
 
 
@@ -112,15 +112,15 @@ def _cost(said: JsonValue) -> int:
     return cost if 0 < cost < _MOST_COST else 0
 
 
-def _of_genesis(contract: str, caller: str, action: str, target: SharedArtifact) -> Verdict:
+def _of_genesis(contract: str, caller: str, action: str, context: Mapping[str, JsonValue]) -> Verdict:
     rules = GENESIS_CONTRACTS.get(contract.removeprefix(CONTRACT))
     if rules is None:
         return Verdict(False, f"there is no contract {contract}", is_sound=False)
     allowed = rules.get(action, ())
     who = {
         _EVERYONE,
-        *((_OWNER,) if caller == target.owner_id else ()),
-        *((_ITSELF,) if caller == target.id else ()),
+        *((_OWNER,) if caller == context.get("owner") else ()),
+        *((_ITSELF,) if caller == context.get("artifact_id") else ()),
     }
     if who & set(allowed):
         return Verdict(True, f"{contract} allows {action} to {' and '.join(allowed)}")

@@ -24,8 +24,12 @@ class UnknownCall(Exception):
     """Code of this kind may not ask this."""
 
 
+class CallRefused(Exception):
+    """A call is refused with a message that the code gets."""
+
+
 def answered(accounts: Accounts, frame: Frame | None, name: str, args: Arguments) -> Asking[JsonValue]:
-    """The result of a call. A contract, which has no frame, only looks. Raises `UnknownCall`."""
+    """The result of a call. A contract, which has no frame, only looks. Raises `UnknownCall`, and `CallRefused`."""
     if frame is None:
         look = CALLS_OF_CONTRACTS.get(name)
         if look is None:
@@ -95,14 +99,16 @@ def _invoke(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonVal
 
 
 def _read(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
-    """The content of an artifact, at its price. None if it may not be read."""
+    """The content of an artifact, at its price. None if it may not be read. Raises `CallRefused` for want of means."""
     name, reader = str(args[0]), str(args[1])
     if reader != frame.caller and not _is_itself(frame, reader):
         return None
     behalf = frame if reader == frame.caller else None
     try:
         artifact, _ = yield from accounts.attempt(artifacts.bought(accounts, reader, name, behalf))
-    except Refused:
+    except Refused as refused:
+        if refused.code == "insufficient_funds":
+            raise CallRefused(refused.message) from None
         return None
     return artifact.content
 

@@ -16,7 +16,7 @@ from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import print_json, print_json_line, to_stderr
+from runward.daemon.cli.terminal.output import print_json, print_json_line, safe, to_stderr
 from runward.daemon.cli.terminal.times import Length
 
 
@@ -48,6 +48,8 @@ def execute_file(
 
     It runs without daemon, store or identity.
 
+    What it prints goes to stderr.
+
     An ARG is text; `:=JSON` is JSON. Exit code 1: the code failed, or this machine can't provide the sandbox.
 
     \b
@@ -61,7 +63,10 @@ def execute_file(
     executor = own_settings(context).executor
     if timeout is not None:
         executor = executor._replace(timeout=timeout)
-    execution = execute(Job(text_of(file), [argument_of(each) for each in arguments]), executor)
+    arguments_of_run = [argument_of(each) for each in arguments]
+    execution = execute(Job(text_of(file), arguments_of_run, is_shown=True), executor)
+    for line in execution.printed.splitlines():
+        to_stderr(safe(line))
     said = execution_to_json(execution)
     print_json_line(said) if as_json else print_json(said)
     if execution.fix is not None:

@@ -294,6 +294,7 @@ def _row(database: object, version: int) -> tuple[object, ...]:
         None,
         None,
         version,
+        "w",
     )
 
 

@@ -66,6 +66,15 @@ def sandbox() -> None:
         pytest.skip(f"no sandbox here: {missing}")
 
 
+NESTED = """
+def run(levels):
+    value = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "arguments", "result"),
     [
@@ -79,6 +88,13 @@ def sandbox() -> None:
         ("def run(): return [Exception('x')]", [], "[Exception('x')]"),
         ("def run(): return '\\ud800'", [], "\\ud800"),
         ("x = []\nx.append(x)\ndef run(): return x", [], "[[...]]"),
+        ("def run(): return 2 ** 64", [], "18446744073709551616"),
+        ("def run(): return [2 ** 63 - 1, -2 ** 63 + 1]", [], [2 ** 63 - 1, -(2 ** 63) + 1]),
+        ("def run(): return {1: 'a', '1': 'b'}", [], "{1: 'a', '1': 'b'}"),
+        ("def run(): return {1: 'a', 2.5: 'b', None: 'c'}", [], {"1": "a", "2.5": "b", "null": "c"}),
+        (NESTED, [49], json.loads("[" * 49 + "]" * 49)),
+        (NESTED, [50], "[" * 50 + "]" * 50),
+        (NESTED, [60], "[" * 60 + "]" * 60),
         ("import decimal, sqlite3, hashlib, re, zlib, ctypes, ssl\ndef run(): return 2", [], 2),
         ("def run():\n    open('/tmp/a', 'w').write('x' * 1000)\n    return len(open('/tmp/a').read())", [], 1000),
         ("import threading\nx = []\ndef run():\n    t = threading.Thread(target=x.append, args=(1,))\n    t.start(); t.join()\n    return x", [], [1]),
@@ -130,6 +146,9 @@ def test_the_standard_library_can_be_imported(sandbox: None) -> None:
         ("import ctypes\ndef run(): ctypes.string_at(0)", "killed", "the worker died without an answer (SIGSEGV)"),
         ("def run(): return bytearray(1 << 32)", "killed", "the code needed more memory than its limit"),
         ("def run(): return 'x' * 70000", "output_limit", "the output or the result is larger than 65536 bytes"),
+        ("def run(): return [2 ** 64] * 4000", "output_limit", "the output or the result is larger than 65536 bytes"),
+        ("def run(): return 10 ** 5000", "output_limit", "the result has too many digits"),
+        (NESTED.replace("(levels)", "(levels=50000)"), "output_limit", "the result is nested too deeply"),
     ],
 )  # fmt: skip
 def test_what_ran_and_failed_has_its_code_its_place_and_its_measures(
@@ -157,6 +176,29 @@ def test_what_never_ran_has_no_measures(sandbox: None, source: str, error: str) 
         "error": error,
         "error_code": "invalid_argument",
     }
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def run(): pass",
+        "say = 'x'.upper\ndef run(): return say, other",
+        "def run():\n    def say(): pass\nprint(other.say)",
+    ],
+)
+def test_a_method_that_the_code_lacks_is_not_found_and_does_not_run(sandbox: None, source: str) -> None:
+    ended = execute(Job(source, [], "talk"), USUAL)
+    assert (ended.code, ended.error, ended.began) == ("not_found", "the code defines no function talk", False)
+
+
+def test_what_code_prints_is_shown_to_who_tries_it_also_if_it_fails(sandbox: None) -> None:
+    prints = "import sys\ndef run(then):\n    print('é', 1)\n    print('x' * 1000, file=sys.stderr)\n    exec(then)"
+    for then, code in {"pass": None, "1 / 0": "runtime_error", "while True: pass": "timeout"}.items():
+        ended = execute(Job(prints, [then], is_shown=True), USUAL._replace(timeout=1.0))
+        assert (ended.code, ended.printed) == (code, f"é 1\n{'x' * 1000}\n")
+    much = execute(Job("def run():\n    for _ in range(100): print('x' * 9999)", [], is_shown=True), USUAL)
+    assert (much.code, len(much.printed)) == ("output_limit", 6 * 10_000)
+    assert execute(Job(prints, ["pass"]), USUAL).printed == ""
 
 
 def test_what_the_code_claims_about_its_measures_counts_for_nothing(sandbox: None) -> None:

@@ -296,7 +296,9 @@ class Rules:
         try:
             with self._whole():
                 said = getattr(self, f"_step_{kind}")(frame, *args)
-        except No:
+        except No as refused:
+            if kind == "read" and str(refused) == "insufficient_funds":
+                raise No("runtime_error") from None  # it is raised in the code, with the reason
             return None if kind == "read" else False
         return said if kind == "read" else True
 

@@ -240,7 +240,10 @@ class Exchange:
         self.asked.append(asked)
 
         def ask(name: str, *args: JsonValue) -> Any:
-            return self._driven(kernel_calls.answered(accounts, asked.frame, name, args), accounts)
+            try:
+                return self._driven(kernel_calls.answered(accounts, asked.frame, name, args), accounts)
+            except kernel_calls.CallRefused as refused:
+                raise ValueError(str(refused)) from None
 
         return self.run(asked, ask)
 

@@ -174,6 +174,14 @@ def test_the_budget_bounds_the_whole_tree(exchange: Exchange) -> None:
     assert failing(exchange, "root", budget=6)[0] == "insufficient_funds"
 
 
+def test_a_budget_that_is_too_small_for_a_read_says_so(exchange: Exchange) -> None:
+    exchange.act("other", "write_artifact", "news", content="rain", policy={"read_price": 4})
+    offer(exchange, "reader", "def run(): return kernel_state.read_artifact('news', caller_id)", price=2)
+    said = "ValueError: 3 of the budget of 5 scrip are left, and read news costs 4"
+    assert failing(exchange, "reader", budget=5) == ("runtime_error", said)
+    assert call(exchange, "reader", budget=6) == "rain"
+
+
 def test_a_price_is_reserved_while_its_code_runs(exchange: Exchange) -> None:
     offer(exchange, "leaf", "def run(): return 1", price=60)
     offer(exchange, "root", "def run(): return invoke('leaf')['error_code']", owner="other", price=50)
@@ -285,7 +293,8 @@ def test_reading_costs_the_reader_its_price(exchange: Exchange) -> None:
     offer(exchange, "reader", code)
     assert call(exchange, "reader", "me") == "rain"
     assert (exchange.scrip("caller"), exchange.scrip("other")) == (96, 4)
-    assert call(exchange, "reader", "reader") is None, "its own wallet is empty"
+    empty = failing(exchange, "reader", args=["reader"])
+    assert empty == ("runtime_error", "ValueError: reader has 0 scrip, and read news costs 4")
     give(exchange, "reader", 5)
     assert call(exchange, "reader", "reader") == "rain"
     assert (exchange.scrip("reader"), exchange.scrip("other")) == (1, 8)

@@ -39,6 +39,19 @@ def test_each_genesis_contract_allows_what_its_row_says(name: str, action: str) 
         assert verdict.reason
 
 
+def test_a_context_that_is_given_counts_for_genesis_contracts_too() -> None:
+    target = SharedArtifact("thing", "generic", "", OWNER, 1.0, 1.0)
+    allowed = []
+    for context in ({"owner": OTHER, "artifact_id": "thing"}, {"owner": OWNER, "artifact_id": OTHER}, {}):
+        asking = evaluated(
+            Accounts("k", 1.0, "t"), f"{CONTRACT}self_owned", OTHER, "read", target, None, context
+        )
+        with pytest.raises(StopIteration) as stopped:
+            next(asking)
+        allowed.append(stopped.value.value.allowed)
+    assert allowed == [True, True, False]
+
+
 @pytest.fixture
 def exchange() -> Exchange:
     exchange = Exchange(rules=ExchangeRules(use_contracts=True))
