@@ -31,7 +31,7 @@ from runward.handlers.layouts.feeding import fed
 from runward.handlers.layouts.registry import CALLS, DirectoryLayout, LogLayout, Scan
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Resumed, Told
-from runward.handlers.sessions.death import Absence, Whereabouts
+from runward.handlers.sessions.death import Absence, Whereabouts, is_same
 from runward.handlers.sessions.follow import Followed, FollowRule, Sign, follow, lose
 from runward.handlers.sessions.linked import launcher_key
 from runward.handlers.sessions.over import Writer
@@ -190,7 +190,10 @@ class _Batch:
         is_complete = not sight.more and not any(log.may_pass for log in sight.read.logs)
         lines = _lines_read(hinted, sight.read)
         grew = bool(sight.portions) and before.scan is not None and not sight.anew
-        sign = Sign(told, resumed, writer, sight.changed_at, self._now, is_complete, lines, sight.anew, grew)
+        began_at = self._began_at(writer) if resumed else None
+        sign = Sign(
+            told, resumed, writer, sight.changed_at, self._now, is_complete, lines, sight.anew, grew, began_at
+        )
         declared = _declaration(hinted, told, launcher)
         found = follow(before.followed, key, declared, self._rule(root, layout, sight.changed_at), sign)
         after = before._replace(
@@ -257,13 +260,23 @@ class _Batch:
         if writer.liveness == "gone" or (writer.process is not None and writer.process != known):
             return writer
         if known is not None:
-            return self._known(known, before.followed.seen_in)
+            found = self._known(known, before.followed.seen_in)
+            if found.liveness == "alive" and any(is_same(each, known) for each in writer.elsewhere):
+                return found._replace(liveness="gone", left=True)  # one process runs one session at a time
+            return found
         if hook is not None and self._now - hook.at > HOOKED_AFTER:
-            found = [self._known(each, hook.whereabouts) for each in hook.callers(layout)]
-            states = {each.liveness for each in found}
-            if found and (found[-1].liveness == "alive" or states == {"gone"}):
-                return found[-1]
+            callers = [self._known(each, hook.whereabouts) for each in hook.callers(layout)]
+            states = {each.liveness for each in callers}
+            if callers and (callers[-1].liveness == "alive" or states == {"gone"}):
+                return callers[-1]
         return writer
+
+    def _began_at(self, writer: Writer) -> float | None:
+        """When the process started that writes the session and waits for each of its prompts; None if there is none."""
+        if writer.liveness != "alive" or writer.status is None or writer.process is None:
+            return None
+        age = self._processes.age(writer.process)
+        return None if age is None else self._now - age
 
     def _known(self, process: RecordedProcess, seen_in: Whereabouts | None) -> Writer:
         """A process that nothing names any more. If it can't be found, it is dead where its number is valid."""

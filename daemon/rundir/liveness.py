@@ -17,6 +17,8 @@ class Writers:
 
     def __init__(self) -> None:
         self._pid_files: dict[str, Mapping[str, tuple[PidFile, ...]]] = {}
+        self._named: dict[str, frozenset[RecordedProcess]] = {}
+        """The processes that the pid files of each directory name."""
 
     def writer(self, layout: str, path: str, session_id: str) -> Writer:
         """What is known about the writer of the session whose log is at `path`."""
@@ -28,8 +30,11 @@ class Writers:
         if config is None:
             return NOBODY_KNOWS
         if config not in self._pid_files:
-            self._pid_files[config] = pid_files.pid_files(config)
-        return pid_files.writer_of(self._pid_files[config].get(session_id, ()), config)
+            self._pid_files[config] = found = pid_files.pid_files(config)
+            self._named[config] = pid_files.named_by(each for files in found.values() for each in files)
+        if session_id not in self._pid_files[config]:
+            return Writer("unknown", elsewhere=self._named[config])
+        return pid_files.writer_of(self._pid_files[config][session_id], config)
 
     def _of_codex(self, path: str, session_id: str) -> Writer:
         home = writer_locks.home_directory(path)

@@ -7,7 +7,7 @@ or in another PID namespace: so what this machine can say about that is reported
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from runward.daemon.configuration.agent_homes import PROJECTS, agent_home
@@ -80,6 +80,12 @@ class _Found(NamedTuple):
     process: RecordedProcess | None
     named: RecordedProcess
     is_nowhere: bool = False
+
+
+def named_by(files: Iterable[PidFile]) -> frozenset[RecordedProcess]:
+    """The processes that these files name, as they name them."""
+    boot = current_boot_id()
+    return frozenset(RecordedProcess(each.pid, each.start_ticks or NO_TICKS, boot) for each in files)
 
 
 def writer_of(files: tuple[PidFile, ...], config: str) -> Writer:

@@ -102,7 +102,12 @@ def recognises_log(name: str, head: bytes) -> bool:
 
 
 def _is_word(record: dict[str, JsonValue]) -> bool:
-    """Whether a record is something that was said, in a message with a content. In Gemini's and Qwen's it has parts."""
+    """Whether a record is something that was said, in a message with a content. In Gemini's and Qwen's it has parts.
+
+    A headless session begins with its prompt in the queue.
+    """
+    if record.get("type") == "queue-operation" and record.get("operation") == "enqueue":
+        return bool(record.get("content")) and isinstance(record.get("sessionId"), str)
     if record.get("type") not in _SPEAKERS or not _has_a_place(record):
         return False
     message = record.get("message")

@@ -60,10 +60,10 @@ class Absence(NamedTuple):
 
     def is_about(self, known: Sequence[RecordedProcess]) -> bool:
         """Whether each process that the files name is one of these."""
-        return all(any(_is_same(each, process) for process in known) for each in self.named)
+        return all(any(is_same(each, process) for process in known) for each in self.named)
 
 
-def _is_same(named: RecordedProcess, known: RecordedProcess) -> bool:
+def is_same(named: RecordedProcess, known: RecordedProcess) -> bool:
     """Whether a file names this process: maybe by its number in another namespace, and without its boot."""
     if named.start_ticks == NO_TICKS:
         return named.pid == known.pid

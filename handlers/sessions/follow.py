@@ -95,6 +95,8 @@ class Sign(NamedTuple):
     including the remembered one; `changed_at` is when its files last changed, `at` that of the look. Unless everything that is there was read
     (`complete`), the last attempt may continue after it. `lines` are those of its log that were read, if it has one log;
     after `anew` they are another file's than before. `grew`: lines were read that came after an earlier look.
+    `began_at` is when the living process started, if it says about itself what it is doing: then it takes several
+    prompts.
     """
 
     told: Told
@@ -106,6 +108,7 @@ class Sign(NamedTuple):
     lines: int | None = None
     anew: bool = False
     grew: bool = False
+    began_at: float | None = None
 
 
 MOST_TOLD: Final = 1000
@@ -164,6 +167,7 @@ class _Look:
         self._told, self._writer = sign.told, sign.writer
         self._changed_at, self._moment = sign.changed_at, sign.at
         self._at = self._moment if self._changed_at is None else self._changed_at
+        self._process_began_at = sign.began_at
         process = self._writer.process
         if process is not None and process != followed.former:  # by the next look its traces may be gone
             seen_in = self._writer.seen_in
@@ -197,6 +201,9 @@ class _Look:
         after, close = self.after, resumed.before
         if self._is_drawn(resumed.turns):
             return
+        if self._is_one_life(resumed):
+            self._pass(resumed)
+            return
         at = next((at for at in (close.at, resumed.started_at) if at is not None), self._at)
         end = End(at, "declared", close)
         if after.phase == "open":
@@ -220,6 +227,25 @@ class _Look:
             lines=None if resumed.line is None else resumed.line - 1,
         )
         self._left_behind()
+
+    def _is_one_life(self, resumed: Resumed) -> bool:
+        """Whether one living process, which waits for prompts, wrote what came before the boundary and what came after.
+
+        To a program that feeds it prompts this is one session, as it is to a person.
+        """
+        began_at, ended_at = self._process_began_at, resumed.before.at
+        is_running = self.after.phase != "over" or self.after.due_at is not None
+        return is_running and began_at is not None and ended_at is not None and began_at <= ended_at
+
+    def _pass(self, resumed: Resumed) -> None:
+        """Draw no boundary here, also if these lines are read again."""
+        after = self.after
+        if after.phase == "open":
+            self.after = after._replace(before=resumed.turns)
+            return
+        began_at = self._at if resumed.began_at is None else resumed.began_at
+        due_at = began_at if after.due_at is None else after.due_at
+        self.after = after._replace(due_at=due_at, turns=resumed.turns)
 
     def _is_drawn(self, turns: int) -> bool:
         """Whether the boundary after this many turns is already drawn, as when a file is read again from its beginning.
@@ -363,6 +389,7 @@ class _Look:
             self._writer.status,
             rule.settle,
             rule.start_within,
+            self._writer.left,
         )
 
     def _since(self, at: float) -> float:
@@ -424,7 +451,7 @@ class _Look:
             ended_by=None,
             vanished=False,
             due_at=None,
-            before=self.after.turns if attempt > 1 else -1,
+            before=self.after.turns if attempt > 1 or self.after.turns else -1,
             ended_at=None,
             is_successor=False,
             is_known=self.after.is_known or origin == "live",

@@ -25,7 +25,8 @@ class Writer(NamedTuple):
     `process` is the one that `liveness` is about. Without one, that is the process that writes the files now.
     `absence`: the tool's own files name processes, or have a lock, and this machine finds none of them. Whether `gone`
     is then certain is for `death` to say. `seen_in` is where that process was alive, or was named by a hook, if that is
-    known.
+    known. `elsewhere` are processes that the tool's own files name for its other sessions. `left`: it is gone from this
+    session because it went on with another one.
     """
 
     liveness: Liveness
@@ -33,6 +34,8 @@ class Writer(NamedTuple):
     process: RecordedProcess | None = None
     absence: Absence | None = None
     seen_in: Whereabouts | None = None
+    elsewhere: frozenset[RecordedProcess] = frozenset()
+    left: bool = False
 
 
 State: TypeAlias = Status | Literal["unknown"]
@@ -111,17 +114,21 @@ def judge(
     status: WriterStatus | None = None,
     settle: float = SETTLE,
     start_within: float | None = None,
+    left: bool = False,
 ) -> Standing:
     """The state of the session whose files say this.
 
     `names_process`: its layout is one that names its process. `quiet_s`: seconds since anything changed, in its files
     or in what is known about its process. `stale_after`: the silence that ends a session whose end can't be detected,
     if the root sets it. `start_within`: the same, for a session that began without a line in its log yet. `status`:
-    what a living process says about itself, because a turn that looks open may wait for a person or a prompt."""
+    what a living process says about itself, because a turn that looks open may wait for a person or a prompt, and a
+    process that says `idle` after a closed one waits for the next, whoever drives it. `left`: it went on with another
+    session."""
     if told.close is not None and told.declared:
         return _over(told, told.close, "declared", None)
     quiet_s = max(0.0, quiet_s)
-    match _verdict(told, liveness):
+    rests = liveness == "alive" and status == "idle"
+    match _verdict(told, told.headless and not rests, liveness):
         case "goes on":
             return _running(told, _activity(status) if told.turn == "open" else "idle")
         case "is idle":
@@ -133,18 +140,18 @@ def judge(
             assert told.close is not None, "the table"
             return _over(told, told.close, "process_gone", _rest(GRACE, quiet_s))
         case "was killed":
-            return _killed(told, _rest(GRACE, quiet_s))
+            return _killed(told, _rest(GRACE, quiet_s), left=left)
         case "nobody can tell":
             silence = _Silence(quiet_s, stale_after, start_within)
             return silence.ends(told) or _untold(told, names_process, silence.again_in(told))
 
 
-def _verdict(told: Told, liveness: Liveness) -> _Verdict:
+def _verdict(told: Told, headless: bool | None, liveness: Liveness) -> _Verdict:
     turn: _Turn = "open"
     if told.turn == "closed" and told.close is not None:
         turn = "closed well" if told.close.status == "completed" else "closed badly"
     for row in ROWS:
-        if turn in row.turns and told.headless in row.headless and liveness in row.processes:
+        if turn in row.turns and headless in row.headless and liveness in row.processes:
             return row.verdict
     raise AssertionError("the table has every case")
 
@@ -175,8 +182,10 @@ def _over(told: Told, close: Close, evidence: Evidence, again_in: float | None) 
     )
 
 
-def _killed(told: Told, again_in: float | None) -> Standing:
-    summary = "its process ended without reporting why"
+def _killed(told: Told, again_in: float | None, *, left: bool) -> Standing:
+    summary = (
+        "its process went on with another session" if left else "its process ended without reporting why"
+    )
     return Standing("aborted", "process_gone", PROCESS_GONE, summary, told.moved_at, again_in=again_in)
 
 

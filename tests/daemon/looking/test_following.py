@@ -248,6 +248,57 @@ async def test_an_agent_that_only_its_hook_named_is_over_once_it_is_gone(
             assert await running.rows(unsure) == [(None,)]
 
 
+async def test_a_session_is_over_when_its_process_goes_on_with_another_one(tmp_path: Path) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.transcript.text("fixed")
+    home.write()
+    home.processes.writing[SESSION] = Writer("alive", "idle", AGENT)
+    async with home.open() as running:
+        await home.rest(running)
+        assert await attempts(running) == [(1, "running", None, None)]
+        as_named = AGENT._replace(boot_id="as its file says")
+        home.processes.writing[SESSION] = Writer("unknown", elsewhere=frozenset({as_named}))
+        await home.rest(running)
+        over = [(1, "completed", "process_gone", "run.completed.ok")]
+        assert await attempts(running) == over
+        await home.rest(running)
+        assert await attempts(running) == over
+
+
+async def test_a_process_that_no_file_names_any_more_still_runs_its_session(tmp_path: Path) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.write()
+    home.processes.writing[SESSION] = Writer("alive", "busy", AGENT)
+    async with home.open() as running:
+        await home.rest(running)
+        other = RecordedProcess(42, 9, "this boot")
+        home.processes.writing[SESSION] = Writer("unknown", elsewhere=frozenset({other}))
+        await home.rest(running)
+        await home.rest(running)
+        assert await attempts(running) == [(1, "running", None, None)]
+
+
+async def test_a_session_that_a_program_drives_is_one_attempt_while_its_process_waits(tmp_path: Path) -> None:
+    home = Home(tmp_path, entrypoint="sdk-py")
+    home.processes.writing[SESSION] = Writer("alive", "idle", AGENT)
+    home.processes.ages[AGENT.pid] = 500.0
+    async with home.open() as running:
+        for turn in range(3):
+            home.transcript.now = home.clock.wall
+            home.transcript.prompt(f"fix {turn}")
+            home.transcript.text("fixed")
+            home.write()
+            await home.rest(running)
+            assert await attempts(running) == [(1, "running", None, None)]
+            assert await running.rows("select activity from cursors") == [("idle",)]
+        home.processes.gone.add(AGENT.pid)
+        home.processes.writing.clear()
+        await home.rest(running)
+        assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
+
+
 NOBODY_ELSE = Absence((AGENT,), is_in_first_namespace=True, is_local=True, is_nowhere=True)
 ELSEWHERE = NOBODY_ELSE._replace(is_local=False)
 ABORTED = (1, "aborted", "process_gone", "run.aborted.process_gone")

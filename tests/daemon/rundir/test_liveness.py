@@ -200,6 +200,15 @@ def test_of_several_pid_files_that_of_the_living_process_speaks(
     assert writer == Writer("alive", "idle", recorded(process.pid))
 
 
+def test_a_process_that_names_another_session_is_reported_to_the_one_that_it_left(
+    claude: Claude, process: subprocess.Popen[bytes]
+) -> None:
+    claude.pid_file(process.pid)
+    assert claude_writer(claude, Writers()).elsewhere == frozenset()
+    claude.pid_file(process.pid, sessionId="after /clear")
+    assert claude_writer(claude, Writers()) == Writer("unknown", elsewhere=frozenset({recorded(process.pid)}))
+
+
 def test_without_a_pid_file_nobody_knows(claude: Claude) -> None:
     assert claude.liveness() == "unknown"
     claude.sessions.rmdir()

@@ -738,6 +738,7 @@ def test_a_transcript_is_recognised_by_a_word_of_its_conversation_and_nothing_el
     assert recognises_log(NAME, b'{"torn\n' + content)
     assert recognises_log(NAME, killed_run().lines[2] + b" " * 300_000)
     assert recognises_log(NAME, subagent_file().content())
+    assert recognises_log(NAME, headless_run().lines[0] + b"\n")  # a queued prompt
     assert not recognises_log(NAME, b"")
     assert not recognises_log(NAME, b'{"type":"assistant","message":{},"session_id":"x","uuid":"u"}\n')
     assert not recognises_log(NAME, b'{"display":"x","project":"/","sessionId":"x","timestamp":1}\n')
@@ -758,6 +759,7 @@ def test_a_word_may_have_any_form_that_claude_code_writes(message: str) -> None:
         '{"type":"summary","summary":"x","leafUuid":"u"}',
         '{"type":"file-history-snapshot","messageId":"m","snapshot":{}}',
         '{"type":"queue-operation","operation":"dequeue","sessionId":"s"}',
+        '{"type":"queue-operation","operation":"enqueue","sessionId":"s"}',
         '{"type":"last-prompt","sessionId":"s","lastPrompt":"x"}',
         '{"type":"custom-title","sessionId":"s","customTitle":"x"}',
         '{"type":"system","sessionId":"s","uuid":"u","parentUuid":null,"subtype":"local_command"}',

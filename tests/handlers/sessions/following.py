@@ -113,8 +113,10 @@ class Session:
         """One look. What is remembered is stored and loaded before it."""
         return self.take(self.looked(Writer(liveness, process=process), complete))
 
-    def looked(self, writer: Writer, complete: bool = True) -> Follow:
-        sign = Sign(self.told, tuple(self.unread), writer, self.changed_at, self.now, complete)
+    def looked(self, writer: Writer, complete: bool = True, began_at: float | None = None) -> Follow:
+        sign = Sign(
+            self.told, tuple(self.unread), writer, self.changed_at, self.now, complete, began_at=began_at
+        )
         return follow(stored(self.followed), KEY, DECLARED, self.rule, sign)
 
     def take(self, followed: Follow) -> "Session":

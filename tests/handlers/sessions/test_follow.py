@@ -579,3 +579,57 @@ def test_a_clock_that_was_set_back_shows_no_other_machine() -> None:
     session = Session().prompt()
     assert not looked(session, 0.0)
     assert not looked(session.wait(-100.0), 2.0)
+
+
+def driven(session: Session, began_at: float | None) -> Session:
+    """Looks while a program drives the session's process, which began then, and which says that it is idle."""
+    for _ in range(3):
+        session.take(session.looked(Writer("alive", "idle", FIRST), began_at=began_at)).wait(2.5)
+    return session
+
+
+@pytest.mark.parametrize("looks", ["after each turn", "at the end"])
+def test_a_process_that_a_program_gives_one_prompt_after_another_has_one_attempt(looks: str) -> None:
+    session = Session(now=100.0)
+    for _ in range(3):
+        session.prompt().wait(5).closes().wait(1)
+        if looks == "after each turn":
+            driven(session, 99.0)
+            assert session.last is not None
+            assert session.last.standing is not None
+            assert session.last.standing.activity == "idle"
+    driven(session, 99.0)
+    assert session.story == ["1 started"]
+    assert session.started[0].at == 100.0
+    session.settled("gone", FIRST)
+    assert session.story == ["1 started", f"1 {GOOD}"]
+
+
+@pytest.mark.parametrize("looks", ["after each turn", "at the end"])
+def test_nor_do_its_turns_become_attempts_when_its_file_is_read_again(looks: str) -> None:
+    session = Session(now=100.0)
+    read = []
+    for _ in range(3):
+        session.prompt().wait(5).closes().wait(1)
+        read += session.unread
+        if looks == "after each turn":
+            driven(session, 99.0)
+    driven(session, 99.0)
+    session.unread = read
+    session.settled("gone", FIRST)
+    assert session.story == ["1 started", f"1 {GOOD}"]
+
+
+def test_a_process_that_resumes_what_another_ended_begins_the_next_attempt() -> None:
+    session = Session(now=100.0).prompt().wait(5).closes().wait(10)
+    driven(session, 99.0)
+    session.prompt().wait(5).closes().wait(1)
+    driven(session, 110.0)
+    assert session.story == ["1 started", f"1 {GOOD}", "2 started"]
+
+
+def test_each_prompt_of_a_run_without_a_waiting_process_is_an_attempt_as_before() -> None:
+    session = Session(now=100.0)
+    for _ in range(2):
+        driven(session.prompt().wait(5).closes().wait(1), None)
+    assert session.story == ["1 started", f"1 {GOOD}", "2 started"]

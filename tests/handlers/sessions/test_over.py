@@ -294,3 +294,31 @@ def test_an_end_has_its_evidence_and_what_goes_on_has_none(
         assert standing.activity is None
     if standing.evidence == "process_gone":
         assert liveness == "gone"
+
+
+@pytest.mark.parametrize("says", [HEADLESS_OK, HEADLESS_ERROR, HEADLESS_STOPPED, SEATED_OK])
+def test_a_living_process_that_says_it_is_idle_waits_for_its_next_prompt_whoever_drives_it(
+    says: Told,
+) -> None:
+    standing = judge(says, "alive", True, LONG, status="idle")
+    assert (standing.state, standing.evidence, standing.activity) == ("running", None, "idle")
+
+
+@pytest.mark.parametrize(("liveness", "status"), [("alive", None), ("gone", "idle"), ("unknown", None)])
+def test_a_headless_run_is_over_unless_its_process_lives_and_says_that_it_is_idle(
+    liveness: Liveness, status: WriterStatus | None
+) -> None:
+    standing = judge(HEADLESS_OK, liveness, True, LONG, status=status)
+    assert (standing.state, standing.evidence) == ("completed", "declared")
+
+
+def test_a_process_that_went_on_with_another_session_left_this_one() -> None:
+    seated = judge(SEATED_OK, "gone", True, LONG, left=True)
+    assert (seated.state, seated.evidence, seated.reason_summary) == (
+        "completed",
+        "process_gone",
+        OK.reason_summary,
+    )
+    working = judge(SEATED_OPEN, "gone", True, LONG, left=True)
+    assert (working.state, working.reason_code) == ("aborted", "run.aborted.process_gone")
+    assert working.reason_summary == "its process went on with another session"
