@@ -27,8 +27,13 @@ def after_reading(
 
 
 def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now: float) -> Change:
-    """The session's row and its dependent rows, if they changed."""
-    if after == stored:
+    """The session's row and its dependent rows, if they changed.
+
+    Each look at a living process gives a later `alive_at`. That alone is not worth a transaction: the `Follower`
+    remembers it until something else is stored.
+    """
+    followed = after.followed._replace(alive_at=stored.followed.alive_at)
+    if after._replace(followed=followed) == stored:
         return ()
     phase = after.followed.phase
     activity = after.activity if phase == "open" else None

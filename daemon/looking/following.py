@@ -67,6 +67,8 @@ class Follower:
         self._processes = processes
         self._clock = clock
         self._booted_at: float | None = None
+        self._alive_at: dict[str, float] = {}
+        """When the processes of running sessions were last known to be alive, by session key."""
 
     def look(
         self,
@@ -78,7 +80,7 @@ class Follower:
         """Look at each hinted place, until there is too much to read."""
         self._booted_at = _earlier(self._booted_at, self._processes.booted_at())
         now = self._clock.now()
-        batch = _Batch(self._files, self._processes, roots, now, self._booted_at, most_bytes)
+        batch = _Batch(self._files, self._processes, roots, now, self._booted_at, most_bytes, self._alive_at)
         looked: list[Looked] = []
         for index, (target, why) in enumerate(hints):
             if batch.bytes_read >= most_bytes:
@@ -108,7 +110,9 @@ class _Batch:
         now: float,
         booted_at: float | None,
         most_bytes: int,
+        alive_at: dict[str, float],
     ) -> None:
+        self._alive_at = alive_at
         self._booted_at = booted_at
         self._most_bytes = most_bytes
         self._files = files
@@ -156,6 +160,13 @@ class _Batch:
         anew = Remembered(hinted.root.name, hinted.place)
         return anew if state is None else read_remembered(state) or anew
 
+    def _noted(self, key: str, followed: Followed) -> Followed:
+        """What is remembered, with the last moment at which its process was known to be alive."""
+        alive_at = max(
+            (at for at in (followed.alive_at, self._alive_at.get(key)) if at is not None), default=None
+        )
+        return followed._replace(alive_at=alive_at)
+
     def _is_there(self, remembered: Remembered) -> bool:
         """Whether the session's files are still where they were read."""
         root = self._roots.get(remembered.root)
@@ -195,7 +206,9 @@ class _Batch:
             told, resumed, writer, sight.changed_at, self._now, is_complete, lines, sight.anew, grew, began_at
         )
         declared = _declaration(hinted, told, launcher)
-        found = follow(before.followed, key, declared, self._rule(root, layout, sight.changed_at), sign)
+        found = follow(
+            self._noted(key, before.followed), key, declared, self._rule(root, layout, sight.changed_at), sign
+        )
         after = before._replace(
             followed=found.after,
             read=sight.read,
@@ -207,6 +220,10 @@ class _Batch:
             is_asked=before.is_asked or writer.process is not None,
         )
         self._remembered[key] = after
+        if after.followed.phase == "open" and after.followed.alive_at is not None:
+            self._alive_at[key] = after.followed.alive_at
+        else:
+            self._alive_at.pop(key, None)
         retry_in = sight.read.retry_at - self._now
         again_in = retry_in if retry_in > 0 else found.again_in
         settled = not sight.more and not sight.unsettled

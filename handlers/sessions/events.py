@@ -83,7 +83,8 @@ class AttemptEnded(OfSession):
 
     `status` and `reason_code` are what the evidence alone amounts to, before the contract is
     compared with the disk. `at` is when it ended (Unix seconds). What is `history` was over before its root was
-    first seen: it is recorded, and nothing else follows from it.
+    first seen: it is recorded, and nothing else follows from it. If a process that is gone ended it, `at` is the last
+    moment at which that was known to be alive, and `gone_by` is when it was first found gone.
     """
 
     type: ClassVar[str] = "AttemptEnded"
@@ -100,6 +101,7 @@ class AttemptEnded(OfSession):
     exit_code: int | None = None
     signal: int | None = None
     origin: Origin = "live"
+    gone_by: float | None = None
 
     @property
     def key(self) -> str:

@@ -37,7 +37,7 @@ class Followed(NamedTuple):
     its log that belong to the attempts that are over; None if that is not known. `seen_in` is where `process` was seen
     alive, or was named by a hook: only there is it dead if it can't be found. `absent` are processes that the tool's own
     files name and that this machine doesn't find, since `absent_since`. `moved_at` is the time of the last record at
-    the last look, if records have times. Commands find it by its position in the JSON.
+    the last look, if records have times. `alive_at` is when a process of the session was last known to be alive. Commands find it by its position in the JSON.
     """
 
     phase: Phase = "none"
@@ -65,6 +65,7 @@ class Followed(NamedTuple):
     absent: tuple[RecordedProcess, ...] = ()
     absent_since: float | None = None
     moved_at: float | None = None
+    alive_at: float | None = None
 
 
 NEVER_FOLLOWED: Final = Followed()
@@ -176,6 +177,8 @@ class _Look:
             if seen_in is not None:
                 self.after = self.after._replace(seen_in=seen_in)
             self.after = self.after._replace(process=process, former=None)
+        if self._writer.liveness == "alive":
+            self.after = self.after._replace(alive_at=self._moment)
         self.events: list[Seen] = []
         self._key = key
         self._declaration = declaration
@@ -380,7 +383,7 @@ class _Look:
         liveness, gone_since = self._liveness()
         since = [at for at in (self._changed_at, gone_since) if at is not None]
         quiet_s = min((self._since(at) for at in since), default=0.0)
-        return judge(
+        standing = judge(
             self._told,
             liveness,
             rule.names_process,
@@ -391,6 +394,14 @@ class _Look:
             rule.start_within,
             self._writer.left,
         )
+        return standing if standing.evidence != "process_gone" else self._bounded(standing, gone_since)
+
+    def _bounded(self, standing: Standing, gone_since: float | None) -> Standing:
+        """An end by a process that is gone: after the last moment at which that was known to be alive."""
+        known = [at for at in (standing.ended_at, self.after.alive_at) if at is not None]
+        if gone_since is not None:
+            known = [min(at, gone_since) for at in known]
+        return standing._replace(ended_at=max(known, default=None), gone_by=gone_since)
 
     def _since(self, at: float) -> float:
         """The seconds since a time. A time in the future, because the clock was set back, counts as over as well."""
@@ -469,6 +480,7 @@ class _Look:
                 close.reason_code,
                 close.reason_summary,
                 origin=origin,
+                gone_by=end.gone_by,
             )
         )
         self.after = self.after._replace(

@@ -16,11 +16,12 @@ _DAY: Final = 86_400.0
 
 
 class End(NamedTuple):
-    """An attempt's end: when (Unix seconds), by what evidence, and how."""
+    """An attempt's end: when (Unix seconds), by what evidence, and how. `gone_by` as in `Standing`."""
 
     at: float
     evidence: Evidence
     close: Close
+    gone_by: float | None = None
 
 
 def end_by(standing: Standing, otherwise: float) -> End:
@@ -32,7 +33,7 @@ def end_by(standing: Standing, otherwise: float) -> End:
     assert code != OPEN_TURN, "likewise"
     assert code != NO_PROCESS, "likewise"
     at = otherwise if standing.ended_at is None else standing.ended_at
-    return End(at, standing.evidence, Close(state, code, standing.reason_summary))
+    return End(at, standing.evidence, Close(state, code, standing.reason_summary), standing.gone_by)
 
 
 def end_before(told: Told, standing: Standing, changed_at: float, first_seen_at: float) -> End | None:

@@ -61,7 +61,8 @@ class Standing(NamedTuple):
     """The state of a session. `again_in` are the seconds after which it may be believed, None: at once.
 
     `unknown` means that it can't be determined whether it still runs. `ended_at` is in Unix seconds, if the files say
-    when. For a process that is gone it is the last time at which it was known to be alive.
+    when. For a process that is gone it is the last time at which it was known to be alive, and `gone_by` is when it was
+    first found gone.
     """
 
     state: State
@@ -71,6 +72,7 @@ class Standing(NamedTuple):
     ended_at: float | None = None
     activity: Activity | None = None
     again_in: float | None = None
+    gone_by: float | None = None
 
 
 _Turn: TypeAlias = Literal["open", "closed well", "closed badly"]

@@ -35,6 +35,14 @@ def _started(fact: Fact) -> str:
     return f"attempt {fact['attempt']} began{over}"
 
 
+def _ended(fact: Fact) -> str:
+    ended = f"attempt {fact['attempt']} ended: {fact['reason_summary']} (evidence: {fact['evidence']})"
+    alive_at, gone_by = fact.get("at"), fact.get("gone_by")
+    if not isinstance(alive_at, int | float) or not isinstance(gone_by, int | float):
+        return ended
+    return f"{ended}; its process was last known alive at {local(alive_at)}, and first found gone at {local(gone_by)}"
+
+
 def _flow_planned(fact: Fact) -> str:
     legs = fact.get("legs")
     named = [str(leg.get("id")) for leg in legs if isinstance(leg, dict)] if isinstance(legs, list) else []
@@ -104,7 +112,7 @@ def _after(text: JsonValue) -> str:
 SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "AttemptStarted": _started,
     "FlowPlanned": _flow_planned,
-    "AttemptEnded": "attempt {attempt} ended: {reason_summary} (evidence: {evidence})",
+    "AttemptEnded": _ended,
     "SessionFinished": _finished,
     "JournalDamaged": "in {name}, {lost} of Runward's lines were lost, {changed} changed and {moved} moved",
     "RunLaunched": "a launcher started the command",

@@ -37,5 +37,22 @@ def test_a_timer_and_a_schedule_are_told_without_what_only_programs_read() -> No
     )
 
 
+def test_an_end_by_a_process_that_is_gone_has_both_its_bounds() -> None:
+    ended: dict[str, JsonValue] = {
+        "attempt": 1,
+        "at": 60.0,
+        "gone_by": 62.0,
+        "reason_summary": "its process ended",
+        "evidence": "process_gone",
+    }
+    assert sentence("AttemptEnded", ended) == (
+        "attempt 1 ended: its process ended (evidence: process_gone); "
+        f"its process was last known alive at {local(60.0)}, and first found gone at {local(62.0)}"
+    )
+    assert sentence("AttemptEnded", {**ended, "gone_by": None}) == (
+        "attempt 1 ended: its process ended (evidence: process_gone)"
+    )
+
+
 def test_an_event_of_an_unknown_type_is_shown_as_it_is() -> None:
     assert sentence("NotYet", {"a": 1}) == '{"a": 1}'

@@ -248,6 +248,33 @@ async def test_an_agent_that_only_its_hook_named_is_over_once_it_is_gone(
             assert await running.rows(unsure) == [(None,)]
 
 
+async def test_a_killed_agent_ended_when_it_was_last_seen_alive_and_no_look_was_stored_for_that(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    home.transcript.prompt("fix it")
+    home.write()
+    home.processes.writing[SESSION] = Writer("alive", "busy", AGENT)
+    async with home.open() as running:
+        home.clock.move(16.0)
+        await running.settle()
+        stored = await running.rows("select state from cursors")
+        home.clock.move(16.0)
+        await running.settle()
+        last_seen = home.clock.wall
+        assert await running.rows("select state from cursors") == stored
+        home.processes.gone.add(AGENT.pid)
+        home.processes.writing.clear()
+        home.clock.move(2.0)
+        found_gone = home.clock.wall
+        await home.rest(running)
+        assert await running.rows("select finished_at, reason_code from sessions") == [
+            (last_seen, "run.aborted.process_gone")
+        ]
+        ((told,),) = await running.rows("select payload from events where type = 'AttemptEnded'")
+        assert json.loads(str(told))["gone_by"] == found_gone
+
+
 async def test_a_session_is_over_when_its_process_goes_on_with_another_one(tmp_path: Path) -> None:
     home = Home(tmp_path, entrypoint="cli")
     home.transcript.prompt("fix it")

@@ -633,3 +633,42 @@ def test_each_prompt_of_a_run_without_a_waiting_process_is_an_attempt_as_before(
     for _ in range(2):
         driven(session.prompt().wait(5).closes().wait(1), None)
     assert session.story == ["1 started", f"1 {GOOD}", "2 started"]
+
+
+def test_a_killed_session_ended_when_its_process_was_last_known_alive() -> None:
+    session = Session(now=100.0).prompt().look("alive", FIRST)
+    session.wait(16).look("alive", FIRST).wait(2).settled("gone", FIRST)
+    (end,) = session.ended
+    assert (end.at, end.gone_by) == (116.0, 118.0)
+
+
+def test_a_killed_session_whose_process_was_never_seen_ended_with_its_last_line() -> None:
+    session = Session(now=100.0).prompt().wait(50).settled("gone", FIRST)
+    (end,) = session.ended
+    assert (end.at, end.gone_by) == (100.0, 150.0)
+
+
+def test_a_line_that_came_after_the_last_look_shows_that_the_process_lived_until_then() -> None:
+    session = Session(now=100.0).prompt().look("alive", FIRST).wait(10).line().wait(5).settled("gone", FIRST)
+    (end,) = session.ended
+    assert (end.at, end.gone_by) == (110.0, 115.0)
+
+
+def test_a_person_who_left_was_there_until_their_process_was_last_known_alive() -> None:
+    session = Session(headless=False, now=100.0).prompt().closes().look("alive", FIRST)
+    session.wait(600).look("alive", FIRST).wait(1).settled("gone", FIRST)
+    (end,) = session.ended
+    assert (end.reason_code, end.at, end.gone_by) == (GOOD, 700.0, 701.0)
+
+
+def test_an_end_that_the_files_declare_is_at_its_own_time_however_long_the_process_lived() -> None:
+    session = Session(now=100.0).prompt().closes().wait(30).settled("alive", FIRST)
+    (end,) = session.ended
+    assert (end.at, end.gone_by) == (100.0, None)
+
+
+def test_a_clock_that_was_set_back_puts_no_end_after_the_moment_at_which_it_was_found() -> None:
+    session = Session(now=100.0).prompt().look("alive", FIRST).wait(-50).settled("gone", FIRST)
+    (end,) = session.ended
+    assert end.gone_by is not None
+    assert end.at <= end.gone_by
