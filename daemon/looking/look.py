@@ -22,6 +22,7 @@ from runward.handlers.facts import Launch
 from runward.handlers.layouts import native, native_calls
 from runward.handlers.layouts.process_host import is_here
 from runward.handlers.layouts.scanner import Ended, Item, RecordedProcess, Started
+from runward.handlers.outcomes.facts import BeingRead
 from runward.handlers.sessions.late import Lacking, outcome_has_arrived
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
@@ -216,7 +217,7 @@ class Looker:
         if lacking.outcome_files is None:
             return False
         outcomes = self._files.outcomes(path, lacking.artifacts_path, ())
-        return not isinstance(outcomes, Unreadable) and outcome_has_arrived(
+        return not isinstance(outcomes, BeingRead | Unreadable) and outcome_has_arrived(
             lacking, [each.path for each in outcomes]
         )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners 
     from runward.handlers.layouts.places import Shape
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
     from runward.handlers.layouts.scanner import Complaint, Document, Signature
-    from runward.handlers.outcomes.facts import OutcomeFile
+    from runward.handlers.outcomes.facts import BeingRead, OutcomeFile
     from runward.handlers.shows.facts import PlayFiles
 from runward.daemon.ports.journals import (
     Appended,
@@ -203,7 +203,7 @@ class Files(Protocol):
 
     def outcomes(
         self, path: str, artifacts_path: str, named: Sequence[str]
-    ) -> tuple[OutcomeFile, ...] | Unreadable: ...
+    ) -> tuple[OutcomeFile, ...] | BeingRead | Unreadable: ...
 
     def play_files(self, path: str) -> PlayFiles | Unreadable:
         """What the play in this directory, and its show's, say of it."""

@@ -27,11 +27,13 @@ def contract_facts(
     if isinstance(facts, Unreadable) or not reads_outcomes(contract):
         return facts
     from runward.daemon.rundir.outcomes import outcomes_in
+    from runward.handlers.outcomes.facts import BeingRead
     from runward.handlers.outcomes.reading import ReadOutcome, read_outcomes
 
     files = outcomes_in(run, root, outcome_paths(contract))
     if isinstance(files, Unreadable):
         return files
+    assert not isinstance(files, BeingRead), "reports are read here, and waited for"
     read, _ = read_outcomes(files, wanted=outcome_kinds(contract))
     if layout is not None:
         from runward.daemon.rundir.final_messages import final_message

@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -16,11 +17,13 @@ from runward.daemon.rundir.opening import (
     opened_below,
     unreadable,
 )
+from runward.daemon.rundir.report_reading import LARGEST_REPORT, LargeReport, Reader, read_here
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.layouts.native import ARTIFACTS, OUTCOME_NAMES
 from runward.handlers.layouts.scanner import Signature
-from runward.handlers.outcomes.facts import OutcomeFile
+from runward.handlers.outcomes.facts import BeingRead, OutcomeFile
 from runward.handlers.outcomes.reading import LARGEST
+from runward.handlers.outcomes.report import REPORTS
 from runward.handlers.unreadable import Unreadable
 
 OUTCOME, OUTCOMES = OUTCOME_NAMES
@@ -30,7 +33,13 @@ ENDINGS: Final = (".json", ".xml", ".sarif")
 MOST_FILES: Final = 200
 MOST_NAMES: Final = 2000
 MOST_BYTES: Final = 8 << 20
-"""Bytes of all files of a run together; files beyond this count as too large."""
+"""Bytes of all files of a run together that are read at once; files beyond this count as too large."""
+
+MOST_AT_ONCE: Final = 64 << 10
+"""Bytes of a run's reports that are read at once: a hostile one of this size takes some hundredths of a second."""
+
+MOST_REPORTS: Final = 256 << 20
+"""Bytes of a run's other reports; reports beyond this count as too large."""
 
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -84,103 +93,137 @@ class _Found(NamedTuple):
     at: int
     path: str
     content: bytes | None
+    report: LargeReport | None = None
 
 
 def outcomes_in(
-    path: str, artifacts_path: str, named: Sequence[str] = ()
-) -> tuple[OutcomeFile, ...] | Unreadable:
+    path: str, artifacts_path: str, named: Sequence[str] = (), read: Reader = read_here
+) -> tuple[OutcomeFile, ...] | BeingRead | Unreadable:
     """The files of the run in the directory `path` that may hold outcomes, the oldest first, then by name.
 
-    The `named` files are below `artifacts_path`.
+    The `named` files are below `artifacts_path`. Reports that are too large to be read at once are passed to `read`.
     """
     directories = dict.fromkeys((path, artifacts_path))
     if not named and all(_is_absent(f"{each}/{name}") for each in directories for name in OUTCOME_NAMES):
         return ()
-    found: list[_Found] = []
-    left = MOST_BYTES
-    for directory in directories:
+    look = _Look()
+    try:
+        for directory in directories:
+            look.at_usual_places(directory)
+        usual = {each.path for each in look.found}
+        look.at(artifacts_path, [name for name in named if name not in usual])
+        return _with_reports(path, sorted(look.found, key=lambda each: (each.at, each.path)), read)
+    except OSError as error:
+        return unreadable(error)
+    finally:
+        look.close()
+
+
+def _with_reports(run: str, found: Sequence[_Found], read: Reader) -> tuple[OutcomeFile, ...] | BeingRead:
+    large = [each.report for each in found if each.report is not None]
+    answer = read(run, large) if large else []
+    if isinstance(answer, float):
+        return BeingRead(answer)
+    reports = iter(answer)
+    return tuple(
+        OutcomeFile(each.path, each.content, None if each.report is None else next(reports)) for each in found
+    )
+
+
+@dataclass(slots=True)
+class _Look:
+    """The files of one run that were found, and how many bytes may still be read of it.
+
+    It raises `OSError` if the machine is at fault: then nothing is known.
+    """
+
+    found: list[_Found] = field(default_factory=list)
+    content_left: int = MOST_BYTES
+    at_once_left: int = MOST_AT_ONCE
+    reports_left: int = MOST_REPORTS
+
+    def close(self) -> None:
+        """Close the reports."""
+        for each in self.found:
+            if each.report is not None:
+                os.close(each.report.descriptor)
+
+    def at_usual_places(self, directory: str) -> None:
+        """Find the files in a run's directory or among its artifacts."""
         try:
-            for each in _in_directory(directory, left):
-                found.append(each)
-                left -= len(each.content or b"")
-                if len(found) == MOST_FILES:
-                    break
+            with opened(directory, DIRECTORY) as within:
+                self._file(within, OUTCOME, OUTCOME)
+                with opened(OUTCOMES, _LISTED, within) as listing:
+                    for name in _names(listing):
+                        if len(self.found) == MOST_FILES:
+                            return
+                        self._file(listing, name, f"{OUTCOMES}/{name}")
         except OSError as error:
             if error.errno not in LASTING:
-                return unreadable(error)
-    usual = {each.path for each in found}
-    try:
-        for each in _at(artifacts_path, [name for name in named if name not in usual], left):
-            found.append(each)
-            left -= len(each.content or b"")
-    except OSError as error:
-        if error.errno not in LASTING:
-            return unreadable(error)
-    found.sort(key=lambda each: (each.at, each.path))
-    return tuple(OutcomeFile(each.path, each.content) for each in found)
+                raise
 
-
-def _in_directory(directory: str, left: int) -> Iterator[_Found]:
-    with opened(directory, DIRECTORY) as within:
-        alone = _file(within, OUTCOME, OUTCOME, left)
-        if alone is not None:
-            yield alone
-            left -= len(alone.content or b"")
+    def at(self, directory: str, paths: Sequence[str]) -> None:
+        """Find the files at these paths below a directory. No link is followed."""
+        if not paths:
+            return
         try:
-            listing = os.open(OUTCOMES, _LISTED, dir_fd=within)
+            with opened(directory, DIRECTORY) as within:
+                for path in paths:
+                    self._below(within, path)
+        except OSError as error:
+            if error.errno not in LASTING:
+                raise
+
+    def _below(self, within: int, path: str) -> None:
+        *parts, name = names_in(path)
+        try:
+            with opened_below(within, parts) as parent:
+                self._file(parent, name, path)
+        except OSError as error:
+            if error.errno not in LASTING:
+                raise
+
+    def _file(self, within: int, name: str, path: str) -> None:
+        try:
+            descriptor = open_regular(within, name)
+        except NotRegular:
+            return
         except OSError as error:
             if error.errno in LASTING:
                 return
             raise
+        is_kept = False
         try:
-            for name in _names(listing):
-                each = _file(listing, name, f"{OUTCOMES}/{name}", left)
-                if each is not None:
-                    yield each
-                    left -= len(each.content or b"")
+            status = os.fstat(descriptor)
+            shown = path.encode(errors="backslashreplace").decode()
+            if path.endswith(REPORTS) and status.st_size > min(LARGEST, self.at_once_left, self.content_left):
+                is_kept = self._report(shown, descriptor, status)
+                return
+            most = min(LARGEST, self.content_left)
+            content = os.pread(descriptor, most + 1, 0)
+            if len(content) > most:
+                self.found.append(_Found(status.st_mtime_ns, shown, None))
+                return
+            self.found.append(_Found(status.st_mtime_ns, shown, content))
+            self.content_left -= len(content)
+            self.at_once_left -= len(content) if path.endswith(REPORTS) else 0
         finally:
-            os.close(listing)
+            if not is_kept:
+                os.close(descriptor)
 
-
-def _at(directory: str, paths: Sequence[str], left: int) -> Iterator[_Found]:
-    """The files at these paths below a directory. No link is followed."""
-    if not paths:
-        return
-    with opened(directory, DIRECTORY) as within:
-        for path in paths:
-            *parts, name = names_in(path)
-            try:
-                with opened_below(within, parts) as parent:
-                    each = _file(parent, name, path, left)
-            except OSError as error:
-                if error.errno in LASTING:
-                    continue
-                raise
-            if each is not None:
-                yield each
-                left -= len(each.content or b"")
+    def _report(self, path: str, descriptor: int, status: os.stat_result) -> bool:
+        """Keep a report open to be read elsewhere; returns whether it is one that is read at all."""
+        if status.st_size > min(LARGEST_REPORT, self.reports_left):
+            self.found.append(_Found(status.st_mtime_ns, path, None))
+            return False
+        self.reports_left -= status.st_size
+        state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        report = LargeReport(path, descriptor, state, status.st_size)
+        self.found.append(_Found(status.st_mtime_ns, path, None, report))
+        return True
 
 
 def _names(listing: int) -> list[str]:
     with os.scandir(listing) as entries:
         names = [each.name for each in islice(entries, MOST_NAMES)]
     return sorted(each for each in names if each.endswith(ENDINGS) and not each.startswith("."))[:MOST_FILES]
-
-
-def _file(within: int, name: str, path: str, left: int) -> _Found | None:
-    try:
-        descriptor = open_regular(within, name)
-    except NotRegular:
-        return None
-    except OSError as error:
-        if error.errno in LASTING:
-            return None
-        raise
-    try:
-        most = min(LARGEST, left)
-        content = os.pread(descriptor, most + 1, 0)
-        at = os.fstat(descriptor).st_mtime_ns
-        shown = path.encode(errors="backslashreplace").decode()
-        return _Found(at, shown, content if len(content) <= most else None)
-    finally:
-        os.close(descriptor)

@@ -52,6 +52,7 @@ from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.opening import ABSENT, unreadable
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
 from runward.daemon.rundir.play_files import play_files
+from runward.daemon.rundir.report_reading import Reports
 from runward.daemon.rundir.session_calls import told_by
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.daemon.rundir.work_tree import work_tree_since
@@ -66,7 +67,7 @@ from runward.handlers.facts import EarlyLegs, LastChange, LegsBefore
 from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.layouts.scanner import Signature
-from runward.handlers.outcomes.facts import OutcomeFile
+from runward.handlers.outcomes.facts import BeingRead, OutcomeFile
 from runward.handlers.shows.facts import PlayFiles
 from runward.handlers.unreadable import Unreadable
 
@@ -80,6 +81,7 @@ class RealFiles:
         self._state = state
         self._roots: list[tuple[str, str, str | None]] = []
         """Each root's path, what the paths below begin with, and its identity."""
+        self._reports = Reports()
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def standing(self, path: str) -> Standing | None:
@@ -155,8 +157,8 @@ class RealFiles:
 
     def outcomes(
         self, path: str, artifacts_path: str, named: Sequence[str]
-    ) -> tuple[OutcomeFile, ...] | Unreadable:
-        return self._unless_away(path, outcomes_in(path, artifacts_path, named))
+    ) -> tuple[OutcomeFile, ...] | BeingRead | Unreadable:
+        return self._unless_away(path, outcomes_in(path, artifacts_path, named, self._reports))
 
     def play_files(self, path: str) -> PlayFiles | Unreadable:
         return self._unless_away(path, play_files(path))

@@ -4,6 +4,7 @@ What is shown is what an approval covers. So a file that nothing binds is named,
 """
 
 import hashlib
+import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from runward.handlers.chains.advancing import Position, command_at
 from runward.handlers.chains.stepping import NotStarted
 from runward.handlers.contracts.hashes import TRIES
 from runward.handlers.facts import ProducedBy, Session, SessionOf
-from runward.handlers.outcomes.facts import ArtifactFilesOf, OutcomesIn
+from runward.handlers.outcomes.facts import ArtifactFilesOf, BeingRead, OutcomeFile, OutcomesIn
 from runward.handlers.unreadable import Unreadable
 
 
@@ -68,13 +69,20 @@ def _outcome_files(session: Session) -> Asking[JsonValue]:
     files = yield from ask(OutcomesIn(session.path, session.artifacts_path))
     if isinstance(files, Unreadable):
         raise TryLater(f"the outcomes of {session.key} can't be read: {files.why}")
+    if isinstance(files, BeingRead):
+        raise TryLater(f"the reports of {session.key} are being read")
     return [
         {
             "path": each.path,
-            "sha256": None if each.content is None else hashlib.sha256(each.content).hexdigest(),
+            "sha256": None if (content := _content(each)) is None else hashlib.sha256(content).hexdigest(),
         }
         for each in files
     ]
+
+
+def _content(file: OutcomeFile) -> bytes | None:
+    """What stands for a file: its content, or if it is a large report, what was read of it."""
+    return file.content if file.report is None else json.dumps(file.report, sort_keys=True).encode()
 
 
 def _place(step: int, session: Session) -> Asking[_Named]:

@@ -1,6 +1,6 @@
 """A running session wrote outcomes: they are stored at once, until its verdict reads them again."""
 
-from runward.handlers.asking import Given, TryLater, ask
+from runward.handlers.asking import Given, NotYet, TryLater, ask
 from runward.handlers.contracts.needed_facts import outcome_kinds
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.effects import Deciding
@@ -18,6 +18,8 @@ def decide(event: OutcomesChanged, given: Given) -> Deciding:
     try:
         contract = None if session.contract_json is None else stored_contract(session.contract_json)
         _, kept, _ = yield from recorded(session, given.at, wanted=outcome_kinds(contract))
+    except NotYet:
+        raise  # the verdict needs the same reports, and finds them read
     except TryLater:
         return ()  # the verdict reads them again, and must not wait behind this
     provisional = tuple(each._replace(is_provisional=True) for each in kept)

@@ -1,10 +1,10 @@
 """What can be asked about outcomes, and the answers."""
 
-from collections.abc import Mapping  # noqa: F401 - in the types of answers
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from runward.config.json_value import JsonValue  # noqa: F401 - in the types of answers
+from runward.config.json_value import JsonValue
 from runward.handlers.asking import Question
 from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
@@ -12,16 +12,25 @@ from runward.handlers.unreadable import Unreadable  # noqa: F401 - in the types 
 class OutcomeFile(NamedTuple):
     """A file that may hold an outcome: its path below the run's or the artifacts' directory, and its content.
 
-    `content` is None if the file is too large.
+    `content` is None if the file is too large. A large report was read already: `report` has the outcomes that it can
+    become, by kind, or says what is wrong with it.
     """
 
     path: str
     content: bytes | None
+    report: "Mapping[str, JsonValue] | str | None" = None
+
+
+class BeingRead(NamedTuple):
+    """The answer while large reports are read: for so many seconds already."""
+
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomesIn(Question["tuple[OutcomeFile, ...] | Unreadable"]):
-    """Question: which files of a run contain outcomes. Answer: the files in the order of their times, or `Unreadable`.
+class OutcomesIn(Question["tuple[OutcomeFile, ...] | BeingRead | Unreadable"]):
+    """Question: which files of a run contain outcomes. Answer: the files in the order of their times, `BeingRead` or
+    `Unreadable`.
 
     `path` is the run's directory, `artifacts_path` that of its artifacts, below which `named` are: files that a
     contract expects to hold outcomes.

@@ -7,14 +7,11 @@ from runward.config.json_value import JsonValue
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.registry import NO_FILES, AsOutcome
 from runward.handlers.outcomes.facts import OutcomeFile
-from runward.handlers.outcomes.report import LARGEST_OUTCOME, NotAReport, Pieces
+from runward.handlers.outcomes.report import LARGEST_OUTCOME, REPORTS, NotAReport, outcomes_of
 
 if TYPE_CHECKING:
     from runward.config.outcome import CheckedOutcome
 
-
-REPORTS: Final = (".xml", ".sarif")
-"""How the names of reports end."""
 
 LARGEST: Final = LARGEST_OUTCOME
 """Bytes of an outcome."""
@@ -55,13 +52,14 @@ def read_outcome(
     kind: str | None = None,
     as_outcome: AsOutcome | None = None,
     wanted: Collection[str] = (),
+    home: str | None = None,
 ) -> ReadOutcome | InvalidOutcome:
     """What the file says. With a `kind` it must hold that kind, and need not name it.
 
     `as_outcome` makes an outcome of an object in other words. A report that may become one of two kinds becomes the one
-    that is `wanted`.
+    that is `wanted`. Its absolute paths become relative to `home`, the directory that was checked, if that is known.
     """
-    found = _value(file, wanted if kind is None else (kind,))
+    found = _value(file, wanted if kind is None else (kind,), home)
     if isinstance(found, str):
         return InvalidOutcome(file.path, (OutcomeProblem("", found),))
     if as_outcome is not None and isinstance(found, dict):
@@ -80,14 +78,17 @@ def checked(value: JsonValue, file: str, name: str, kind: str | None = None) -> 
     return InvalidOutcome(file, tuple(OutcomeProblem(*each) for each in found))
 
 
-def _value(file: OutcomeFile, wanted: Collection[str]) -> JsonValue:
+def _value(file: OutcomeFile, wanted: Collection[str], home: str | None) -> JsonValue:
     """The outcome in its written form. A text says why there is none."""
+    if file.report is not None:
+        return file.report if isinstance(file.report, str) else _chosen(file.path, file.report, wanted, home)
+    is_report = file.path.endswith(REPORTS)
     if file.content is None:
-        return "is larger than an outcome may be (256 KiB)"
-    if file.path.endswith(REPORTS):
+        return f"is larger than {'a report may be (64 MiB)' if is_report else 'an outcome may be (256 KiB)'}"
+    if is_report:
         content = file.content
         try:
-            return _chosen(file.path, outcomes_of(file.path, lambda: (content,)), wanted)
+            return _chosen(file.path, outcomes_of(file.path, lambda: (content,)), wanted, home)
         except NotAReport as error:
             return str(error)
     value = read_json(file.content)
@@ -96,37 +97,31 @@ def _value(file: OutcomeFile, wanted: Collection[str]) -> JsonValue:
     return value if isinstance(value, dict) else "is not a JSON object"
 
 
-def outcomes_of(path: str, pieces: Pieces) -> Mapping[str, dict[str, JsonValue]]:
-    """The outcomes that a report can become, by kind, the usual one first. Raises `NotAReport`.
-
-    The libraries are loaded only if there is a report.
-    """
-    if path.endswith(".xml"):
-        from runward.handlers.outcomes import junit
-
-        return junit.outcomes_of_junit(pieces)
-    from runward.handlers.outcomes import sarif
-
-    return sarif.outcomes_of_sarif(pieces)
-
-
-def _chosen(path: str, outcomes: Mapping[str, dict[str, JsonValue]], wanted: Collection[str]) -> JsonValue:
+def _chosen(
+    path: str, outcomes: Mapping[str, JsonValue], wanted: Collection[str], home: str | None
+) -> JsonValue:
     """The outcome that a report becomes: the other one if the file is called so, or if that is wanted and not the usual."""
     usual, other = outcomes
     is_called_so = path.rpartition("/")[2].rpartition(".")[0] == other
-    return outcomes[other if is_called_so or (other in wanted and usual not in wanted) else usual]
+    chosen = outcomes[other if is_called_so or (other in wanted and usual not in wanted) else usual]
+    if not (path.endswith(".sarif") and isinstance(chosen, dict)):
+        return chosen
+    from runward.handlers.outcomes.sarif import placed
+
+    return placed(chosen, home)
 
 
 def read_outcomes(
     files: tuple[OutcomeFile, ...],
     in_other_words: Mapping[str, AsOutcome] = NO_FILES,
     wanted: Collection[str] = (),
+    home: str | None = None,
 ) -> tuple[list[ReadOutcome], list[InvalidOutcome]]:
     """What the files say, in their order. Those `in_other_words` are converted by their own functions.
 
-    `wanted` are the kinds that the session's contract asks for.
+    `wanted` are the kinds that the session's contract asks for, `home` is the session's working directory.
     """
-    read = [read_outcome(each, None, in_other_words.get(each.path), wanted) for each in files]
+    read = [read_outcome(each, None, in_other_words.get(each.path), wanted, home) for each in files]
     return (
         [each for each in read if isinstance(each, ReadOutcome)],
         [each for each in read if isinstance(each, InvalidOutcome)],

@@ -4,11 +4,11 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, TryLater, ask
-from runward.handlers.facts import Session
+from runward.handlers.asking import Asking, NotYet, TryLater, ask
+from runward.handlers.facts import Session, WorkingDirectoryOf
 from runward.handlers.layouts.registry import FINAL_MESSAGES, outcome_files
 from runward.handlers.outcomes.effects import RecordArtifact
-from runward.handlers.outcomes.facts import FinalMessageOf, OutcomesIn
+from runward.handlers.outcomes.facts import BeingRead, FinalMessageOf, OutcomesIn
 from runward.handlers.outcomes.final_message import outcome_in
 from runward.handlers.outcomes.reading import InvalidOutcome, ReadOutcome, read_outcomes
 from runward.handlers.unreadable import Unreadable
@@ -21,6 +21,11 @@ class Recorded(NamedTuple):
     kept: tuple[RecordArtifact, ...]
     invalid: dict[str, JsonValue]
 
+
+SOON: Final = 0.05
+"""Seconds until large reports are asked for again. Later checks wait a quarter of the time that they have been read."""
+
+LATEST: Final = 1.0
 
 NO_OUTCOMES: Final = Recorded((), (), {})
 
@@ -37,7 +42,7 @@ def recorded(
     """The outcomes of a session, to be kept: those in its files, and then what the `agents` in it said last.
 
     Files among its artifacts that are `named` are read, too. `wanted` are the kinds that its contract asks for. Of two with the same kind and name the later one counts.
-    What other agents said is kept, but is not among what was read: it fulfils no contract of this session.
+    Raises `NotYet` while large reports are read. What other agents said is kept, but is not among what was read: it fulfils no contract of this session.
     """
     read: list[ReadOutcome] = []
     invalid: list[InvalidOutcome] = []
@@ -47,8 +52,13 @@ def recorded(
         found = yield from ask(OutcomesIn(session.path, session.artifacts_path, paths))
         if isinstance(found, Unreadable):
             raise TryLater(f"the outcomes of {session.key} can't be read: {found.why}")
+        if isinstance(found, BeingRead):
+            raise NotYet(at + min(LATEST, max(SOON, found.seconds / 4)))
+        home = None
+        if any(each.path.endswith(".sarif") for each in found):
+            home = yield from ask(WorkingDirectoryOf(session.key))
         if found:
-            read, invalid = read_outcomes(found, in_other_words, wanted)
+            read, invalid = read_outcomes(found, in_other_words, wanted, home)
     theirs: list[ReadOutcome] = []
     for agent in agents:
         is_own = agent.key == session.key

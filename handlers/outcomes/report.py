@@ -1,6 +1,6 @@
 """What reports of tools have in common: they are read as a stream, and the outcome that is made of one is bounded."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -26,6 +26,10 @@ LONGEST_TEXT: Final = 500
 _SHORTER: Final = (LONGEST_TEXT, 200, 100, 50)
 _REST: Final = 16 << 10
 """Bytes of an outcome without its findings, at most."""
+
+
+REPORTS: Final = (".xml", ".sarif")
+"""How the names of reports end."""
 
 
 class NotAReport(Exception):
@@ -69,3 +73,17 @@ def fitting(items: Sequence[dict[str, JsonValue]], text: str) -> list[JsonValue]
 
 def _size(item: dict[str, JsonValue]) -> int:
     return len(msgspec.json.encode(item)) + 2
+
+
+def outcomes_of(path: str, pieces: Pieces) -> Mapping[str, dict[str, JsonValue]]:
+    """The outcomes that a report can become, by kind, the usual one first. Raises `NotAReport`.
+
+    The libraries are loaded only if there is a report.
+    """
+    if path.endswith(".xml"):
+        from runward.handlers.outcomes import junit
+
+        return junit.outcomes_of_junit(pieces)
+    from runward.handlers.outcomes import sarif
+
+    return sarif.outcomes_of_sarif(pieces)

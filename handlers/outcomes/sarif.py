@@ -33,6 +33,7 @@ from runward.handlers.outcomes.sarif_run import (
     number_in,
     object_in,
     objects_in,
+    path_below,
     text_in,
 )
 from runward.handlers.outcomes.sarif_stream import (
@@ -51,6 +52,9 @@ VERSION: Final = "2.1.0"
 MOST_RUNS: Final = 1000
 _MOST_PLACES: Final = 8
 """Locations of a result that are looked through for one in a file."""
+
+WHOLE: Final = "whole"
+"""The key of a finding's absolute path, until it is `placed`."""
 
 _SEVERITIES: Final = {"error": "high", "warning": "medium", "note": "low", "none": "info"}
 _ORDER: Final = {level: place for place, level in enumerate(_SEVERITIES)}
@@ -75,11 +79,11 @@ _NO_FINDING: Final = ("pass", "notApplicable")
 class _Run:
     """One run of a log: what its results refer to, and why it may prove nothing."""
 
-    def __init__(self, described: Object, home: str | None) -> None:
+    def __init__(self, described: Object) -> None:
         tool = object_in(described, "tool")
         self.name = text_in(object_in(tool, "driver"), "name")
         self._rules = Descriptors(tool, "rules")
-        self._places = Places(described, home)
+        self._places = Places(described)
         invocations = objects_in(described, "invocations")
         self._configurations = Configurations(self._rules, invocations, "ruleConfigurationOverrides")
         self.gaps = [*_missing(described), *_unfinished(tool, invocations)]
@@ -108,17 +112,34 @@ class _Run:
         return finding
 
     def _add_place(self, finding: dict[str, JsonValue], result: Object) -> None:
-        for each in objects_in(result, "locations"):
-            physical = object_in(each, "physicalLocation")
-            place = self._places.of(object_in(physical, "artifactLocation"))
-            line = number_in(object_in(physical, "region"), "startLine") or 0
-            if place.path is not None:
-                finding["file"] = place.path
-                if line >= 1:
-                    finding["line"] = line
-                return
-            if place.elsewhere and line >= 1:
-                finding.setdefault("evidence", f"{place.elsewhere}:{line}")
+        """Add the first place that has a path below the sources, else the first place of all."""
+        places = [object_in(each, "physicalLocation") for each in objects_in(result, "locations")]
+        found = [(self._places.of(object_in(each, "artifactLocation")), each) for each in places]
+        found = [(place, each) for place, each in found if place.path or place.whole]
+        for place, each in sorted(found, key=lambda one: one[0].path is None)[:1]:
+            line = number_in(object_in(each, "region"), "startLine") or 0
+            finding |= {key: value for key, value in (("file", place.path), (WHOLE, place.whole)) if value}
+            if line >= 1:
+                finding["line"] = line
+
+
+def placed(outcome: dict[str, JsonValue], home: str | None) -> dict[str, JsonValue]:
+    """The outcome with paths relative to `home`, the directory that was checked, where that is known and they are below it."""
+    found = outcome.get("findings")
+    if isinstance(found, list):
+        return outcome | {"findings": [_placed(each, home) for each in found if isinstance(each, dict)]}
+    return outcome
+
+
+def _placed(finding: dict[str, JsonValue], home: str | None) -> JsonValue:
+    finding = dict(finding)
+    whole = finding.pop(WHOLE, None)
+    path = path_below(whole, home) if isinstance(whole, str) and home is not None else None
+    if path is not None:
+        finding["file"] = path
+    elif "file" not in finding and "line" in finding:
+        finding["evidence"] = f"{whole}:{finding.pop('line')}"
+    return finding
 
 
 def _rule(result: Object) -> Object:
@@ -152,13 +173,13 @@ def _unfinished(tool: Object, invocations: list[Object]) -> list[str]:
     return found
 
 
-def outcomes_of_sarif(pieces: Pieces, home: str | None = None) -> Mapping[str, dict[str, JsonValue]]:
+def outcomes_of_sarif(pieces: Pieces) -> Mapping[str, dict[str, JsonValue]]:
     """The outcome of each kind that the log can become. Raises `NotAReport`.
 
-    Paths are relative to `home`, the directory that was checked, if that is known. A review requests changes if there
-    are errors, or if nothing shows that the scan was done. If there are only warnings, it approves with suggestions.
+    A review requests changes if there are errors, or if nothing shows that the scan was done. If there are only warnings,
+    it approves with suggestions. The findings still need `placed`.
     """
-    runs, gaps = _runs(pieces, home)
+    runs, gaps = _runs(pieces)
     levels = dict.fromkeys(_SEVERITIES, 0)
     suppressed = 0
     kept: list[tuple[int, float, int, dict[str, JsonValue]]] = []  # in the order of what is kept
@@ -183,7 +204,7 @@ def _is_suppressed(result: Object) -> bool:
     return bool(suppressions) and all(text_in(each, "status") in ("", "accepted") for each in suppressions)
 
 
-def _runs(pieces: Pieces, home: str | None) -> tuple[list[_Run], list[str]]:
+def _runs(pieces: Pieces) -> tuple[list[_Run], list[str]]:
     """The runs without their results, and what else the log leaves open."""
     runs: list[_Run] | None = None
     gaps: list[str] = []
@@ -203,7 +224,7 @@ def _runs(pieces: Pieces, home: str | None) -> tuple[list[_Run], list[str]]:
                 if number == MOST_RUNS:
                     raise NotAReport(f"is a SARIF log with more than {MOST_RUNS} runs")
                 described = stream.kept(each, RUN, f"runs[{number}]")
-                runs.append(_Run(described if isinstance(described, dict) else {}, home))
+                runs.append(_Run(described if isinstance(described, dict) else {}))
     stream.rest()
     if runs is None:
         raise NotAReport("is not a SARIF log: it has no list of runs")
@@ -218,6 +239,8 @@ def _results(pieces: Pieces, runs: Sequence[_Run], gaps: list[str]) -> Iterator[
     for key, first in stream.members(stream.begin(), "", "runs"):
         for number, each in stream.items(first, key):
             place = f"runs[{number}]"
+            if number >= len(runs):
+                raise NotAReport("changes while it is read")
             for _, results in () if each[0] == "null" else stream.members(each, place, "results"):
                 for at, result in () if results[0] == "null" else stream.items(results, f"{place}.results"):
                     stream.renew()

@@ -223,24 +223,22 @@ def message_text(message: Object, descriptors: Descriptors, found: _Found | None
 
 
 class Place(NamedTuple):
-    """The path of a file relative to the sources, or where else it is."""
+    """The path of a file relative to the sources, if it is below them, and where it is on the machine or in the world."""
 
     path: str | None
-    elsewhere: str = ""
+    whole: str = ""
 
 
 class Places:
-    """Where the files of a run are (3.4). A path is relative to `home`, the directory that was checked, if that is known."""
+    """Where the files of a run are (3.4)."""
 
-    def __init__(self, run: Object, home: str | None) -> None:
+    def __init__(self, run: Object) -> None:
         self._artifacts = objects_in(run, "artifacts")
         self._bases = object_in(run, "originalUriBaseIds")
-        self._home = home
         used = [object_in(each, "workingDirectory") for each in objects_in(run, "invocations")]
         named = [object_in(self._bases, each) for each in self._bases]
-        roots = [] if home is None else [home]
-        roots += [root for each in (*named, *used) if (root := _absolute(text_in(each, "uri")))]
-        self._roots = list(dict.fromkeys(each.rstrip("/") for each in roots))[:_DEEPEST]
+        roots = [root for each in (*named, *used) if (root := _absolute(text_in(each, "uri")))]
+        self._roots = list(dict.fromkeys(roots))[:_DEEPEST]
 
     def of(self, location: Object) -> Place:
         """The file that a location names."""
@@ -252,14 +250,13 @@ class Places:
             return Place(None)
         absolute = _absolute(uri)
         if absolute is not None:
-            return Place(self._below_a_root(absolute), absolute)
+            below = (path for root in self._roots if (path := path_below(absolute, root)) is not None)
+            return Place(next(below, None), absolute)
         if _SCHEME.match(uri):
             return Place(None, uri)
         path, root = self._resolved(uri, base)
-        if path is not None and root is not None and self._home is not None:
-            inside = _below(f"{root}/{path}", self._home)
-            path = path if inside is None else inside
-        return Place(None if path is None else _inside(path))
+        inside = None if path is None else _inside(path)
+        return Place(inside, "" if root is None or inside is None else f"{root.rstrip('/')}/{inside}")
 
     def _resolved(self, uri: str, base: str) -> tuple[str | None, str | None]:
         """The path below the outermost base, and that base if it is absolute (3.14.14)."""
@@ -275,9 +272,6 @@ class Places:
             path = None if before is None else f"{before.rstrip('/')}/{path}" if before else path
             base = text_in(within, "uriBaseId")
         return None, None
-
-    def _below_a_root(self, absolute: str) -> str | None:
-        return next((path for root in self._roots if (path := _below(absolute, root)) is not None), None)
 
 
 def _absolute(uri: str) -> str | None:
@@ -321,7 +315,8 @@ def _inside(path: str) -> str | None:
     return "/".join(parts) or None
 
 
-def _below(path: str, root: str) -> str | None:
+def path_below(path: str, root: str) -> str | None:
+    """The path relative to a directory that it is below; both are absolute."""
     whole, within = _inside(path), _inside(root) or ""
     if whole is None:
         return None

@@ -1,5 +1,6 @@
 """`runward outcome`: whether a file contains a valid outcome."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -42,15 +43,21 @@ def check(file: str, kind: str | None, as_json: bool) -> None:
     Example:
       runward outcome check outcome.json --kind review_verdict
     """
+    from runward.daemon.rundir.report_reading import read_report
     from runward.handlers.outcomes.facts import OutcomeFile
     from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, read_outcome
+    from runward.handlers.outcomes.report import REPORTS
 
     try:
         with Path(file).open("rb") as opened:
-            content = opened.read(LARGEST + 1)
+            if file.endswith(REPORTS):
+                outcome = OutcomeFile(file, None, read_report(file, opened.fileno()))
+            else:
+                content = opened.read(LARGEST + 1)
+                outcome = OutcomeFile(file, content if len(content) <= LARGEST else None)
     except OSError as error:
         fail(f"{file} can't be read: {error.strerror}", NOT_FOUND)
-    found = read_outcome(OutcomeFile(file, content if len(content) <= LARGEST else None), kind)
+    found = read_outcome(outcome, kind, home=os.getcwd())
     if isinstance(found, InvalidOutcome):
         problems: list[JsonValue] = [
             {"field": each.field, "message": each.message} for each in found.problems

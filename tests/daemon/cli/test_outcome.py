@@ -48,6 +48,24 @@ def test_a_right_outcome_is_valid(place: Place) -> None:
     assert "an unregistered kind" in place.call("outcome", "check", "o.json", "--kind", "own").out
 
 
+def test_a_large_report_is_checked_and_judged_like_a_small_one(place: Place) -> None:
+    large = JUNIT.replace("<testcase", '<testcase name="a"/>' * 14_000 + "<testcase", 1)
+    assert len(large) > 256 << 10
+    (place.directory / "t.xml").write_text("\ufeff" + large)
+    shown = place.call("outcome", "check", "t.xml", "--json").object()["outcome"]
+    assert isinstance(shown, dict)
+    assert (shown["passed"], shown["test_count"], shown["failed_count"]) == (False, 14_002, 1)
+    place.daemon_once()  # what was over before a root was first seen is history
+    now = datetime.now(UTC).isoformat()
+    run = place.add_run("large", started_at=now)
+    (run / "outcomes").mkdir()
+    (run / "outcomes/unit.xml").write_text(large)
+    place.end_run("large", 0, now)
+    place.daemon_once()
+    (listed,) = place.call("artifact", "list", "--json").objects()
+    assert (listed["kind"], listed["passed"]) == ("test_result", False)
+
+
 def test_an_invalid_outcome_ends_with_1_and_names_each_field(place: Place) -> None:
     (place.directory / "o.json").write_text(
         json.dumps({**REVIEW, "verdict": "MAYBE", "findings": [{"severity": "bad"}]})

@@ -7,6 +7,7 @@ import pytest
 
 from runward.daemon.rundir import outcomes
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
+from runward.handlers.outcomes.facts import BeingRead
 from runward.handlers.outcomes.reading import LARGEST
 from runward.handlers.unreadable import Unreadable
 
@@ -25,7 +26,7 @@ def put(path: Path, at: int, content: str = "{}") -> None:
 
 def found(run: Path) -> list[tuple[str, bytes | None]]:
     files = outcomes_in(str(run), str(run / "artifacts"))
-    assert not isinstance(files, Unreadable), files
+    assert not isinstance(files, Unreadable | BeingRead), files
     return [(each.path, each.content) for each in files]
 
 

@@ -3,6 +3,7 @@
 import pytest
 from tests.handlers.played import played
 
+from runward.handlers.asking import NotYet
 from runward.handlers.chains.facts import ListenersTo
 from runward.handlers.events import Status
 from runward.handlers.facts import Session, SessionOf
@@ -10,7 +11,7 @@ from runward.handlers.outcomes import changed
 from runward.handlers.outcomes.added_event import ADDED
 from runward.handlers.outcomes.effects import RecordArtifact
 from runward.handlers.outcomes.events import OutcomesChanged
-from runward.handlers.outcomes.facts import OutcomeFile, OutcomesIn
+from runward.handlers.outcomes.facts import BeingRead, OutcomeFile, OutcomesIn
 from runward.handlers.unreadable import Unreadable
 
 KEY = "native:runs/s"
@@ -49,6 +50,10 @@ def test_what_is_valid_is_kept_until_the_verdict_reads_it_again() -> None:
 @pytest.mark.parametrize(("status", "attempt"), [("completed", 1), ("failed", 1), ("running", 2)])
 def test_nothing_is_kept_once_the_attempt_has_its_verdict(status: Status, attempt: int) -> None:
     assert follows(status, attempt) == ()
+
+
+def test_large_reports_are_waited_for_because_the_verdict_needs_them_too() -> None:
+    assert isinstance(follows(files=BeingRead(0.0)), NotYet)
 
 
 def test_files_that_cannot_be_read_now_are_left_to_the_verdict_and_do_not_hold_it_up() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.handlers.examples import KEY, session
 
-from runward.handlers.asking import TryLater
-from runward.handlers.outcomes.facts import FinalMessageOf, OutcomeFile, OutcomesIn
+from runward.handlers.asking import NotYet, TryLater
+from runward.handlers.facts import WorkingDirectoryOf
+from runward.handlers.outcomes.facts import BeingRead, FinalMessageOf, OutcomeFile, OutcomesIn
 from runward.handlers.outcomes.recording import Recorded, recorded
 from runward.handlers.unreadable import Unreadable
 
@@ -62,6 +63,29 @@ def test_what_agents_said_last_comes_after_a_runs_files_and_meets_no_contract_of
     (problems,) = found.invalid.values()
     assert list(found.invalid) == ["final message of codex:b"]
     assert "errors: " in str(problems)
+
+
+def test_while_large_reports_are_read_the_session_waits_and_asks_again() -> None:
+    for seconds, pause in ((0.0, 0.05), (2.0, 0.5), (60.0, 1.0)):
+        with pytest.raises(NotYet) as raised:
+            play({OutcomesIn(RUN.path, RUN.artifacts_path): BeingRead(seconds)}, RUN, 5.0)
+        assert raised.value.until == 5.0 + pause
+
+
+def test_absolute_places_of_findings_are_relative_to_the_sessions_working_directory() -> None:
+    place = {"artifactLocation": {"uri": "file:///w/app/src/a.py"}, "region": {"startLine": 3}}
+    log = {"runs": [{"results": [{"level": "error", "locations": [{"physicalLocation": place}]}]}]}
+    known = {
+        OutcomesIn(RUN.path, RUN.artifacts_path): (
+            OutcomeFile("outcomes/a.sarif", json.dumps(log).encode()),
+        ),
+        WorkingDirectoryOf(RUN.key): "/w/app",
+    }
+    (kept,) = play(known, RUN, 5.0).kept
+    assert isinstance(kept.content, dict)
+    assert kept.content["findings"] == [
+        {"severity": "high", "category": "unknown", "description": "", "file": "src/a.py", "line": 3}
+    ]
 
 
 def test_of_two_last_messages_of_one_kind_and_name_the_later_counts() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from runward.config.outcome import CheckedOutcome, check_outcome
 from runward.handlers.outcomes import sarif_stream
 from runward.handlers.outcomes.report import LARGEST_OUTCOME, MOST_FINDINGS, NotAReport
-from runward.handlers.outcomes.sarif import outcomes_of_sarif
+from runward.handlers.outcomes.sarif import outcomes_of_sarif, placed
 
 Json: TypeAlias = Any
 """What a test writes down as JSON."""
@@ -31,7 +31,7 @@ def run_of(*results: Json, **members: Json) -> Json:
 def outcome_of(*runs: Json, kind: str = "lint_result", home: str | None = None, **members: Json) -> Json:
     """The outcome of a log with these runs, which must be valid."""
     log = {"version": "2.1.0", "runs": list(runs), **members}
-    outcome = outcomes_of_sarif(lambda: (json.dumps(log).encode(),), home)[kind]
+    outcome = placed(outcomes_of_sarif(lambda: (json.dumps(log).encode(),))[kind], home)
     checked = check_outcome(outcome)
     assert isinstance(checked, CheckedOutcome), checked
     return checked.value
