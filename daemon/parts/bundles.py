@@ -48,6 +48,7 @@ from runward.handlers.bundle.replay import Replay
 from runward.handlers.bundle.signatures import NoLibrary, NotSignable, SecretKey, sign
 from runward.handlers.bundle.summarising import summary_of
 from runward.handlers.bundle.summary import Summary, dump_summary, summary_text
+from runward.handlers.journal.place import journal_directory
 from runward.handlers.unreadable import Unreadable
 
 BATCH: Final = 64
@@ -185,7 +186,8 @@ class Bundles(Part):
             return replay, written
         if self.placing.locked() and not is_again:  # it may be recorded but not written yet
             return replay, Unreadable(IS_BEING_SHOWN)
-        shown, is_whole = self._shown_of(order.directory, name, grown)
+        standing = journal_directory(order.layout, order.key, order.path)
+        shown, is_whole = self._shown_of(standing, name, grown)
         if isinstance(shown, Unreadable):
             return replay, shown
         if shown is None:

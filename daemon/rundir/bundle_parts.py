@@ -30,8 +30,11 @@ _MOST_ASIDE: Final = 100
 _LISTED: Final = 10_000
 
 
-def clear_parts(directory: str, names: Sequence[str]) -> Unreadable | Gone | None:
-    """Remove what an earlier try left under temporary names of these parts."""
+def clear_parts(directory: str, names: Sequence[str]) -> Unreadable | NoDraft | Gone | None:
+    """Remove what an earlier try left under temporary names of these parts.
+
+    The answer is `NoDraft` if something there would keep the parts from their names.
+    """
     try:
         descriptor = os.open(directory, DIRECTORY)
     except OSError as error:
@@ -40,8 +43,19 @@ def clear_parts(directory: str, names: Sequence[str]) -> Unreadable | Gone | Non
         for name in _names(descriptor):
             if any(_is_temporary(name, part) for part in names):
                 _remove(descriptor, name)
+        full = next(
+            (name for name in names if _exists(descriptor, name) and not _aside_of(descriptor, name)), None
+        )
+        if full is not None:
+            return NoDraft(
+                f"{_MOST_ASIDE - 1} files of its directory are called {full}{_ASIDE}", is_place=True
+            )
+    except IsADirectoryError as error:
+        return NoDraft(
+            f"a directory has the name of a part that is being written: {error.filename}", is_place=True
+        )
     except OSError as error:
-        return unreadable(error)
+        return _refused(error)
     finally:
         os.close(descriptor)
     return None
@@ -190,7 +204,8 @@ def _no_place(error: OSError) -> Unreadable | Gone:
 def _refused(error: OSError) -> Unreadable | NoDraft:
     """A full disk may have room again later; a directory that may not be written to usually stays so."""
     if error.errno in REFUSED or error.errno == errno.EROFS:
-        return NoDraft(f"nothing can be written to its directory: {error.strerror}", may_pass=True)
+        why = f"nothing can be written to its directory: {error.strerror}"
+        return NoDraft(why, may_pass=True, is_place=True)
     return unreadable(error)
 
 
@@ -223,12 +238,18 @@ def keep_aside(directory: int, name: str) -> str | None:
     """Move aside what has this name; returns its new name, or None if nothing had the name."""
     if not _exists(directory, name):
         return None
-    for number in range(1, _MOST_ASIDE):
-        aside = f"{name}{_ASIDE}" if number == 1 else f"{name}{_ASIDE}.{number}"
-        if not _exists(directory, aside):
-            os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
-            return aside
-    raise OSError(errno.EEXIST, f"{_MOST_ASIDE} files are already kept aside")
+    # A run that takes all these names while its bundle is put in place gains nothing by it.
+    aside = _aside_of(directory, name) or f"{name}{_ASIDE}.{os.urandom(6).hex()}"
+    os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
+    return aside
+
+
+def _aside_of(directory: int, name: str) -> str | None:
+    """The first name that is free for what is kept aside; None if there are too many already."""
+    names = (
+        f"{name}{_ASIDE}" if number == 1 else f"{name}{_ASIDE}.{number}" for number in range(1, _MOST_ASIDE)
+    )
+    return next((each for each in names if not _exists(directory, each)), None)
 
 
 def _is_beginning(directory: int, part: Part) -> bool:

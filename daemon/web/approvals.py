@@ -61,7 +61,7 @@ class ApprovalPages:
         if isinstance(found, Response):
             return found
         if form is None:
-            return said_page(400, "Nothing was decided", "The form must say approve or deny.")
+            return said_page(400, "Nothing was decided", "The form must say approve or deny, once.")
         try:
             asked = await anyio.to_thread.run_sync(
                 lambda: put_answer(self._state, found, form.answer, form.note, form.without, by_link=True),
@@ -102,12 +102,16 @@ class ApprovalPages:
 
 
 def _form(body: bytes) -> _Form | None:
+    """The answer in a form; None if there is none, or more than one."""
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=8 + MOST_LISTED)
     except ValueError:
         return None
-    fields = dict(pairs)
     without = tuple(value for name, value in pairs if name == "without")
+    others = [pair for pair in pairs if pair[0] != "without"]
+    fields = dict(others)
+    if len(fields) != len(others):
+        return None
     answer = _ANSWERS.get(fields.get("decision", ""))
     return None if answer is None else _Form(answer, fields.get("note", "").strip()[:LONGEST_NOTE], without)
 

@@ -271,7 +271,7 @@ class RealFiles:
     ) -> KeptAside | Unreadable | Gone | None:
         return self._in_place(directory, lambda place: replay_growth.write_lines(place, name, at, lines))
 
-    def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | Gone | None:
+    def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | NoDraft | Gone | None:
         return self._in_place(directory, lambda place: bundle_parts.clear_parts(place, names))
 
     def write_part(

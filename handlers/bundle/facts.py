@@ -90,10 +90,14 @@ class Draft(NamedTuple):
 
 
 class NoDraft(NamedTuple):
-    """There can be no bundle, and why. With `may_pass` a later try may succeed."""
+    """There can be no bundle, and why. With `may_pass` a later try may succeed.
+
+    With `is_place` only the place for its parts refuses them, so that another place may take them.
+    """
 
     why: str
     may_pass: bool = False
+    is_place: bool = False
 
 
 QUESTIONS: Final = (BundleRulesOf, StretchOf, BegunReplayOf, ReportedOf, WorkTreeOf, DraftOf)

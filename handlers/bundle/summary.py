@@ -1,7 +1,7 @@
 """PR_SUMMARY.md: what a session did, for people. The same facts are also available as JSON.
 
 All of it comes from facts; what is not known is `unknown`. Values come from agents, so each is put on one line,
-without control characters, and nothing in them acts as Markdown or HTML.
+without control characters, and nothing in them acts as Markdown or HTML. Nobody is mentioned, and nothing becomes a link.
 """
 
 import re
@@ -23,6 +23,13 @@ MOST_ITEMS: Final = 200
 """Items of a list; further ones are counted."""
 
 UNKNOWN: Final = "unknown"
+
+_REFERENCE: Final = re.compile(
+    r"@(?=\S)|(?<=\w):(?=//)|\b(?:mailto|xmpp):(?=\S)|\bwww(?=\.)|#(?=\d)|\bgh-(?=\d)", re.IGNORECASE
+)
+"""Where a mention, an address or a reference begins, which pages make active although nothing is markup."""
+_APART: Final = "\u200b"
+"""A space without width: what it divides is shown as it is, and does nothing."""
 
 _MARKUP: Final = re.compile(r"([\\`*{}\[\]<>#|~!&]|(?<![^\W_])_|_(?![^\W_]))")
 """Characters that Markdown or HTML may treat as markup. An underscore inside a word is not markup."""
@@ -147,7 +154,8 @@ def summary_text(summary: Summary) -> str:
 
 def plain(text: str) -> str:
     """A value as text that Markdown shows as it is: on one line, without control characters, at most `LONGEST` long."""
-    return _MARKUP.sub(_escaped, one_line(text))
+    apart = _REFERENCE.sub(lambda match: match[0] + _APART, one_line(text))
+    return _MARKUP.sub(_escaped, apart)
 
 
 def one_line(text: str) -> str:

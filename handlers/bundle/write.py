@@ -25,7 +25,7 @@ from runward.handlers.effects import Deciding, Explain
 from runward.handlers.events import SessionFinished
 from runward.handlers.exchange.facts import ActionsOf
 from runward.handlers.facts import SessionOf
-from runward.handlers.journal.place import journal_directory
+from runward.handlers.journal.place import journal_directory, own_directory
 from runward.handlers.unreadable import Unreadable
 
 TRIES: Final = 5
@@ -84,12 +84,25 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
     answer = yield from ask(DraftOf(order))
     if isinstance(answer, Unreadable):
         raise TryLater(f"the bundle of {event.session_key}: {answer.why}")
+    if isinstance(answer, NoDraft) and answer.may_pass and given.tries + 1 < TRIES:
+        raise TryLater(f"the bundle of {event.session_key}: {answer.why}")
+    refused = None
+    elsewhere = own_directory(session.layout, session.key)
+    if isinstance(answer, NoDraft) and answer.is_place and order.directory != elsewhere:
+        # A run may do anything to its own directory, but it must not thereby get rid of its proof.
+        refused, order = answer.why, order._replace(directory=elsewhere)
+        answer = yield from ask(DraftOf(order))
+    if isinstance(answer, Unreadable):
+        raise TryLater(f"the bundle of {event.session_key}: {answer.why}")
     if isinstance(answer, NoDraft):
-        if answer.may_pass and given.tries + 1 < TRIES:
-            raise TryLater(f"the bundle of {event.session_key}: {answer.why}")
         return (
             RecordReceipt(order, None, answer.why),
             Explain(event.session_key, "refused", f"no bundle of attempt {event.attempt}: {answer.why}"),
         )
     assert isinstance(answer, Draft)
-    return (RecordReceipt(order, answer, answer.problem),)
+    if refused is None:
+        return (RecordReceipt(order, answer, answer.problem),)
+    moved = f"{refused}: its parts are in Runward's state directory"
+    problem = moved if answer.problem is None else f"{moved}; {answer.problem}"
+    explained = Explain(event.session_key, "decided", f"the bundle of attempt {event.attempt}: {moved}")
+    return RecordReceipt(order, answer, problem), explained

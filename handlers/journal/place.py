@@ -14,7 +14,10 @@ def journal_directory(layout: str, key: str, path: str) -> str:
 
     Runward never writes into a directory that another tool owns.
     """
-    if layout == DEFAULT_LAYOUT:
-        return path
+    return path if layout == DEFAULT_LAYOUT else own_directory(layout, key)
+
+
+def own_directory(layout: str, key: str) -> str:
+    """A session's directory in Runward's own state, relative to the state directory."""
     digest = hashlib.sha256(key.encode()).hexdigest()
     return f"{OWN_PLACE}/{layout}/{digest[:2]}/{digest}"

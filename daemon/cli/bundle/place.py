@@ -47,8 +47,11 @@ def _of_session(context: click.Context, text: str, attempt: int | None) -> Bundl
         row = find_session(connection, settings, text)
         number = attempt or row.attempt
         found = bundle_of(connection, row.key, number)
-    recorded = None if found is None else _recorded(found)
-    return BundlePlace(journal_place(settings.state_dir, row), number, row.session_id, recorded)
+    if found is None:
+        return BundlePlace(journal_place(settings.state_dir, row), number, row.session_id)
+    # A run may have refused its bundle, which is then in the state directory.
+    directory = os.path.join(settings.state_dir, found.directory)
+    return BundlePlace(directory, number, row.session_id, _recorded(found))
 
 
 def _recorded(row: "BundleRow") -> "Recorded | None":

@@ -52,6 +52,21 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return made
 
 
+def test_a_bundle_that_its_run_prevented_is_found_by_the_commands(place: Place) -> None:
+    run = place.add_run("sly")
+    (run / "trace.jsonl").write_text(trace("4 passed in 0.1s"))
+    (run / ".RECEIPT.json.x.tmp").mkdir()
+    place.end_run("sly", 0)
+    place.daemon_once()
+    bundle = place.call("session", "show", "sly", "--json").object()["bundle"]
+    assert isinstance(bundle, dict)
+    assert (bundle["state"], bundle["valid"]) == ("written", True)
+    assert "its parts are in Runward's state directory" in str(bundle["problem"])
+    assert place.call("receipt", "verify", "sly").code == 0
+    assert place.call("session", "export", "sly", "--output", "there").code == 0
+    assert place.call("receipt", "verify", "there").code == 0
+
+
 def test_a_session_shows_its_bundle(worked: Place) -> None:
     bundle = worked.call("session", "show", "one", "--json").object()["bundle"]
     assert isinstance(bundle, dict)

@@ -191,6 +191,53 @@ async def test_a_receipt_that_the_disk_refused_while_the_store_was_locked_is_mad
         assert hashes(run) == await recorded(running, "run")
 
 
+def with_a_directory_in_its_way(run: Path) -> None:
+    (run / ".REPLAY.jsonl.x.tmp").mkdir()
+
+
+def with_every_name_taken(run: Path) -> None:
+    for name in (
+        "RECEIPT.json",
+        "RECEIPT.json.before",
+        *(f"RECEIPT.json.before.{each}" for each in range(2, 101)),
+    ):
+        (run / name).write_text("mine")
+
+
+@pytest.mark.parametrize("prevent", [with_a_directory_in_its_way, with_every_name_taken])
+async def test_a_run_that_refuses_its_bundle_has_it_in_our_state_directory(
+    tmp_path: Path, prevent: Callable[[Path], None]
+) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        run = begin(tmp_path, "run")
+        (run / "trace.jsonl").write_text(TRACE)
+        prevent(run)
+        before = {each.name for each in run.iterdir()}
+        finish(run)
+        await settle(running)
+        ((directory, problem, placed),) = await running.rows(
+            "select directory, problem, placed_at from receipts"
+        )
+        assert placed is not None
+        assert str(directory).startswith("sessions/native/")
+        assert str(problem).endswith("its parts are in Runward's state directory")
+        own = tmp_path / "state" / str(directory)
+        assert hashes(own) == await recorded(running, "run")
+        assert [each["id"] for each in json.loads((own / "RECEIPT.json").read_text())["tool_calls"]] == ["a"]
+        assert {each.name for each in run.iterdir()} - before == {"events.jsonl", "exit.json"}
+
+
+async def test_a_run_that_takes_every_name_meanwhile_has_its_bundle_all_the_same(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses(), bundled=bundled) as running:
+        run = worked(tmp_path, "run")
+        await running.settle()
+        with_every_name_taken(run)
+        await settle(running)
+        assert hashes(run) == await recorded(running, "run")
+        ((problem,),) = await running.rows("select place_problem from receipts")
+        assert str(problem).startswith("the file that had its name is kept as RECEIPT.json.before.")
+
+
 async def test_where_the_settings_want_no_bundle_there_is_none(tmp_path: Path) -> None:
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         run = worked(tmp_path, "run")

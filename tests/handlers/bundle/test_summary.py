@@ -130,6 +130,20 @@ def test_no_value_adds_a_line_a_control_character_or_markup(
     assert names_session(text, session_id)
 
 
+def test_nobody_is_mentioned_and_nothing_becomes_a_link() -> None:
+    text = summary_text(
+        WHOLE._replace(
+            changes=("@everyone see https://evil.example/x, www.evil.example, mailto:a@b.example, #12, GH-7",)
+        )
+    )
+    (line,) = [each for each in text.splitlines() if "everyone" in each]
+    assert not re.search(r"@\w|://|www\.|mailto:\w|#\d|GH-\d", line)
+    assert (
+        line.replace("\u200b", "")
+        == "- @everyone see https://evil.example/x, www.evil.example, mailto:a@b.example, \\#12, GH-7"
+    )
+
+
 @given(st.text(min_size=1))
 def test_code_ends_where_its_value_ends(text: str) -> None:
     said = code(text)
