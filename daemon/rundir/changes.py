@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import os
 import stat
+import time
+
+from runward.handlers.bundle.parts import is_part_or_temporary
+from runward.handlers.layouts.native import OURS
 
 _MOST = 10_000
 """Entries that one look checks; of a larger directory only the first ones count."""
 _DEEPEST = 32
+_ALSO_OF_THE_RUN = "events.jsonl"
+"""Runward writes this file, and a run may append to it, too."""
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -25,25 +31,34 @@ class Changes:
 
     def newest(self) -> float | None:
         """When the newest change since the last call happened (Unix seconds); None if nothing changed."""
-        known, self._sum = self._sum, self._look()
-        return None if self._sum == known else self._newest / 1e9
+        known, before = self._sum, self._newest
+        self._sum = self._look()
+        if self._sum == known:
+            return None
+        # Something was removed from the run directory itself, whose own time does not count. Nobody knows when.
+        return self._newest / 1e9 if self._newest > before else time.time()
 
     def _look(self) -> int:
         self._left, self._newest = _MOST, 0
         try:
-            inside = os.open(".", _FLAGS, dir_fd=self._directory)
-            return self._note(os.fstat(self._directory)) + self._within(inside, _DEEPEST)
+            return self._within(os.open(".", _FLAGS, dir_fd=self._directory), _DEEPEST, is_run=True)
         except OSError:
             return 0  # the directory can't be read, which alone is not a change
 
-    def _within(self, descriptor: int, depth: int) -> int:
-        """The sum over everything in a directory. The descriptor is closed."""
+    def _within(self, descriptor: int, depth: int, *, is_run: bool = False) -> int:
+        """The sum over everything in a directory. The descriptor is closed.
+
+        Of the run directory itself, what Runward writes does not count, nor does the directory's own time, which changes
+        with it: a replay that grows would keep a silent run alive.
+        """
         found = 0
         try:
             for name in os.listdir(descriptor):
                 if self._left <= 0:
                     break
                 self._left -= 1
+                if is_run and _is_ours(name):
+                    continue
                 try:
                     status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                     found += self._note(status)
@@ -58,3 +73,7 @@ class Changes:
     def _note(self, status: os.stat_result) -> int:
         self._newest = max(self._newest, status.st_ctime_ns)
         return hash((status.st_ino, status.st_size, status.st_ctime_ns))
+
+
+def _is_ours(name: str) -> bool:
+    return name != _ALSO_OF_THE_RUN and (name in OURS or is_part_or_temporary(name))

@@ -57,12 +57,16 @@ class Returned(NamedTuple):
 
 
 class PlanTold(NamedTuple):
-    """The session reported its plan: all steps, in order, as the tool wrote them."""
+    """The session reported its plan: all steps, in order, as the tool wrote them.
+
+    `hash` is the plan's hash as the session reports it, if it does not report the steps.
+    """
 
     place: Place
     at: float | None
     steps: JsonValue
     step_count: int
+    hash: str | None = None
 
 
 class StepDone(NamedTuple):
@@ -73,6 +77,18 @@ class StepDone(NamedTuple):
     step_id: str
     status: str
     iterations: int | None = None
+
+
+class VerificationTold(NamedTuple):
+    """The session reported its verification: each command with its exit code (None: unknown).
+
+    `delta` are the tests that failed at first minus those that failed at the end.
+    """
+
+    place: Place
+    at: float | None
+    commands: tuple[tuple[str, int | None], ...]
+    delta: int | None = None
 
 
 class Stated(NamedTuple):
@@ -99,4 +115,4 @@ class Unusable(NamedTuple):
     problem: str
 
 
-Told: TypeAlias = Called | Returned | PlanTold | StepDone | Stated | Paid | Unusable
+Told: TypeAlias = Called | Returned | PlanTold | StepDone | VerificationTold | Stated | Paid | Unusable

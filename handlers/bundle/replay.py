@@ -23,6 +23,7 @@ from runward.handlers.bundle.calls import (
     StepDone,
     Told,
     Unusable,
+    VerificationTold,
 )
 from runward.handlers.bundle.canonical import NotCanonical, canonical_bytes
 from runward.handlers.bundle.edits import Edits
@@ -201,6 +202,10 @@ class Replay:
                     "iterations": told.iterations,
                 }
                 yield self._line("StepComplete", told.at, self._showing.fields(step))
+            case VerificationTold() if self._belongs(told.place, told.at):
+                for command, exit_code in told.commands:
+                    self.verification.told(self._showing.name(" ".join(command.split())), exit_code)
+                self.verification.told_delta = told.delta
             case Stated():
                 self._state(told)
             case Paid() if self._belongs(told.place, told.at):
@@ -275,7 +280,7 @@ class Replay:
         if self._has_plan:
             return
         self._has_plan = True
-        self.plan_hash = None if told.steps is None else self._hash(told.steps, told.place).digest
+        self.plan_hash = told.hash if told.steps is None else self._hash(told.steps, told.place).digest
         yield self._line("PlanStart", told.at, {"plan_hash": self.plan_hash, "step_count": told.step_count})
 
     def _call(self, told: Called) -> Iterator[bytes]:

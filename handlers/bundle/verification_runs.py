@@ -52,6 +52,8 @@ class VerificationRuns:
     """How many tests failed, by runner, at the first count."""
     _latest: dict[str, int] = field(default_factory=dict)
     _counted: dict[str, int] = field(default_factory=dict)
+    told_delta: int | None = None
+    """The delta that the session itself reports. It counts if its calls show none."""
 
     def called(self, call: str, params: JsonValue) -> None:
         """A tool was called under this id."""
@@ -80,6 +82,14 @@ class VerificationRuns:
             self._latest[results.runner] = results.failed
             self._counted[results.runner] = self._counted.get(results.runner, 0) + 1
 
+    def told(self, command: str, exit_code: int | None) -> None:
+        """The session itself reports this result. What its calls showed counts before it."""
+        if command not in self._runs and len(self._runs) >= MOST_COMMANDS:
+            return
+        run = self._runs.setdefault(command, _Runs())
+        if not run.ended or run.exit_code is None:
+            run.ended, run.exit_code = True, exit_code
+
     def runs(self) -> tuple[VerificationRun, ...]:
         """The commands that came back at least once."""
         return tuple(
@@ -92,7 +102,7 @@ class VerificationRuns:
     def delta(self) -> int | None:
         """The tests that failed at the first count minus those at the last, for the runners that counted twice."""
         again = [runner for runner, times in self._counted.items() if times > 1]
-        return sum(self._first[each] - self._latest[each] for each in again) if again else None
+        return sum(self._first[each] - self._latest[each] for each in again) if again else self.told_delta
 
 
 def is_verification(command: str, globs: Sequence[str]) -> bool:

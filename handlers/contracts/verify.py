@@ -36,6 +36,8 @@ class Verification(NamedTuple):
     produced: tuple[Produced, ...]
     delivery: DeliveryState
     reasons: tuple[str, ...] = ()
+    at_fault: tuple[str, ...] = ()
+    """Likewise, the path of the file that is the reason."""
     has_root: bool = True
     rules: tuple[tuple[str, RuleFact], ...] = ()
 
@@ -52,12 +54,14 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
             (),
             "missing",
             (ABSENT,) * len(required),
+            tuple(entry.path for entry in required),
             has_root=False,
         )
     missing_required: list[ContractEntry] = []
     missing_optional: list[ContractEntry] = []
     produced: list[Produced] = []
     reasons: list[str] = []
+    faulty: list[str] = []
     absent = failing = 0
     for entry, fact in zip(contract.expected, facts.files, strict=True):
         if fact.state == "file":
@@ -69,6 +73,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
         else:
             missing_required.append(entry)
             reasons.append(describe(fact))
+            faulty.append(at_fault(entry, fact))
             if fact.state == "absent":
                 absent += 1
             else:
@@ -81,6 +86,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
         tuple(produced),
         _delivery(contract, absent, failing),
         tuple(reasons),
+        tuple(faulty),
         rules=tuple(
             (entry.id, rule)
             for entry, fact in zip(contract.expected, facts.files, strict=True)
@@ -149,8 +155,8 @@ def missing_summary(verification: Verification) -> str:
     if not missing:
         return _NO_ROOT
     named = ", ".join(
-        f"{entry.id} ({entry.path}){_but(reason)}"
-        for entry, reason in zip(missing[:5], verification.reasons, strict=False)
+        f"{entry.id} ({path}){_but(reason)}"
+        for entry, path, reason in zip(missing[:5], verification.at_fault, verification.reasons, strict=False)
     )
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
     return f"{_what(verification)}: {named}{more}"
@@ -164,8 +170,8 @@ def failure_summary(verification: Verification, artifacts: str, session_id: str)
     missing = verification.missing_required
     lines = [f"Run failed: {_what(verification) if missing else _NO_ROOT}."]
     lines += [
-        f"  {entry.id} ({printable(entry.path)}){_but(reason)} — {entry.source}"
-        for entry, reason in zip(missing, verification.reasons, strict=True)
+        f"  {entry.id} ({printable(path)}){_but(reason)} — {entry.source}"
+        for entry, path, reason in zip(missing, verification.at_fault, verification.reasons, strict=True)
     ]
     is_there = "" if verification.has_root else ", which does not exist"
     lines += [f"Searched {printable(artifacts)}{is_there}."]
@@ -183,11 +189,25 @@ def _but(reason: str) -> str:
     return "" if reason == ABSENT else f": {reason}"
 
 
-def describe(fact: FileFact) -> str:
-    """Why a file doesn't count as delivered, in a word or two."""
-    broken = next((rule for rule in fact.rules if not rule.holds), None)
-    if fact.state == "unfit" and broken is not None:
+def at_fault(entry: ContractEntry, fact: FileFact) -> str:
+    """The path of the file that is the reason: an entry of a profile has several files, and is shown with the first."""
+    broken = _broken(fact)
+    is_of_profile = entry.rules is not None and entry.rules.profile is not None
+    return entry.path if broken is None or not is_of_profile else broken.path
+
+
+def _broken(fact: FileFact) -> RuleFact | None:
+    """The first rule that a file breaks that is there."""
+    return next((rule for rule in fact.rules if not rule.holds), None) if fact.state == "unfit" else None
+
+
+def describe(fact: FileFact, entry: ContractEntry | None = None) -> str:
+    """Why a file doesn't count as delivered, in a word or two. With its `entry`, a file that is not the entry's is named."""
+    broken = _broken(fact)
+    if broken is not None:
         place = "" if broken.line is None else f" on line {broken.line}"
+        if entry is not None and at_fault(entry, fact) != entry.path:
+            place = f"{place} of {broken.path}" if place else f" in {broken.path}"
         return f"{broken.rule}{place}: {broken.reason}"
     return {
         "file": "there",

@@ -19,7 +19,7 @@ class AdjutantCalls(WithoutDocuments):
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
         """What further lines tell."""
-        return told_by_events(source, lines, hashes_alone=_HASHES_ALONE)
+        return told_by_events(source, lines, hashes_alone=_HASHES_ALONE, verifies=True)
 
 
 def _start(_name: str) -> CallReader:

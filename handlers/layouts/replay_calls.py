@@ -7,11 +7,26 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Place, PlanTold, Returned, Stated, StepDone, Told, Unusable
+from runward.handlers.bundle.calls import (
+    Called,
+    Place,
+    PlanTold,
+    Returned,
+    Stated,
+    StepDone,
+    Told,
+    Unusable,
+    VerificationTold,
+)
+from runward.handlers.bundle.receipt import is_hash
+from runward.handlers.bundle.verification_runs import MOST_COMMANDS
 from runward.handlers.layouts.call_reader import PlacedLine
 from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.foreign_values import whole_text_in
 from runward.handlers.layouts.told_values import number_in, whole_in
+
+LONGEST_COMMAND: Final = 16 << 10
+"""Characters of a command in a session's own verification."""
 
 LONGEST_ID: Final = 1000
 """Characters of an id: a longer one would be cut, and name another thing."""
@@ -20,9 +35,12 @@ _OUTPUT_KEYS: Final = frozenset({"content", "error", "success"})
 
 
 def told_by_events(
-    source: str, lines: Iterable[PlacedLine], *, hashes_alone: str | None = None
+    source: str, lines: Iterable[PlacedLine], *, hashes_alone: str | None = None, verifies: bool = False
 ) -> Iterator[Told]:
-    """What the lines say. `hashes_alone` is the problem of a result whose output isn't there, if that is one."""
+    """What the lines say. `hashes_alone` is the problem of a result whose output isn't there, if that is one.
+
+    With `verifies`, the session's own `Verification` counts, because its calls don't show their outputs.
+    """
     for line in lines:
         content = line.content
         if not content or content.isspace():
@@ -34,6 +52,8 @@ def told_by_events(
             yield Unusable(line.place(source), "is not a JSON object")
         else:
             yield from _event(line.place(source), value, hashes_alone)
+            if verifies and (value.get("event") or value.get("type")) == "Verification":
+                yield _verification(line.place(source), value)
 
 
 def _event(place: Place, record: dict[str, JsonValue], hashes_alone: str | None) -> Iterator[Told]:
@@ -99,7 +119,24 @@ def _plan(place: Place, at: float | None, record: dict[str, JsonValue]) -> PlanT
     if count is None:
         steps = plan.get("steps") if isinstance(plan, dict) else plan
         count = len(steps) if isinstance(steps, list) else 0
-    return PlanTold(place, at, plan, count)
+    reported = record.get("plan_hash")
+    return PlanTold(
+        place, at, plan, count, reported if isinstance(reported, str) and is_hash(reported) else None
+    )
+
+
+def _verification(place: Place, record: dict[str, JsonValue]) -> Told:
+    """The commands with their exit codes, as far as both are there."""
+    commands, codes = record.get("commands"), record.get("exit_codes")
+    if not isinstance(commands, list) or not isinstance(codes, list) or len(commands) != len(codes):
+        return Unusable(place, "a Verification without as many exit_codes as commands: it is left out")
+    pairs = [
+        (whole_text_in(command, LONGEST_COMMAND), whole_in(code))
+        for command, code in zip(commands, codes, strict=True)
+    ]
+    known = tuple((command, code) for command, code in pairs[:MOST_COMMANDS] if command is not None)
+    at = parse_time(record.get("t") or record.get("ts"))
+    return VerificationTold(place, at, known, whole_in(record.get("verification_delta")))
 
 
 def _step(place: Place, at: float | None, record: dict[str, JsonValue]) -> Iterator[Told]:

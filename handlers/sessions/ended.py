@@ -352,7 +352,10 @@ def _journal(
 def _verdict(event: AttemptEnded, verification: Verification | None) -> tuple[Status, Reason]:
     if verification is not None and verification.status == "failed" and event.status == "completed":
         missing = verification.missing_required
-        evidence = tuple(EvidenceRef("expected_artifact", entry.id, entry.path) for entry in missing)
+        evidence = tuple(
+            EvidenceRef("expected_artifact", entry.id, path)
+            for entry, path in zip(missing, verification.at_fault, strict=True)
+        )
         summary = missing_summary(verification)
         return "failed", Reason("run.failed.missing_artifact", summary, evidence)
     kind: Literal["exit", "process"] = "exit" if event.evidence == "declared" else "process"
@@ -373,7 +376,7 @@ def _known(event: AttemptEnded, contract: Contract | None, found: RootFacts | No
         if not found.exists:
             known[late.ARTIFACTS_ROOT] = "missing"
         known[late.NOT_DELIVERED] = {
-            entry.path: describe(fact)
+            entry.path: describe(fact, entry)
             for entry, fact in zip(contract.expected, found.files, strict=False)
             if not fact.is_right
         }

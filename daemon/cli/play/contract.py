@@ -119,4 +119,4 @@ def _why(held: Contract, facts: RootFacts) -> dict[str, str]:
     from runward.handlers.contracts.verify import describe
 
     pairs = zip(held.expected, facts.files, strict=False)
-    return {entry.path: describe(fact) for entry, fact in pairs if not fact.is_right}
+    return {entry.path: describe(fact, entry) for entry, fact in pairs if not fact.is_right}

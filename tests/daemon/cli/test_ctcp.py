@@ -252,6 +252,25 @@ def test_a_session_with_the_profile_is_held_to_the_ten_contracts_at_its_end(plac
     assert place.call("session", "verify", "good").code == 0
 
 
+def test_the_reason_names_the_file_that_is_at_fault(place: Place) -> None:
+    contract(place)
+    ctcp_run(place, "unsigned", **{PLAN: b"Status: DRAFT\n"})
+    place.daemon_once()
+    reason = place.call("session", "show", "unsigned", "--json").object()["reason"]
+    assert isinstance(reason, dict)
+    assert f"F ({PLAN}): F.status on line 1: 'Status' is 'DRAFT'; write SIGNED" in str(reason["summary"])
+    assert DRAFT not in str(reason)
+    (known,) = [
+        each["known"]
+        for each in place.call("why", "unsigned", "--json").items("causes")
+        if each.get("handler") == "sessions/ended"
+    ]
+    assert isinstance(known, dict)
+    assert known["not_delivered"] == {
+        DRAFT: f"F.status on line 1 of {PLAN}: 'Status' is 'DRAFT'; write SIGNED"
+    }
+
+
 def test_inspect_names_the_lines_that_check_names(place: Place) -> None:
     lines = [
         b'{"ts": "2026-01-01T00:00:00", "role": "r", "event": "run_created", "path": ""}',

@@ -1,6 +1,7 @@
 """Changes in a run directory: any below it is noticed, links are not followed, and a look is bounded."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,27 @@ def test_what_changes_below_a_run_directory_is_noticed_once(run: Path, seen: Cha
     (run / "artifacts/deep/new").unlink()
     newest = seen.newest()
     assert newest == (run / "artifacts/deep").stat().st_ctime_ns / 1e9
+
+
+def test_what_runward_writes_is_no_change_and_what_the_run_writes_or_removes_is(
+    run: Path, seen: Changes
+) -> None:
+    for name in ("REPLAY.jsonl", ".REPLAY.jsonl.ab.tmp", "PR_SUMMARY.md", "RECEIPT.2.json", "results.jsonl"):
+        (run / name).write_text("ours")
+        assert seen.newest() is None, name
+        with (run / name).open("a") as file:
+            file.write("more")
+        assert seen.newest() is None, name
+    (run / "REPLAY.jsonl").rename(run / "REPLAY.jsonl.before")
+    (run / ".REPLAY.jsonl.ab.tmp").unlink()
+    assert seen.newest() is None
+    for name in ("events.jsonl", "note", "artifacts/REPLAY.jsonl"):
+        assert is_noticed(seen, (run / name).touch), name
+    before = time.time()
+    (run / "note").unlink()
+    removed = seen.newest()
+    assert removed is not None
+    assert removed >= before
 
 
 def test_a_link_is_not_followed(tmp_path: Path, run: Path, seen: Changes) -> None:

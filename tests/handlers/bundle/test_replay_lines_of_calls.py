@@ -7,7 +7,17 @@ import pytest
 
 from runward.config.bundle import BundleRules
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Place, PlanTold, Returned, Stated, StepDone, Told, Unusable
+from runward.handlers.bundle.calls import (
+    Called,
+    Place,
+    PlanTold,
+    Returned,
+    Stated,
+    StepDone,
+    Told,
+    Unusable,
+    VerificationTold,
+)
 from runward.handlers.bundle.canonical import FORMS, canonical_bytes, hash_of
 from runward.handlers.bundle.edits import FileEdit
 from runward.handlers.bundle.many_values import MOST_VALUES, OF_A_LINE
@@ -19,6 +29,9 @@ from runward.handlers.bundle.replay_lines import RawLine, read_line
 from runward.handlers.bundle.summarising import summary_of
 from runward.handlers.bundle.summary import dump_summary, summary_text
 from runward.handlers.bundle.work_tree import WorkTree
+from runward.handlers.layouts.adjutant_calls import AdjutantCalls
+from runward.handlers.layouts.call_reader import PlacedLine
+from runward.handlers.layouts.replay_calls import told_by_events
 from runward.handlers.secrets import REDACTED
 
 AT = 1_769_860_800.0
@@ -182,6 +195,52 @@ def test_only_the_first_plan_is_told_and_each_step_that_is_done() -> None:
 def test_a_plan_of_which_only_the_size_is_known_has_no_hash() -> None:
     _, (plan,) = replayed(PlanTold(PLACE, AT, None, 3))
     assert (plan["plan_hash"], plan["step_count"]) == (None, 3)
+
+
+def test_a_plan_whose_hash_the_session_reports_has_that_hash_unless_its_steps_are_there() -> None:
+    own = f"sha256:{'7' * 64}"
+    for reported, kept in ((own, own), ("sha256:00", None), (7, None)):
+        told = told_by_events("t", [line_of({"event": "PlanStart", "plan_hash": reported, "step_count": 2})])
+        replay, (plan,) = replayed(*told)
+        assert (plan["plan_hash"], plan["step_count"]) == (kept, 2)
+        assert receipt_body(replay, (), ())["plan_hash"] == kept
+    steps: JsonValue = ["look"]
+    told = told_by_events("t", [line_of({"event": "PlanStart", "plan_hash": own, "steps": steps})])
+    assert replayed(*told)[1][0]["plan_hash"] == hash_of(steps)
+
+
+def test_a_verification_that_an_adjutant_session_reports_is_in_the_replay_and_the_receipt() -> None:
+    record: JsonValue = {
+        "event": "Verification",
+        "commands": ["pytest  -q", f"deploy {SECRET}"],
+        "exit_codes": [1, 0],
+        "verification_delta": 2,
+    }
+    replay, (line,) = replayed(*AdjutantCalls().take("REPLAY.jsonl", [line_of(record)]))
+    told = (["pytest -q", f"deploy {REDACTED}"], [1, 0], 2)
+    assert (line["commands"], line["exit_codes"], line["verification_delta"]) == told
+    body = receipt_body(replay, (), ())["verification"]
+    assert body == dict(zip(("commands_run", "exit_codes", "verification_delta"), told, strict=True))
+    assert replayed(*told_by_events("trace.jsonl", [line_of(record)]))[1] == [], (
+        "a native run's own does not count"
+    )
+    torn = AdjutantCalls().take("REPLAY.jsonl", [line_of({"event": "Verification", "commands": ["make"]})])
+    replay, lines = replayed(*torn)
+    assert (lines, len(replay.problems)) == ([], 1)
+
+
+def test_what_calls_show_counts_before_what_the_session_says_of_its_verification() -> None:
+    called, returned = (
+        Called(PLACE, AT, "c", "sh", {"command": "pytest"}),
+        Returned(PLACE, AT, "c", "", "no", False, 1),
+    )
+    replay, _ = replayed(called, returned, VerificationTold(PLACE, AT, (("pytest", 0),)))
+    assert [(run.command, run.exit_code) for run in replay.verification.runs()] == [("pytest", 1)]
+
+
+def line_of(record: JsonValue) -> PlacedLine:
+    content = json.dumps(record).encode()
+    return PlacedLine(1, 0, content)
 
 
 def test_a_value_of_more_parts_than_readers_take_is_not_shown_and_has_no_hash() -> None:
