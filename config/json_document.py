@@ -17,7 +17,11 @@ def read_json(text: str, name: str) -> Parsed[Document]:
         return _refused(name, f"is larger than {MAX_BYTES >> 20} MiB", "split it")
     try:
         root = json.loads(
-            text, object_pairs_hook=_table, parse_constant=_constant, parse_int=_integer, parse_float=float
+            text.removeprefix("\ufeff"),
+            object_pairs_hook=_table,
+            parse_constant=_constant,
+            parse_int=_integer,
+            parse_float=float,
         )
     except json.JSONDecodeError as error:
         message = f"is not JSON: {error.msg}"

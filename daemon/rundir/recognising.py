@@ -1,6 +1,7 @@
 """Which layout a file or a directory has, by its content: its names and the first bytes of a few files."""
 
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from typing import Final
 
@@ -36,9 +37,10 @@ def recognise_head(descriptor: int, name: str, layouts: Layouts) -> tuple[LogLay
     head = b""
     for most in (_FIRST, HEAD):
         head = head_of(descriptor, most, is_packed=name.endswith(PACKED))
+        plain = head.removeprefix(BOM_UTF8)
         for layout in layouts.logs:
-            if layout.recognises(unpacked_name(name), head):
-                return layout, head
+            if layout.recognises(unpacked_name(name), plain):
+                return layout, plain
         if len(head) < most:
             break
     return None, head
@@ -92,7 +94,7 @@ def _head_below(within: int, parents: list[str], name: str) -> bytes:
     with opened_below(within, parents) as directory:
         descriptor = open_regular(directory, name)
     try:
-        return head_of(descriptor, HEAD, is_packed=False)
+        return head_of(descriptor, HEAD, is_packed=False).removeprefix(BOM_UTF8)
     finally:
         os.close(descriptor)
 

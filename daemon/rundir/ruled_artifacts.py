@@ -248,7 +248,7 @@ class RuledLook:
         value = read_json(content)
         if isinstance(value, NotJson):
             return RuleFact("schema", path, False, value.message, value.line)
-        check = _Check(schema, path, content.decode())
+        check = _Check(schema, path, content.decode("utf-8-sig"))
         self._checks.append(check)
         return check
 

@@ -179,6 +179,10 @@ def _name(header: str, sides: list[str], diff: FileDiff) -> DiffFault | None:
             if moves
             else "'diff --git' does not name one file as a/… and b/…"
         )
+        if header.endswith("\r"):
+            said = (
+                "its lines end in CR LF, which belong to the names: save it with LF alone, as git writes it"
+            )
         return fault._replace(message=said)
     old, new = ways[0]
     is_new, is_gone = "new file" in diff.modes, "deleted file" in diff.modes

@@ -110,7 +110,11 @@ def fields_of(documents: Documents, path: str, schema: str | None, report: Repor
     if not isinstance(value, dict):
         report.add("not_object", f"must be an object, not {kind(value)}", 1)
         return None
-    text = content.decode() if len(content) <= _LARGEST_WITH_LINES else " " * (_LARGEST_WITH_LINES + 1)
+    text = (
+        bytes(content).decode("utf-8-sig")
+        if len(content) <= _LARGEST_WITH_LINES
+        else " " * (_LARGEST_WITH_LINES + 1)
+    )
     fields = Fields(value, report, text)
     if schema is not None and value.get("schema_version") != schema:
         found = f"is {quoted(value['schema_version'])}" if "schema_version" in value else "is missing"

@@ -1,7 +1,7 @@
 """Reading small JSON documents that somebody else wrote: strictly, and without ever raising.
 
 Stricter than the standard library where JSON itself is vague: no duplicate keys, no NaN or
-Infinity, no lone surrogates, and a bounded depth.
+Infinity, no lone surrogates, and a bounded depth. A byte order mark at the beginning is skipped.
 """
 
 import json
@@ -33,7 +33,7 @@ class _Refused(ValueError):
 def read_json(content: bytes) -> JsonValue | NotJson:
     """The document's value, or why there is none."""
     try:
-        text = content.decode()
+        text = content.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         return NotJson(f"not UTF-8 (byte {error.start})", content.count(b"\n", 0, error.start) + 1)
     try:

@@ -6,6 +6,7 @@ read of them is read, the rest is counted, and nothing raises. What a record mea
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -37,11 +38,15 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[][{}:,"]|[^][{}:,"\s]+',
 
 
 def decode(content: bytes | memoryview | str) -> JsonValue:
-    """The JSON value that somebody wrote. Raises `ValueError`."""
+    """The JSON value that somebody wrote, without a byte order mark before it. Raises `ValueError`."""
     try:
         value: JsonValue = _FAST_DECODER.decode(content)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    except ValueError:
+        if isinstance(content, bytes) and content.startswith(BOM_UTF8):
+            return decode(content[len(BOM_UTF8) :])
+        raise
     return value
 
 

@@ -34,10 +34,16 @@ def test_what_is_no_strict_json_is_refused_with_a_fix(text: str, message: str) -
     assert any(problem.render().startswith(message) for problem in parsed.problems), parsed.problems
 
 
+def test_a_byte_order_mark_at_the_beginning_is_skipped() -> None:
+    parsed = read_json('\ufeff{"a": 1}', "V")
+    assert parsed.value is not None
+    assert parsed.value.root == {"a": 1}
+
+
 @given(st.text() | st.text(alphabet='{}[]",:0e1-aN\\ud8', max_size=30))
 def test_any_text_is_what_json_reads_or_complaints(text: str) -> None:
     parsed = read_json(text, "V")
     if parsed.value is None:
         assert parsed.errors
     else:
-        assert parsed.value.root == json.loads(text)
+        assert parsed.value.root == json.loads(text.removeprefix("\ufeff"))

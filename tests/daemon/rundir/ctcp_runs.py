@@ -396,6 +396,7 @@ def _patches() -> Iterator[Variant]:
             _moved("docs/x", "docs/y").replace("rename to docs/y\n", ""),
             _NEW.replace("new file mode 100644\n", ""), _NEW.replace("/dev/null", "a/docs/a b.md"),
             'diff --git "a/docs/\\q" "b/docs/\\q"\nold mode 100644\nnew mode 100755\n',
+            _NEW.replace("\n", "\r\n"),
         ],
         "H.path": [
             _file("../x"), _file("docs/../../x"), _file("/etc/passwd"), _file("C:/x"), _file("docs/.git/config"),

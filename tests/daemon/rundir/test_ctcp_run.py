@@ -95,11 +95,19 @@ def test_a_file_of_countless_lines_is_not_gone_through(path: str, tmp_path: Path
 
 def test_a_fault_in_json_is_named_with_its_line(tmp_path: Path) -> None:
     text = '{"schema_version": "ctcp-file-request-v1", "goal": "g", "reason": "r",\n"needs": [\n{"path": "README.md",\n"mode": "x"},\n{"path": "../outside.txt"}],\n"budget": {"max_files": 1, "max_total_bytes": 9}}'
-    write_run(tmp_path, {REQUEST: text.encode()})
-    assert [(each.line, each.message) for each in findings(tmp_path)] == [
-        (4, "needs[0].mode is 'x'; write 'full' or 'snippets'"),
-        (5, "'mode' of needs[1] is missing"),
-    ]
+    for mark in ("", "\ufeff"):
+        write_run(tmp_path, {REQUEST: f"{mark}{text}".encode()})
+        assert [(each.line, each.message) for each in findings(tmp_path)] == [
+            (4, "needs[0].mode is 'x'; write 'full' or 'snippets'"),
+            (5, "'mode' of needs[1] is missing"),
+        ]
+
+
+def test_a_patch_with_the_line_ends_of_another_system_is_refused_for_them(tmp_path: Path) -> None:
+    patch = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
+    write_run(tmp_path, {PATCH: patch.replace("\n", "\r\n").encode()})
+    (found,) = findings(tmp_path, "H")
+    assert found.message.startswith("its lines end in CR LF")
 
 
 def test_a_link_a_pipe_or_a_directory_is_no_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,15 @@ def test_a_packed_log_that_is_broken_is_what_usually_lies_there(tmp_path: Path) 
         (tmp_path / name).write_bytes(b"no zstd")
     assert named(tmp_path, "known-a.jsonl") == ("claude-code", "known-a", False)
     assert identify(str(tmp_path), "other.jsonl", TINY) is None
+
+
+def test_a_log_with_a_byte_order_mark_is_the_same_session(tmp_path: Path) -> None:
+    claude = claude_code_lines.headless_run().content()
+    codex = b"".join(line.content + b"\n" for line in codex_lines.ok().lines())
+    (tmp_path / f"{claude_code_lines.SESSION}.jsonl").write_bytes(BOM_UTF8 + claude)
+    (tmp_path / codex_lines.NAME).write_bytes(BOM_UTF8 + codex)
+    assert named(tmp_path, f"{claude_code_lines.SESSION}.jsonl", LAYOUTS)[0] == "claude-code"
+    assert named(tmp_path, codex_lines.NAME, LAYOUTS) == ("codex", codex_lines.THREAD, False)
 
 
 def test_a_directory_is_known_by_its_name_where_its_files_name_no_session(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
         (b'{"a": "\\ud800"}', "lone surrogate", None),
         (b'{"\\udfff": 1}', "lone surrogate", None),
         (b'{"a":\n"\xff"}', "not UTF-8 (byte 7)", 2),
-        (b"\xef\xbb\xbf{}", "not JSON", 1),
+        (b"\xef\xbb\xbf" * 2 + b"{}", "not JSON", 1),
         (b"[" * 100_000, "nested too deeply", None),
         (b"[" * 65 + b"]" * 65, "nested more than 64 levels deep", None),
         (b'{"a":' * 65 + b'"\\u0041"' + b"}" * 65, "nested more than 64 levels deep", None),
@@ -57,6 +57,12 @@ def test_what_is_not_plain_json_is_refused_with_the_reason(
 )
 def test_what_is_plain_json_is_read_as_the_standard_library_reads_it(content: bytes) -> None:
     assert read_json(content) == json.loads(content)
+
+
+def test_a_byte_order_mark_at_the_beginning_is_skipped() -> None:
+    assert read_json(b'\xef\xbb\xbf{"a": "\xef\xbb\xbf"}') == {"a": "\ufeff"}
+    assert isinstance(read_json(b"\xef\xbb\xbf" * 2 + b"{}"), NotJson)
+    assert isinstance(read_json(b"\xef\xbb{}"), NotJson)
 
 
 hostile = st.one_of(
