@@ -46,7 +46,7 @@ def launch_of(event: RunLaunched) -> Launch:
     """What handlers learn about the launch."""
     contract = snapshot_from_run(event.contract).text
     launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
-    return Launch(event.at, event.seal, contract, launcher, process, event.timeout)
+    return Launch(event.at, event.seal, contract, launcher, process, event.timeout, event.cgroup)
 
 
 def kept_with(event: Event | None) -> tuple[Rows, ...]:
@@ -58,4 +58,4 @@ def _row(event: RunLaunched) -> Rows:
     contract = snapshot_from_run(event.contract).text
     launcher, process = to_json(event.launcher).decode(), to_json(event.process).decode()
     row = (event.launch, event.session_key, event.at, event.seal, contract)
-    return Rows(launches.INSERT, [(*row, event.timeout, event.grace, launcher, process)])
+    return Rows(launches.INSERT, [(*row, event.timeout, event.grace, launcher, process, event.cgroup)])

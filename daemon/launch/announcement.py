@@ -35,6 +35,7 @@ class Announcement:
         contract: JsonValue,
         timeout: float | None,
         grace: float,
+        cgroup: str | None,
     ) -> None:
         from hashlib import sha256
 
@@ -51,6 +52,7 @@ class Announcement:
             "contract": contract,
             "timeout": timeout,
             "grace": grace,
+            "cgroup": cgroup,
         }
 
     def put(self) -> None:

@@ -91,6 +91,28 @@ class Cgroup:
             os.close(descriptor)
 
 
+def end_run_in(path: str) -> int:
+    """Kill everything in the cgroup of a run, and remove it; returns how many processes that were.
+
+    A path counts only if it is a cgroup that a launcher made, and this process is not in it.
+    """
+    try:
+        is_of_a_run = (
+            os.path.normpath(path) == path
+            and os.path.basename(path).startswith(PREFIX)
+            and path.startswith(f"{_mount_point()}/")
+            and not f"{cgroup_of(os.getpid())}/".startswith(f"{path}/")
+        )
+    except ContainmentUnavailable:
+        return 0
+    cgroup = Cgroup(path)
+    if not is_of_a_run or not (members := cgroup.members()):
+        return 0
+    cgroup.kill()
+    cgroup.remove()
+    return len(members)
+
+
 def make_cgroup(name: str, pid: int) -> Cgroup:
     """A new cgroup below our own with `pid` in it. Raises ContainmentUnavailable if it can't be made or killed."""
     path = os.path.join(cgroup_of(os.getpid()), name)

@@ -39,6 +39,7 @@ class Uncontained:
     """No hold: what the command leaves behind keeps running, and only processes still below us are reached."""
 
     name = "none"
+    cgroup: str | None = None
 
     def __init__(self, held: Held) -> None:
         self._others = tree.children() - held.own
@@ -87,6 +88,7 @@ class InCgroup(Subreaper):
     def __init__(self, held: Held) -> None:
         super().__init__(held)
         self._cgroup = self._enter(held)
+        self.cgroup = self._cgroup.path
 
     def _enter(self, held: Held) -> Cgroup:
         from runward.daemon.launch.cgroup import PREFIX, make_cgroup

@@ -177,7 +177,7 @@ class _Launch:
             containment = self._contain(command)
             point("launch.contained")
             room = self._directory.reserve_exit()
-            self._announce(command)
+            self._announce(command, containment.cgroup)
             point("launch.announced")
             self._directory.write_json(record.RUN, self._run_json(containment.name))
         except BaseException:
@@ -190,7 +190,7 @@ class _Launch:
         point("launch.run_json")
         return command, containment, room
 
-    def _announce(self, command: GatedCommand) -> None:
+    def _announce(self, command: GatedCommand, cgroup: str | None) -> None:
         """Tell the daemon, bypassing the run. The command was forked before, so it has no copy of the secret."""
         order = self._order
         if order.state is None:
@@ -205,6 +205,7 @@ class _Launch:
             order.contract,
             order.timeout,
             order.grace,
+            cgroup,
         )
         self._announcement.put()
 

@@ -6,9 +6,10 @@ from runward.daemon.processes.tree import Killed
 
 
 class Containment(Protocol):
-    """A hold on a process tree. `name` is what `run.json` records."""
+    """A hold on a process tree. `name` is what `run.json` records, `cgroup` the directory of its cgroup, if it has one."""
 
     name: str
+    cgroup: str | None
 
     def is_empty(self) -> bool:
         """Whether nothing of the tree is left, once the command was waited for."""

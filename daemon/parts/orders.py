@@ -112,7 +112,7 @@ class CancelOrders(Part):
         host = owed.processes.host
         if not is_here(host, self.processes.host()):
             return NotTold(f"its processes run on {host}")
-        if owed.is_deadline:
+        if owed.is_kill:
             self.files.check_epoch(self.store.epoch)
             return self.processes.end_tree(owed.processes, owed.directory)
         word = to_json({"said_by": owed.said_by, "reason": owed.reason}) + b"\n"

@@ -97,7 +97,9 @@ class Processes(Protocol):
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold: ...
 
     def end_tree(self, processes: RunProcesses, directory: str) -> Told | NotTold:
-        """Kill a run's launcher and command and all that descends from them, or says that it is of this directory."""
+        """Kill what is in a run's cgroup, its launcher and command, and all that descends from them, or says that it is of
+        this directory.
+        """
         ...
 
     def age(self, process: RecordedProcess) -> float | None:

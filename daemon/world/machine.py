@@ -1,5 +1,6 @@
 """The processes port on a real machine."""
 
+from runward.daemon.launch.cgroup import end_run_in
 from runward.daemon.ports.processes import NotTold, RunPlace, Told, WriterOf
 from runward.daemon.processes.ancestry import launcher_of
 from runward.daemon.processes.end_signals import tell_to_end
@@ -55,7 +56,12 @@ class RealProcesses:
         return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
 
     def end_tree(self, processes: RunProcesses, directory: str) -> Told | NotTold:
-        return end_tree(processes, directory)
+        in_cgroup = 0 if processes.cgroup is None else end_run_in(processes.cgroup)
+        answer = end_tree(processes, directory)
+        if not in_cgroup:
+            return answer
+        others = f", and {answer.who}" if isinstance(answer, Told) else ""
+        return Told(f"{in_cgroup} processes in its cgroup were killed{others}")
 
     def age(self, process: RecordedProcess) -> float | None:
         if process.boot_id != self.boot_id():

@@ -45,7 +45,7 @@ def decide(event: RunLaunched, given: Given) -> Deciding:
     left = _longest(event) - age
     if left > 0.0 or session is None:
         raise NotYet(given.at + (left if left > 0.0 else UNKNOWN))
-    processes = RunProcesses(launcher, process, is_recorded=True)
+    processes = RunProcesses(launcher, process, is_recorded=True, cgroup=event.cgroup)
     return (
         EndTree(session.key, session.attempt, session.path, processes, event.timeout or 0.0),
         Explain(

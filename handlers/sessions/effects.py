@@ -109,16 +109,17 @@ class EndAttempt(NamedTuple):
 
 class EndTree(NamedTuple):
     """Kill all processes of an attempt in `directory`: its `timeout` (seconds) has passed, and its launcher did not
-    end it.
+    end it. Without a timeout, its launcher and its command have ended, and what they left is killed.
 
-    `attempt` identifies the pending order. Only processes recorded by the launcher, and their descendants, are killed.
+    `attempt` identifies the pending order. Only the run's cgroup, processes recorded by the launcher, and their
+    descendants are killed.
     """
 
     key: str
     attempt: int
     directory: str
     processes: RunProcesses
-    timeout: float
+    timeout: float | None
 
 
 class NoteHook(NamedTuple):

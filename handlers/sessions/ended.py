@@ -35,6 +35,7 @@ from runward.handlers.effects import (
     Effects,
     Emit,
     EndAttempt,
+    EndTree,
     EvidenceRef,
     Explain,
     Reason,
@@ -48,6 +49,7 @@ from runward.handlers.facts import (
     LaunchOf,
     LinkedSession,
     LinkedSessionsOf,
+    RunProcesses,
     Session,
     SessionOf,
     WorkingDirectoryOf,
@@ -109,6 +111,13 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
         if launch is not None and not is_as_launched(session, launch):
             held += held_to_launch(event, given.event_hash, session, launch, _NOT_AS_LAUNCHED)
             session = session._replace(contract_json=launch.contract_json)
+        if (
+            launch is not None
+            and launch.cgroup is not None
+            and event.reason_code == "run.aborted.process_gone"
+        ):
+            processes = RunProcesses(launch.launcher, launch.process, is_recorded=True, cgroup=launch.cgroup)
+            held += (EndTree(session.key, event.attempt, session.path, processes, None),)
         if launch is not None and launch.timeout is not None:
             held += (RingNow(deadline.lane(session.key)),)
     contract = _contract_of(event, session)

@@ -179,7 +179,7 @@ class RunLaunched(OfSession):
 
     `launch` is the launch's own id, `at` its time (Unix seconds), `seal` the SHA-256 (hex) of the secret that its
     `exit.json` reveals. `launcher` and `process` are pid, start ticks and boot id of the launcher and of its command;
-    `timeout` and `grace` are seconds.
+    `timeout` and `grace` are seconds. `cgroup` is the directory of the run's cgroup, if it has one.
     """
 
     type: ClassVar[str] = "RunLaunched"
@@ -194,6 +194,7 @@ class RunLaunched(OfSession):
     contract: JsonValue = None
     timeout: float | None = None
     grace: float | None = None
+    cgroup: str | None = None
 
     @property
     def key(self) -> str:

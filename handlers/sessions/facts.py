@@ -53,6 +53,8 @@ class RunProcesses(NamedTuple):
     host: str | None = None
     is_recorded: bool = False
     """Whether the launcher itself recorded them, and not only the run's files."""
+    cgroup: str | None = None
+    """The directory of the run's cgroup, if its launcher recorded one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ class Launch(NamedTuple):
     launcher: RecordedProcess
     process: RecordedProcess
     timeout: float | None = None
+    cgroup: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,9 @@ from tests.proof.place import Place
 from tests.proof.test_killed_launchers import cleaned, launched, verdicts  # noqa: F401 - the fixture is used by name
 from tests.waiting import wait_for
 
+from runward.daemon.processes.identity import read_stat
+
+GONE: Final = ("aborted", "run.aborted.process_gone", "process_gone")
 LATE: Final = ("timed_out", "run.timed_out.deadline", "process_gone")
 AGAINST: Final = {
     "stops": "kill -STOP $PPID; (setsid sleep 1000 &); exec sleep 1000",
@@ -50,3 +53,43 @@ def test_a_launcher_that_ends_its_run_in_time_is_left_alone(cleaned: Place) -> N
         "the end of its timer",
     )
     assert place.rows("select count(*) from cancellations") == [(0,)]
+
+
+ORPHAN: Final = (
+    "env -i /usr/bin/setsid /bin/sh -c 'echo $$ >{pid}.x; mv {pid}.x {pid}; exec sleep 1000' & "
+    "until [ -e {pid} ]; do sleep 0.05; done; kill -KILL $PPID; "
+)
+"""A child with a session of its own and without an environment, whose launcher is killed: only the cgroup knows it."""
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(
+    ("then", "options", "verdict"),
+    [
+        ("exit 0", (), GONE),
+        ("exec sleep 1000", ("--timeout", "3s", "--grace", "100ms"), LATE),
+    ],
+    ids=["its command ends, too", "its time passes"],
+)
+def test_what_a_run_left_in_its_cgroup_does_not_outlive_it(
+    cleaned: Place,  # noqa: F811
+    then: str,
+    options: tuple[str, ...],
+    verdict: tuple[str, str, str],
+) -> None:
+    place, left = cleaned, cleaned.directory / "left"
+    place.wait_ready(place.daemon())
+    script = ORPHAN.format(pid=left) + then
+    process = launched(place, "orphan", "sh", "-c", script, fault=None, means="cgroup", options=options)
+    if process.wait() == 2:
+        pytest.skip(process.said().strip())
+    wait_for(lambda: verdicts(place) == {"orphan": verdict}, f"{verdict}, not {verdicts(place)}")
+    pid = int(left.read_text())
+    wait_for(lambda: not is_alive(pid), "the end of what it left")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return not read_stat(pid).is_dead
+    except (FileNotFoundError, ProcessLookupError):
+        return False

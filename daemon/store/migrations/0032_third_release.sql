@@ -20,3 +20,5 @@ alter table hooks add column whereabouts text;
 alter table shared_artifacts add column written_by text not null default '';
 update shared_artifacts set written_by = coalesce((select a.principal from actions a where a.artifact_id = shared_artifacts.id
   and a.action_type = 'write_artifact' and a.is_success order by a.seq desc limit 1), owner_id);
+-- The cgroup of a run, which is ended with it.
+alter table launches add column cgroup text;

@@ -36,15 +36,19 @@ class OwedCancellation(NamedTuple):
     processes: RunProcesses
     said_by: str
     reason: str
-    is_deadline: bool = False
-    """Whether the run's time is up: then its processes are killed without being asked to end."""
+    is_kill: bool = False
+    """Whether its processes are killed without being asked to end: its time is up, or they are all that is left of it."""
 
 
 async def orders_for(store: Store, keys: Iterable[str]) -> dict[tuple[str, int], Cancellation]:
-    """For each attempt of these sessions, the last order to end it that its process got or may still get."""
+    """For each attempt of these sessions, the last order to end it that its process got or may still get.
+
+    An order from nobody without a timeout killed what a run left that was over.
+    """
     rows = await store.read(
         "select session_key, attempt, said_by, reason, carried_out_at is null, timeout from cancellations"
-        " where session_key in (select value from json_each(?)) and told is not 0 order by event",
+        " where session_key in (select value from json_each(?)) and told is not 0"
+        " and (timeout is not null or said_by <> '') order by event",
         (listed(keys),),
     )
     return {
@@ -58,7 +62,8 @@ async def orders_for(store: Store, keys: Iterable[str]) -> dict[tuple[str, int],
 async def owed(store: Store) -> list[OwedCancellation]:
     """The orders to end runs that are not carried out yet, in order."""
     rows = await store.read(
-        "select event, session_key, directory, cast(processes as blob), said_by, reason, timeout is not null from cancellations"
+        "select event, session_key, directory, cast(processes as blob), said_by, reason,"
+        " timeout is not null or said_by = '' from cancellations"
         " where carried_out_at is null order by event"
     )
     return [
@@ -69,9 +74,9 @@ async def owed(store: Store) -> list[OwedCancellation]:
             _named(named),
             str(said_by),
             str(reason),
-            bool(is_deadline),
+            bool(is_kill),
         )
-        for event, key, directory, named, said_by, reason, is_deadline in rows
+        for event, key, directory, named, said_by, reason, is_kill in rows
     ]
 
 

@@ -13,14 +13,14 @@ from runward.handlers.facts import Launch, LaunchOf
 from runward.handlers.layouts.scanner import RecordedProcess
 
 INSERT: Final = Write(
-    "insert into launches (id, session_key, at, seal, contract_json, timeout, grace, launcher, process)"
-    " select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 where not exists (select 1 from launches where id = ?1)",
+    "insert into launches (id, session_key, at, seal, contract_json, timeout, grace, launcher, process, cgroup)"
+    " select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 where not exists (select 1 from launches where id = ?1)",
     exact=False,
 )
 
 
 _LAST: Final = (
-    "select session_key, at, seal, contract_json, launcher, process, timeout from json_each(?) asked"
+    "select session_key, at, seal, contract_json, launcher, process, timeout, cgroup from json_each(?) asked"
     " join launches on session_key = asked.value order by at, launches.rowid"
 )
 
@@ -44,8 +44,9 @@ def _by_session(rows: Iterable[Row]) -> dict[str, Launch]:
             RecordedProcess(*json.loads(str(launcher))),
             RecordedProcess(*json.loads(str(process))),
             None if timeout is None else as_float(timeout),
+            None if cgroup is None else str(cgroup),
         )
-        for key, at, seal, contract, launcher, process, timeout in rows
+        for key, at, seal, contract, launcher, process, timeout, cgroup in rows
     }
 
 
