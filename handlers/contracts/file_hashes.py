@@ -2,7 +2,7 @@
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-MOST_GIB: Final = 16
+MOST_GIB: Final = 8
 """The most that is hashed for one job, in GiB, holes included.
 
 A file of a terabyte that is one hole costs nothing to make, so sizes on their own bound no work.

@@ -46,6 +46,7 @@ _SYSTEM_CALLS: Final = (
     "rundir.intents.os",
     "rundir.journals.fcntl",
     "rundir.journals.os",
+    "rundir.left_files.os",
     "rundir.legs.os",
     "rundir.looking.os",
     "rundir.opening.os",
