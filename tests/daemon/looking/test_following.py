@@ -397,6 +397,23 @@ async def test_a_process_that_a_hook_from_here_named_is_dead_once_it_is_gone(tmp
         assert await attempts(running) == [ABORTED]
 
 
+async def test_a_dead_process_that_a_hook_named_says_nothing_of_another_one_that_is_not_here(
+    tmp_path: Path,
+) -> None:
+    home = Home(tmp_path, entrypoint="cli")
+    async with home.open() as running:
+        await running.settle()
+    home.transcript.prompt("fix it")
+    hook_says(running.state, None, home.clock.wall, ancestors=(RecordedProcess(40, 8, "this boot"), AGENT))
+    home.write()
+    home.processes.gone.update((40, AGENT.pid))
+    missing(home, ELSEWHERE._replace(named=(RecordedProcess(42, 9, "this boot"),)))
+    async with home.open() as running:
+        await home.rest(running)
+        await home.rest(running)
+        assert await attempts(running) == [RUNNING]
+
+
 async def test_another_process_that_is_not_here_is_not_mistaken_for_the_dead_one_before_it(
     tmp_path: Path,
 ) -> None:
