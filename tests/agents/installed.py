@@ -35,6 +35,8 @@ class Pinned(NamedTuple):
 CLAUDE_CODE: Final = Pinned(
     "@anthropic-ai/claude-code", "2.1.197", "@anthropic-ai/claude-code-linux-*/claude"
 )
+CLAUDE_CODE_2_1_332: Final = CLAUDE_CODE._replace(version="2.1.332")
+"""The first one here that also says `busy` or `idle` if a program drives it."""
 CLAUDE_CODE_2_0: Final = Pinned("@anthropic-ai/claude-code", "2.0.30", "@anthropic-ai/claude-code/cli.js")
 CODEX: Final = Pinned(
     "@openai/codex", "0.169.0", f"@openai/codex-linux-*/vendor/{platform.machine()}-*/bin/codex"

@@ -90,3 +90,21 @@ def test_escape_ends_a_turn_and_not_the_session(tmp_path: Path) -> None:
         is_marked = seat.count(b"[Request interrupted")
         assert session.history[-1] == INTERRUPTED if is_marked else session.history[-1] in (OK, GONE)
         assert session.attempts == ("process_gone",)
+
+
+def test_a_cleared_session_is_over_though_its_program_goes_on(tmp_path: Path) -> None:
+    with seated(IN_TERMINAL, tmp_path) as seat:
+        seat.asks("answer")
+        seat.waits_for(1)
+        wait_for(lambda: seat.activity() == "idle", "an idle session")
+        cleared = seat.session()
+        (pid_file,) = tmp_path.rglob(f"sessions/{seat.screen.process.pid}.json")
+        seat.screen.type(
+            "/clear",
+            lambda: cleared.session_id not in pid_file.read_text(),
+            "another session in its pid file",
+        )
+        wait_for(lambda: any(each.attempts == ("process_gone",) for each in seat.stage.sessions()), "its end")
+        assert seat.screen.process.poll() is None
+        (over,) = [each for each in seat.stage.sessions() if each.session_id == cleared.session_id]
+        assert (over.history[-1], over.attempts) == (OK, ("process_gone",))
