@@ -13,7 +13,7 @@ from runward.config.document import Document
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, Parsed, has_errors, kind, quoted
 from runward.config.shape import Complain
-from runward.config.step import Callables, Step, check_text, steps_of
+from runward.config.step import Callables, Step, Visible, check_text, steps_of
 from runward.config.trigger import Surroundings, Trigger, read_trigger
 from runward.config.yaml_document import read_yaml
 
@@ -81,16 +81,18 @@ def _chain(document: Document, callables: Callables | None, complain: Complain) 
     description = root.get("description")
     if description is not None and not isinstance(description, str):
         complain(Complaint(("description",), f"is {kind(description)}, not a text", None))
-    surroundings = Surroundings() if callables is None else Surroundings(callables.zone, callables.directory)
+    surroundings = (
+        Surroundings(is_kept=True) if callables is None else Surroundings(callables.zone, callables.directory)
+    )
     trigger = read_trigger(root.get("trigger"), surroundings, complain)
-    concurrency = _concurrency(root.get("concurrency"), complain)
     timeout = duration(root.get("timeout"), ("timeout",), complain)
-    ids: list[str] = []
-    steps = steps_of(root.get("steps"), ("steps",), ids, callables, complain)
+    visible = Visible([], None if trigger is None else trigger.fields, is_kept=callables is None)
+    concurrency = _concurrency(root.get("concurrency"), visible._replace(steps=[]), complain)
+    steps = steps_of(root.get("steps"), ("steps",), visible, callables, complain)
     on_failure = (
         ()
         if root.get("on_failure") is None
-        else steps_of(root["on_failure"], ("on_failure",), ids, callables, complain)
+        else steps_of(root["on_failure"], ("on_failure",), visible, callables, complain)
     )
     if name is None or trigger is None:
         return None
@@ -110,7 +112,7 @@ def _name(root: Mapping[str, JsonValue], complain: Complain) -> str | None:
     return None
 
 
-def _concurrency(value: JsonValue, complain: Complain) -> Concurrency | None:
+def _concurrency(value: JsonValue, visible: Visible, complain: Complain) -> Concurrency | None:
     if value is None:
         return None
     loc: Location = ("concurrency",)
@@ -125,5 +127,5 @@ def _concurrency(value: JsonValue, complain: Complain) -> Concurrency | None:
         fix = 'write concurrency: "{{ trigger.repository }}"'
         complain(Complaint(loc, "has no key, a text", fix))
         return None
-    check_text(value, loc, [], complain)
+    check_text(value, loc, visible, complain)
     return Concurrency(value, "cancel" if policy == "cancel" else "queue")

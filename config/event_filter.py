@@ -6,11 +6,11 @@ command line are texts.
 """
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.config.problem import Complaint, Location, kind, nearest, quoted
+from runward.config.problem import Complaint, Location, kind, nearest, quoted, unknown_field
 from runward.config.shape import Complain
 from runward.config.yaml_document import read_yaml
 
@@ -25,8 +25,10 @@ class NoSuchField(NamedTuple):
 _NO_FIELD: Final = NoSuchField()
 
 
-def check_filter(value: JsonValue, loc: Location, complain: Complain) -> dict[str, JsonValue]:
-    """The filter in `value`. Complains about everything that is invalid."""
+def check_filter(
+    value: JsonValue, loc: Location, complain: Complain, fields: Sequence[str] | None = None
+) -> dict[str, JsonValue]:
+    """The filter in `value`. Complains about everything that is invalid, as far as the event's `fields` are known."""
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -36,6 +38,8 @@ def check_filter(value: JsonValue, loc: Location, complain: Complain) -> dict[st
         place = (*loc, key)
         if not all(key.split(".")):
             complain(Complaint(place, "has an empty name in it", "write it as in pull.base", at_key=True))
+        elif fields is not None and key.split(".")[0] not in fields:
+            complain(unknown_field(key.split(".")[0], place, "the event", fields)._replace(at_key=True))
         if isinstance(wanted, dict):
             _check_operators(wanted, place, complain)
         elif isinstance(wanted, list) and not all(_is_scalar(each) for each in wanted):

@@ -156,6 +156,14 @@ def unknown_key(loc: Location, known: Iterable[str], severity: Severity = "error
     return Complaint(loc, "unknown key", fix, severity, at_key=True)
 
 
+def unknown_field(name: str, loc: Location, whose: str, known: Iterable[str]) -> Complaint:
+    """The complaint about a text that names a field which `whose` doesn't have."""
+    known = tuple(known)
+    guess = nearest(name, known)
+    fix = f"did you mean {guess!r}?" if guess else f"known here: {', '.join(known)}"
+    return Complaint(loc, f"{whose} has no field {quoted(name)}", fix)
+
+
 def _key(key: str) -> str:
     plain = key.replace("-", "").replace("_", "")
     return key if plain.isascii() and plain.isalnum() and len(key) <= MAX_QUOTED else quoted(key)

@@ -1,7 +1,7 @@
 """Steps of chains: what each one runs, with which values, when, and what happens if it fails."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple
@@ -10,7 +10,8 @@ from runward.config.chain_checks import check_keys, duration, flag, whole_number
 from runward.config.expression import Value
 from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
-from runward.config.problem import Complaint, Location, kind, nearest, quoted
+from runward.config.problem import Complaint, Location, kind, nearest, quoted, unknown_field
+from runward.config.seen import CHAIN_FIELDS, STEP_FIELDS
 from runward.config.shape import Complain
 from runward.config.template import NAME as VALUE_NAME
 from runward.config.worktree import Worktree, read_worktree
@@ -117,10 +118,21 @@ class Step:
         return self.skill or self.action or ""
 
 
+class Visible(NamedTuple):
+    """What the expressions of a step may name: the ids of the steps before it, and the fields of `trigger`, if known.
+
+    A definition that a chain run keeps was valid when the run began, so only references to steps are checked in it.
+    """
+
+    steps: list[str]
+    trigger: Sequence[str] | None = None
+    is_kept: bool = False
+
+
 def steps_of(
-    value: JsonValue, loc: Location, ids: list[str], callables: Callables | None, complain: Complain
+    value: JsonValue, loc: Location, visible: Visible, callables: Callables | None, complain: Complain
 ) -> tuple[Step, ...]:
-    """The steps of a list; their ids are added to `ids`. Without `callables` names are not checked."""
+    """The steps of a list; their ids are added to those that are visible. Without `callables` names are not checked."""
     fix = f"write {loc[0]}: and a list, each with skill: or action:"
     if not isinstance(value, list) or not value:
         said = (
@@ -135,8 +147,8 @@ def steps_of(
         return ()
     found: list[Step] = []
     for index, each in enumerate(value):
-        step = _step(each, len(ids), (*loc, index), ids, callables, complain)
-        ids.append(step.id if step is not None else "")
+        step = _step(each, len(visible.steps), (*loc, index), visible, callables, complain)
+        visible.steps.append(step.id if step is not None else "")
         if step is not None:
             found.append(step)
     return tuple(found)
@@ -146,7 +158,7 @@ def _step(
     value: JsonValue,
     index: int,
     loc: Location,
-    before: list[str],
+    before: Visible,
     callables: Callables | None,
     complain: Complain,
 ) -> Step | None:
@@ -164,7 +176,7 @@ def _step(
         fix = "write a letter or _, then letters, digits and _, at most 64"
         complain(Complaint(at, f"{quoted(identifier)} is not an id", fix))
         identifier = ""
-    elif identifier in before:
+    elif identifier in before.steps:
         complain(Complaint(at, f"{quoted(identifier)} is the id of an earlier step", "write another"))
     _check_called(value, loc, callables, complain)
     values = _values(value.get("with"), (*loc, "with"), before, complain)
@@ -241,7 +253,7 @@ def _retry(value: JsonValue, loc: Location, complain: Complain) -> Retry | None:
     return Retry(attempts or 1, DEFAULT_BACKOFF if backoff is None else backoff, globs)
 
 
-def _env(value: JsonValue, loc: Location, before: list[str], complain: Complain) -> dict[str, JsonValue]:
+def _env(value: JsonValue, loc: Location, before: Visible, complain: Complain) -> dict[str, JsonValue]:
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -261,7 +273,7 @@ def _env(value: JsonValue, loc: Location, before: list[str], complain: Complain)
     return dict(value)
 
 
-def _cwd(value: JsonValue, loc: Location, before: list[str], complain: Complain) -> str | None:
+def _cwd(value: JsonValue, loc: Location, before: Visible, complain: Complain) -> str | None:
     if value is None:
         return None
     fix = "write an absolute path, or an expression that gives one"
@@ -275,7 +287,7 @@ def _cwd(value: JsonValue, loc: Location, before: list[str], complain: Complain)
 
 
 def _worktree(
-    step: Mapping[str, JsonValue], loc: Location, before: list[str], complain: Complain
+    step: Mapping[str, JsonValue], loc: Location, before: Visible, complain: Complain
 ) -> Worktree | None:
     at = (*loc, "worktree")
     if step.get("worktree") is not None and step.get("cwd") is not None:
@@ -314,7 +326,7 @@ def _approval(step: Mapping[str, JsonValue], loc: Location, complain: Complain) 
     )
 
 
-def _values(value: JsonValue, loc: Location, before: list[str], complain: Complain) -> dict[str, JsonValue]:
+def _values(value: JsonValue, loc: Location, before: Visible, complain: Complain) -> dict[str, JsonValue]:
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -327,7 +339,7 @@ def _values(value: JsonValue, loc: Location, before: list[str], complain: Compla
     return dict(value)
 
 
-def _check_texts(value: JsonValue, loc: Location, before: list[str], complain: Complain) -> None:
+def _check_texts(value: JsonValue, loc: Location, before: Visible, complain: Complain) -> None:
     """Every text in the value must be one that can be rendered."""
     match value:
         case str():
@@ -340,7 +352,7 @@ def _check_texts(value: JsonValue, loc: Location, before: list[str], complain: C
                 _check_texts(each, (*loc, key), before, complain)
 
 
-def _condition(value: JsonValue, loc: Location, before: list[str], complain: Complain) -> str | None:
+def _condition(value: JsonValue, loc: Location, before: Visible, complain: Complain) -> str | None:
     if value is None:
         return None
     fix = 'write exactly one expression: "{{ outcome.passed }}"'
@@ -353,8 +365,8 @@ def _condition(value: JsonValue, loc: Location, before: list[str], complain: Com
     return value
 
 
-def check_text(text: str, loc: Location, before: list[str], complain: Complain) -> Value | None:
-    """The text with its expressions. `before` are the ids of the steps that they may name. None after a complaint."""
+def check_text(text: str, loc: Location, visible: Visible, complain: Complain) -> Value | None:
+    """The text with its expressions, which may name what is visible. None after a complaint."""
     try:
         parsed = Value(text, NAMES)
     except ExpressionError as error:
@@ -363,11 +375,28 @@ def check_text(text: str, loc: Location, before: list[str], complain: Complain) 
     for expression in parsed.expressions:
         for path in expression.paths:
             if path[0] == "steps" and len(path) > 1:
-                _check_earlier(path[1], loc, before, complain)
+                _check_earlier(path[1], loc, visible.steps, complain)
+            if not visible.is_kept:
+                _check_field(path, loc, visible, complain)
     return parsed
 
 
-def _check_earlier(which: str | int, loc: Location, before: list[str], complain: Complain) -> None:
+def _check_field(path: Sequence[str | int], loc: Location, visible: Visible, complain: Complain) -> None:
+    """A look-up in a step, in the chain or in one of Runward's own events names one of its fields."""
+    match path:
+        case ["steps", which, name, *_]:
+            whose, known = f"steps[{which!r}]", STEP_FIELDS
+        case ["chain", name, *_]:
+            whose, known = "chain", CHAIN_FIELDS
+        case ["trigger", name, *_] if visible.trigger is not None:
+            whose, known = "trigger", tuple(visible.trigger)
+        case _:
+            return
+    if name not in known:
+        complain(unknown_field(str(name), loc, whose, known))
+
+
+def _check_earlier(which: str | int, loc: Location, before: Sequence[str], complain: Complain) -> None:
     is_there = -len(before) <= which < len(before) if isinstance(which, int) else which in before
     if not is_there:
         named = [each for each in before if each]

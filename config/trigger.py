@@ -11,7 +11,8 @@ from runward.config.chain_checks import check_keys, duration
 from runward.config.event_filter import check_filter
 from runward.config.glob_rule import GlobError, check_path_glob
 from runward.config.json_value import JsonValue
-from runward.config.problem import Complaint, Location, kind, quoted
+from runward.config.own_events import EXCHANGE, OWN_EVENTS
+from runward.config.problem import SLIP, Complaint, Location, kind, nearest, quoted
 from runward.config.schedule import Schedule, read_schedule
 from runward.config.shape import Complain
 
@@ -49,10 +50,14 @@ _ITEM_FIX: Final = 'write {event: NAME}, {schedule: "0 2 * * *"} or another comp
 
 
 class Surroundings(NamedTuple):
-    """The context of a trigger: the machine's time zone, and the directory of the settings file."""
+    """The context of a trigger: the machine's time zone, and the directory of the settings file.
+
+    A trigger that a chain run keeps was valid when the run began; the names of events and fields are not checked again.
+    """
 
     zone: str = "UTC"
     directory: str = "/"
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,17 @@ class Trigger:
         if self.composite is None:
             return (self,)
         return tuple(leaf for item in self.items for leaf in item.leaves)
+
+    @property
+    def fields(self) -> tuple[str, ...] | None:
+        """The fields that `trigger` can have in expressions. None if that is open, because not all events are Runward's own.
+
+        It is also open with a schedule: the chain may be meant to be fired by a person, too, with fields of any name.
+        """
+        known = [OWN_EVENTS.get(leaf.event or "") for leaf in self.leaves]
+        if any(each is None for each in known):
+            return None
+        return tuple(dict.fromkeys(name for each in known if each is not None for name in each))
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -152,8 +168,22 @@ def _event(
         said = f"{quoted(event)} is not the name of an event"
         complain(Complaint((*loc, "event"), said, "as in pr.opened"))
         return None
-    wanted = check_filter(value.get("filter"), (*loc, "filter"), complain)
+    fields = None if surroundings.is_kept else OWN_EVENTS.get(event)
+    if fields is None and not surroundings.is_kept:
+        _check_name(event, (*loc, "event"), complain)
+    wanted = check_filter(value.get("filter"), (*loc, "filter"), complain, fields)
     return Trigger(event, wanted, path=_path(value, event, loc, surroundings, complain))
+
+
+def _check_name(event: str, loc: Location, complain: Complain) -> None:
+    """An event of this name would have to come from outside: it is refused if one of Runward's own must be meant."""
+    meant = nearest(event, OWN_EVENTS, cutoff=SLIP)
+    if meant is not None:
+        said = f"{quoted(event)} is nearly the name of one of Runward's own events"
+        complain(Complaint(loc, said, f"did you mean {meant!r}? Otherwise choose another name"))
+    elif event.startswith(EXCHANGE):
+        known = ", ".join(each for each in OWN_EVENTS if each.startswith(EXCHANGE))
+        complain(Complaint(loc, f"{quoted(event)} is not an action in the exchange", f"known here: {known}"))
 
 
 def _path(

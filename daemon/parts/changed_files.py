@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from runward.config.own_events import FileChanged
 from runward.config.trigger import FILE_CHANGED
 from runward.daemon.launch.worktree import place_of
 from runward.daemon.ports.clock import Clock
@@ -264,7 +265,7 @@ class ChangedFiles(Part):
             at,
             FILE_CHANGED,
             identifier,
-            {"path": path, "change": change},
+            FileChanged(path, change)._asdict(),
             by_run=by_run,
         )
         for glob in globs:

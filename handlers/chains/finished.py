@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from runward.config import own_events
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.chains.effects import SetChainStatus
@@ -39,12 +40,7 @@ def decide(event: ChainRunFinished, given: Given) -> Deciding:
                 Explain(f"chain {event.chain}", "decided", f"it is paused: {why}"),
             ]
     if (yield from ask(ListenersTo(FINISHED))):
-        fields: dict[str, JsonValue] = {
-            "chain": event.chain,
-            "chain_run_id": event.run,
-            "status": event.status,
-            "reason_code": event.reason_code,
-        }
+        fields = own_events.ChainFinished(event.chain, event.run, event.status, event.reason_code)._asdict()
         told = EventOccurred(f"{event.key}/event", given.at, FINISHED, event.run, fields, by_run=event.run)
         effects.append(Emit(told))
     effects += yield from _root_completed(event, given.at)

@@ -4,6 +4,7 @@ from typing import Final
 
 from pydantic_core import to_json
 
+from runward.config import own_events
 from runward.handlers.asking import Given, ask
 from runward.handlers.chains.events import EventOccurred, chain_run_of
 from runward.handlers.chains.facts import ListenersTo
@@ -14,7 +15,7 @@ from runward.handlers.journal.lines import EVENTS, action_taken, artifact_delete
 
 RESULTS: Final = "results.jsonl"
 
-NAMES: Final = "exchange."
+NAMES: Final = own_events.EXCHANGE
 """With the type of an action: its name, as an event for chains and as a tool in the run's replay."""
 
 
@@ -45,12 +46,12 @@ def _occurred(event: ActionTaken, name: str) -> EventOccurred:
         event.at,
         name,
         event.action,
-        {
-            "action_type": event.action_type,
-            "artifact_id": event.artifact_id,
-            "principal_id": event.principal,
-            "success": event.is_success,
-            "error_code": event.error_code,
-        },
+        own_events.ActionTaken(
+            action_type=event.action_type,
+            artifact_id=event.artifact_id,
+            principal_id=event.principal,
+            success=event.is_success,
+            error_code=event.error_code,
+        )._asdict(),
         by_run=None if event.session_key is None else chain_run_of(event.session_key),
     )

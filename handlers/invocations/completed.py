@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from runward.config import own_events
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking, ask
 from runward.handlers.chains.events import EventOccurred
@@ -22,14 +23,14 @@ def completed(
     end = EndInvocation(invocation.id, at, status, reason_code)
     if not (yield from ask(ListenersTo(COMPLETED))):
         return (end,)
-    fields: dict[str, JsonValue] = {
-        "invocation_id": invocation.id,
-        "skill": invocation.skill,
-        "status": status,
-        "reason_code": reason_code,
-        "chain": invocation.chain,
-        "outcome": outcome,
-    }
+    fields = own_events.InvocationCompleted(
+        invocation_id=invocation.id,
+        skill=invocation.skill,
+        status=status,
+        reason_code=reason_code,
+        chain=invocation.chain,
+        outcome=outcome,
+    )._asdict()
     key = f"{invocation.id}/completed"
     occurred = EventOccurred(key, at, COMPLETED, invocation.id, fields, by_run=invocation.by_run)
     return end, Emit(occurred)

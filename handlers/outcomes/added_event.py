@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
+from runward.config import own_events
 from runward.handlers.asking import Asking, ask
 from runward.handlers.chains.events import EventOccurred, chain_run_of
 from runward.handlers.chains.facts import ListenersTo
@@ -33,12 +34,12 @@ def _occurred(session: Session, kept: RecordArtifact, at: float) -> EventOccurre
         at,
         ADDED,
         f"{identifier}@{session.attempt}/{version}",
-        {
-            "id": identifier,
-            "kind": kept.kind,
-            "name": kept.name,
-            "session_id": session.session_id,
-            "outcome": kept.content,
-        },
+        own_events.ArtifactAdded(
+            id=identifier,
+            kind=kept.kind,
+            name=kept.name,
+            session_id=session.session_id,
+            outcome=kept.content,
+        )._asdict(),
         by_run=chain_run_of(session.key),
     )

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from runward.config import own_events
 from runward.config.json_value import JsonValue
 from runward.handlers.chains.events import EventOccurred, chain_run_of
 from runward.handlers.effects import Effects, Emit
@@ -29,18 +30,18 @@ def finished(session: Session, judged: Effects, outcomes: Effects, cwd: str | No
     verdict = verdict_among(judged)
     if verdict is None:
         return ()
-    fields: dict[str, JsonValue] = {
-        "session_id": session.session_id,
-        "key": session.key,
-        "layout": session.layout,
-        "status": verdict.status,
-        "reason_code": verdict.reason_code,
-        "delivery": verdict.delivery,
-        "playbook": session.playbook,
-        "agent": session.agent,
-        "cwd": cwd,
-        "outcome": outcome_among(outcomes),
-    }
+    fields = own_events.SessionFinished(
+        session_id=session.session_id,
+        key=session.key,
+        layout=session.layout,
+        status=verdict.status,
+        reason_code=verdict.reason_code,
+        delivery=verdict.delivery,
+        playbook=session.playbook,
+        agent=session.agent,
+        cwd=cwd,
+        outcome=outcome_among(outcomes),
+    )._asdict()
     key = f"{verdict.key}/event"
     attempt = f"{session.key}#{verdict.attempt}"
     occurred = EventOccurred(key, verdict.at, FINISHED, attempt, fields, by_run=chain_run_of(session.key))

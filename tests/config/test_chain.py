@@ -2,7 +2,8 @@
 
 import pytest
 
-from runward.config.chain import Chain, read_chain
+from runward.config.chain import Chain, chain_of, read_chain
+from runward.config.json_value import JsonValue
 from runward.config.step import Callables
 
 RIGHT = """\
@@ -46,6 +47,7 @@ def test_a_right_chain_is_read_whole() -> None:
 ONE = "name: a\ntrigger: {manual: true}\nsteps:\n"
 STEP = "  - {id: one, skill: review}\n"
 
+OWN = "name: a\ntrigger: {{event: {}{}}}\nsteps:\n"
 
 # fmt: off
 WRONG = [
@@ -59,6 +61,18 @@ WRONG = [
     (ONE + STEP + "concurrency: '{{ steps.one.id }}'\n", "steps['one'] is not a step before this one"),
     (ONE + STEP.replace("}", ', condition: "{{ ' + "(" * 800 + "1" + ")" * 800 + ' }}"}'), "condition: has brackets nested more than 20 deep"),
     (ONE + STEP.replace("}", ', with: {a: "{{ trigger' + ".a" * 1900 + ' }}"}}'), "with.a: has more than 1000 words and signs"),
+    (ONE + STEP + "  - {skill: merge, condition: '{{ steps.one.outcom.verdict }}'}\n", "c.yaml:5:31: steps[1].condition: steps['one'] has no field 'outcom' (did you mean 'outcome'?)"),
+    (ONE + STEP + "  - {skill: merge, with: {a: 'x {{ steps[-1].exit_cod }}'}}\n", "steps[-1] has no field 'exit_cod' (did you mean 'exit_code'?)"),
+    (ONE + STEP + "  - {skill: merge, env: {A: '{{ steps[0].nothing }}'}}\n", "steps[0] has no field 'nothing' (known here: id, name, status, "),
+    (ONE + STEP.replace("}", ", with: {a: '{{ chain.runid }}'}}"), "steps[0].with.a: chain has no field 'runid' (did you mean 'run_id'?)"),
+    (ONE + STEP + "concurrency: '{{ chain.nam }}'\n", "concurrency: chain has no field 'nam' (did you mean 'name'?)"),
+    (OWN.format("session.finished", "") + STEP.replace("}", ", with: {a: '{{ trigger.sesion_id }}'}}"), "trigger has no field 'sesion_id' (did you mean 'session_id'?)"),
+    (OWN.format("session.finnished", "") + STEP, "trigger.event: 'session.finnished' is nearly the name of one of Runward's own events (did you mean 'session.finished'?"),
+    (OWN.format("session.finished", ", filter: {stats: completed}") + STEP, "trigger.filter.stats: the event has no field 'stats' (did you mean 'status'?)"),
+    (OWN.format("chain.finished", ", filter: {outcome.verdict: x}") + STEP, "the event has no field 'outcome' (known here: chain, chain_run_id, status, reason_code)"),
+    (OWN.format("exchange.write_artifac", "") + STEP, "did you mean 'exchange.write_artifact'?"),
+    (OWN.format("exchange.fly", "") + STEP, "'exchange.fly' is not an action in the exchange (known here: exchange.noop, "),
+    ("name: a\ntrigger: {any_of: [{event: chain.finished}, {event: artifact.added}]}\nsteps:\n" + STEP.replace("}", ", with: {a: '{{ trigger.path }}'}}"), "trigger has no field 'path' (known here: chain, chain_run_id, status, reason_code, id, kind,"),
     (ONE + STEP + "timeout: 4 parsecs\n", "c.yaml:5:10: timeout: '4 parsecs' "),
     (ONE + STEP + "timeout: 0s\n", "c.yaml:5:10: timeout: '0s' must be at least 1us"),
     (ONE + STEP + "timeout: 90\n", "c.yaml:5:10: timeout: is a number, not a duration"),
@@ -175,3 +189,28 @@ def test_the_path_of_a_trigger_is_relative_to_the_settings_file(path: str, glob:
     chain = read_chain(text, "c.yaml", Callables(("review",), directory="/etc/runward")).value
     assert chain is not None
     assert chain.trigger.path == glob
+
+
+@pytest.mark.parametrize(
+    ("trigger", "expression"),
+    [
+        ("{event: pr.opened, filter: {anything: 1}}", "trigger.whatever"),
+        ("{event: session.done}", "trigger.whatever"),
+        ("{manual: true}", "trigger.whatever"),
+        ("{event: session.finished, filter: {outcome.verdict: REJECT}}", "trigger.outcome.verdict"),
+        ("{any_of: [{event: session.finished}, {event: mine}]}", "trigger.whatever"),
+        ("{schedule: every 1h}", "trigger.whatever ~ chain.due_at"),
+        ("{event: file.changed, path: a, filter: {change: deleted}}", "trigger.path"),
+        ("{event: exchange.write_artifact, filter: {success: true}}", "trigger.artifact_id"),
+    ],
+)
+def test_fields_are_checked_only_where_they_are_known(trigger: str, expression: str) -> None:
+    step = "  - {id: one, skill: review, with: {a: '{{ " + expression + " }}'}}\n"
+    assert read(f"name: a\ntrigger: {trigger}\nsteps:\n{step}") == []
+
+
+def test_a_chain_run_keeps_a_definition_that_would_be_refused_today() -> None:
+    step: JsonValue = {"skill": "review", "with": {"a": "{{ trigger.sesion_id }} {{ chain.runid }}"}}
+    trigger: JsonValue = {"event": "session.finished", "filter": {"stats": 1}}
+    assert chain_of({"name": "a", "trigger": trigger, "steps": [step]}).name == "a"
+    assert chain_of({"name": "a", "trigger": {"event": "session.finnished"}, "steps": [step]}).name == "a"

@@ -136,6 +136,7 @@ def test_an_event_fires_each_chain_whose_filter_it_passes() -> None:
 
 def test_a_changed_file_fires_the_chains_whose_path_it_matches() -> None:
     text = TEXT.replace("{event: pr.opened, filter: {base: main}}", "{event: file.changed, path: /w/*.md}")
+    text = text.replace("trigger.pr", "trigger.path")
     chain = read_chain(text, "pr.yaml", Callables(("review", "merge", "tell"))).value
     assert chain is not None
     for path, count in (("/w/a.md", 1), ("/w/a.txt", 0), ("/w/b/a.md", 0), (7, 0)):
