@@ -14,6 +14,7 @@ _MEANINGS: Final = {
     "file_path": "A file with content that is too large for the outcome, relative to the session's artifacts.",
     "verdict": "What the review decided.",
     "findings": "What was found, one by one.",
+    "finding_count": "How many findings there are, where only some are listed.",
     "round": "Which round of the review this is, from 1.",
     "severity": "How severe it is.",
     "category": "What sort of finding it is.",
