@@ -5,11 +5,14 @@ past tense. Each class names its `version`; an older stored version is lifted in
 when it is read, so no handler ever sees an old shape.
 """
 
+import math
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Final, TypeAlias, get_args
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from runward.config.plain_data import MAX_INTEGER
 from runward.handlers.approvals.events import ApprovalEvent
 from runward.handlers.bundle.events import BundleEvent
 from runward.handlers.chains.events import ChainEvent
@@ -17,6 +20,7 @@ from runward.handlers.contracts.events import ContractEvent, FlowPlanned
 from runward.handlers.event_kinds import Request
 from runward.handlers.exchange.events import ExchangeEvent
 from runward.handlers.journal.events import JournalDamaged, JournalEvent
+from runward.handlers.layouts.foreign_json import LATEST
 from runward.handlers.notices.events import NoticeEvent
 from runward.handlers.outcomes.events import OutcomeEvent
 from runward.handlers.requests.events import (
@@ -138,12 +142,28 @@ def load_payload(kind: str, version: int, payload: bytes | str) -> Event:
     try:
         if version == current:
             return adapter.validate_json(payload)
-        fields = TypeAdapter(dict[str, JsonValue]).validate_json(payload)
+        said = TypeAdapter(dict[str, JsonValue]).validate_json(payload)
         for step in range(version, current):
-            fields = UPCASTERS[kind, step](fields)
-        return adapter.validate_python(fields)
+            said = UPCASTERS[kind, step](said)
+        return adapter.validate_python(said)
     except (ValidationError, KeyError) as error:
         raise UnknownEvent(f"{kind} version {version} can't be read: {error}") from error
+
+
+def impossible(event: Event) -> str | None:
+    """Which of the event's own numbers neither the store nor a calendar can hold. None if all are possible.
+
+    For events that arrive as files: what is put once must be readable for ever.
+    """
+    for each in fields(event):
+        value = getattr(event, each.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"{each.name} is not a finite number"
+        if isinstance(value, int) and abs(value) > MAX_INTEGER:
+            return f"{each.name} has more than 64 bits"
+        if each.name == "at" and not 0.0 <= value <= LATEST:
+            return "at is not a time from 1970 to 9999"
+    return None
 
 
 def event_types() -> tuple[str, ...]:

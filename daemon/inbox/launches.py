@@ -7,7 +7,7 @@ from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.store.tables import launches
 from runward.daemon.store.tables.table import Rows
 from runward.handlers.contracts.snapshots import snapshot_from_run
-from runward.handlers.events import Event, RunLaunched, UnknownEvent, load_payload
+from runward.handlers.events import Event, RunLaunched, UnknownEvent, impossible, load_payload
 from runward.handlers.facts import Launch
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.scanner import RecordedProcess
@@ -28,7 +28,7 @@ def load_launch(value: dict[str, JsonValue]) -> RunLaunched | str:
     except UnknownEvent as error:
         return str(error)
     assert isinstance(event, RunLaunched)
-    return event
+    return impossible(event) or event
 
 
 def launch_in(file: InboxFile) -> RunLaunched | None:

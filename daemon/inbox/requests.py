@@ -10,7 +10,7 @@ from runward.daemon.inbox.hook_notes import HOOK, load_note
 from runward.daemon.inbox.launches import LAUNCH, load_launch
 from runward.daemon.ports.inbox import InboxFile
 from runward.handlers.event_kinds import Request
-from runward.handlers.events import Event, UnknownEvent, dump_payload, load_payload, requests
+from runward.handlers.events import Event, UnknownEvent, dump_payload, impossible, load_payload, requests
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 
 _REQUESTS: Final = {each.type for each in requests()}
@@ -43,6 +43,9 @@ def load_request(file: InboxFile) -> Event | str | None:
     except UnknownEvent as error:
         return str(error)
     assert isinstance(event, Request)
+    fault = impossible(event)
+    if fault is not None:
+        return fault
     return replace(event, said_by=file.owner)
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox import spool
@@ -31,6 +33,8 @@ from runward.handlers.events import (
     ScanRequested,
     SessionCancelRequested,
     SessionSeenRequested,
+    dump_payload,
+    load_payload,
     requests,
 )
 from runward.handlers.exchange.events import ActionRequested, MintRequested, PrincipalCreateRequested
@@ -207,3 +211,60 @@ def test_a_batch_has_no_more_bytes_than_a_turn_can_read_at_once(tmp_path: Path) 
     assert len(batch) == spool.BYTES_OF_A_BATCH >> 20
     assert len(batch) < len(waiting) < 24, "it is known that some wait, and not all are read"
     assert spool.first_batch(waiting[:3], 2) == waiting[:2]
+
+
+@pytest.mark.parametrize(
+    ("field", "number", "reason"),
+    [
+        ("at", "9" * 400, "at is not a finite number"),
+        ("at", "1e300", "at is not a time from 1970 to 9999"),
+        ("at", "-1", "at is not a time from 1970 to 9999"),
+        ("older_than", "9" * 400, "older_than is not a finite number"),
+    ],
+)
+def test_a_request_with_a_number_that_can_not_be_kept_is_refused(
+    field: str, number: str, reason: str
+) -> None:
+    content = dump_request(PruneRequested(NAME, 5.0, 7.0, "me")).decode()
+    payload = json.loads(content)
+    payload["payload"][field] = "@"
+    spoilt = json.dumps(payload).replace('"@"', number).encode()
+    assert load_request(InboxFile(NAME, "me", spoilt, True)) == reason
+
+
+@given(st.sampled_from(EXAMPLES), st.data())
+def test_whatever_a_request_has_it_is_refused_or_can_be_read_from_the_store(
+    request_: Request, data: st.DataObject
+) -> None:
+    """The store has the event for ever: what was put once and can't be read would hold its lane for ever."""
+    spoilt = json.loads(dump_request(request_))
+    name = data.draw(st.sampled_from(sorted(spoilt["payload"])))
+    spoilt["payload"][name] = "@"
+    hostile = [
+        "9" * 400,
+        "-" + "9" * 4000,
+        "9" * 5000,
+        "1e400",
+        "1e300",
+        "-1",
+        "18446744073709551616",
+        "NaN",
+        "null",
+        "[]",
+    ]
+    hostile += [
+        '"\\ud800"',
+        '"\\u0000"',
+        "[" * 60 + "]" * 60,
+        "[" * 5000,
+        '{"a": ' * 60 + "1" + "}" * 60,
+        '{"n": ' + "9" * 400 + "}",
+    ]
+    text = json.dumps(spoilt).replace('"@"', data.draw(st.sampled_from(hostile)))
+    found = load_request(InboxFile(NAME, "me", text.encode(), True))
+    if not isinstance(found, str):
+        assert found is not None
+        again = load_payload(found.type, found.version, dump_payload(found))
+        assert again == found
+        assert found.key
+        assert found.lane
