@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Final
@@ -43,12 +43,12 @@ def verify_bundle(
     attempt: int,
     authorized: Callable[[], Collection[str]],
     require_signature: bool = False,
-    recorded: Recorded | None = None,
+    recorded_of: Callable[[Mapping[str, JsonValue]], Recorded | None] = lambda _fields: None,
 ) -> Verified | None:
     """Verify the bundle of an attempt in a directory. None if it has no RECEIPT.json. Raises `OSError`.
 
     `authorized` gives the keys whose signatures count; it is called only if the receipt is signed. The bundle is also
-    compared with what was `recorded` of it.
+    compared with what was recorded of it: `recorded_of` gets the fields of its receipt.
     """
     with opened(directory, ROOT) as within:
         content = _part(within, part_name(RECEIPT, attempt), LARGEST_RECEIPT)
@@ -60,6 +60,7 @@ def verify_bundle(
             receipt = read_receipt(content)
         hashes, problems = _replay(within, part_name(REPLAY, attempt), receipt)
         problems += _summary(within, part_name(SUMMARY, attempt), receipt)
+    recorded = None if receipt.fields is None else recorded_of(receipt.fields)
     if recorded is not None:
         problems += record_problems(receipt, recorded)
     try:
@@ -68,7 +69,7 @@ def verify_bundle(
     except NoLibrary:
         problems.append(BundleProblem(RECEIPT, None, "signature", UNCHECKED))
         signature = "invalid"
-    return verdict(receipt, hashes, problems, signature, require_signature)
+    return verdict(receipt, hashes, problems, signature, require_signature, recorded is not None)
 
 
 def part_hashes(directory: str, attempt: int) -> dict[str, str]:

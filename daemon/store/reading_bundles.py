@@ -41,6 +41,25 @@ def bundle_of(connection: sqlite3.Connection, key: str, attempt: int) -> BundleR
     return None if row is None else _row(row)
 
 
+def bundles_of_id(connection: sqlite3.Connection, session_id: str) -> list[BundleRow]:
+    """What is recorded about the bundles of the sessions with this id, of all attempts."""
+    rows = connection.execute(
+        f"select {_COLUMNS}, {_SIGNED} from receipts"  # noqa: S608 # our own words
+        " where session_key in (select key from sessions where session_id = ?) order by seq",
+        (session_id,),
+    )
+    return [_row(row) for row in rows]
+
+
+def bundle_in(connection: sqlite3.Connection, directory: str, attempt: int) -> BundleRow | None:
+    """What is recorded about the bundle of an attempt whose parts were put into this directory."""
+    row = connection.execute(
+        f"select {_COLUMNS}, {_SIGNED} from receipts where directory = ? and attempt = ? order by seq desc limit 1",  # noqa: S608 # our own words
+        (directory, attempt),
+    ).fetchone()
+    return None if row is None else _row(row)
+
+
 def chain(connection: sqlite3.Connection) -> Iterator[BundleRow]:
     """Every row, in the order of the chain."""
     for row in connection.execute(f"select {_COLUMNS}, {_SIGNED} from receipts order by seq"):  # noqa: S608 # our own words

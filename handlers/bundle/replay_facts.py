@@ -21,12 +21,13 @@ class ReplayedCall:
 
 @dataclass(slots=True)
 class HashCounts:
-    """The result of checking the hashes of params and outputs."""
+    """The result of checking the hashes of params and outputs. `parts` are those of the receipt and of whole parts."""
 
     recomputed: int = 0
     redacted: int = 0
     cut: int = 0
     unknown: int = 0
+    parts: int = 0
 
     def as_json(self) -> dict[str, JsonValue]:
         return {
@@ -34,6 +35,7 @@ class HashCounts:
             "redacted": self.redacted,
             "cut": self.cut,
             "unknown": self.unknown,
+            "parts": self.parts,
         }
 
 

@@ -21,6 +21,14 @@ from runward.handlers.bundle.replay_facts import HashCounts, ReplayFacts
 from runward.handlers.bundle.summary_id import names_session
 
 SignatureState: TypeAlias = Literal["valid", "invalid", "absent", "unknown_key"]
+Proof: TypeAlias = Literal["consistent", "unchanged", "recorded", "signed"]
+"""What a valid bundle proves.
+
+- consistent: its parts agree with each other
+- unchanged: no byte of them has changed since the receipt was made
+- recorded: they are those that the store recorded
+- signed: an authorized key signed the receipt
+"""
 MOST_FIELD_PROBLEMS: Final = 200
 
 
@@ -38,10 +46,14 @@ class FileFacts(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What the store recorded about a bundle: the receipt's hash, and the other parts by their plain names."""
+    """What the store recorded about a bundle: the receipt's hash, and the other parts by their plain names.
 
-    receipt_hash: str
+    Without a hash it recorded that there is no receipt, and `why`.
+    """
+
+    receipt_hash: str | None
     files: dict[str, FileFacts]
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +69,33 @@ class ReadReceipt:
 
 
 class Verified(NamedTuple):
-    """The answer of `receipt verify`."""
+    """The answer of `receipt verify`. `is_compared` says whether the store knew the bundle."""
 
     valid: bool
     form: ReceiptForm | None
     signature: SignatureState
     hashes: HashCounts
     problems: tuple[BundleProblem, ...]
+    is_compared: bool
+
+    @property
+    def proves(self) -> tuple[Proof, ...]:
+        """What the bundle proves, if it is valid."""
+        held: dict[Proof, bool] = {
+            "consistent": True,
+            "unchanged": self.form == "runward",
+            "recorded": self.is_compared,
+            "signed": self.signature == "valid",
+        }
+        return tuple(each for each, holds in held.items() if holds and self.valid)
 
     def as_json(self) -> dict[str, JsonValue]:
         """The answer as `receipt verify --json` prints it."""
         return {
             "valid": self.valid,
             "form": self.form,
+            "proves": list(self.proves),
+            "compared": self.is_compared,
             "signature": self.signature,
             "hashes": self.hashes.as_json(),
             "problems": [
@@ -180,6 +206,9 @@ def record_problems(receipt: ReadReceipt, recorded: Recorded) -> Iterator[Bundle
     if receipt.fields is None:
         return  # it was reported that it cannot be read
     stated = receipt.fields.get("receipt_hash")
+    if recorded.receipt_hash is None:
+        yield _of_receipt(f"the store recorded that there is no receipt: {recorded.why}")
+        return
     if stated != recorded.receipt_hash:
         message = f"the store recorded {recorded.receipt_hash}, not {quoted_hash(stated)}"
         yield BundleProblem(RECEIPT, None, "receipt_hash", message)
@@ -208,6 +237,7 @@ def verdict(
     problems: Iterable[BundleProblem],
     signature: SignatureState,
     require_signature: bool,
+    is_compared: bool,
 ) -> Verified:
     """The answer, from everything that was found."""
     said = [*receipt.problems, *problems]
@@ -223,4 +253,13 @@ def verdict(
         )
         said.append(BundleProblem(RECEIPT, None, "signature", why))
     valid = not any(each.severity == "error" for each in said)
-    return Verified(valid, receipt.form, signature, hashes, tuple(said))
+    hashes.parts = _hashed_parts(receipt)
+    return Verified(valid, receipt.form, signature, hashes, tuple(said), is_compared)
+
+
+def _hashed_parts(receipt: ReadReceipt) -> int:
+    """How many hashes over the receipt and whole parts were recomputed: none in the seed's form, which has none."""
+    if receipt.fields is None or receipt.form != "runward":
+        return 0
+    files = receipt.fields.get("files")
+    return 1 + (len({REPLAY, SUMMARY} & files.keys()) if isinstance(files, dict) else 0)

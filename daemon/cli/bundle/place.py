@@ -1,28 +1,38 @@
 """From what people type to the bundle that they mean: a directory, a file, or a session's own."""
 
 import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from runward.config.json_value import JsonValue
+from runward.daemon.disk.state_rights import StateDirectoryUnsafe
+from runward.handlers.journal.place import OWN_PLACE
+
 if TYPE_CHECKING:
+    from runward.config.settings import Settings
     from runward.daemon.store.reading_bundles import BundleRow
     from runward.handlers.bundle.verify import Recorded
 
 
 class BundlePlace(NamedTuple):
-    """Where a bundle is; `session_id` is None for a named directory. `recorded` is what the store has of it."""
+    """Where a bundle is; `session_id` is None for a named directory.
+
+    `recorded_of` gives what the store has of it, from the fields of the receipt that is there.
+    """
 
     directory: str
     attempt: int
     session_id: str | None
-    recorded: "Recorded | None" = None
+    recorded_of: "Callable[[Mapping[str, JsonValue]], Recorded | None]"
 
 
 def bundle_place(context: click.Context, target: str, attempt: int | None) -> BundlePlace:
     """The directory `target`, or that of the session's parts. Ends the program if there is neither."""
     if os.path.isdir(target):
-        return BundlePlace(target, attempt or 1, None)
+        number = attempt or 1
+        return BundlePlace(target, number, None, lambda fields: _known_of(context, target, number, fields))
     if "/" in target and not is_key(target):
         from runward.daemon.cli.exits import NOT_FOUND
         from runward.daemon.cli.terminal.output import fail
@@ -48,18 +58,65 @@ def _of_session(context: click.Context, text: str, attempt: int | None) -> Bundl
         number = attempt or row.attempt
         found = bundle_of(connection, row.key, number)
     if found is None:
-        return BundlePlace(journal_place(settings.state_dir, row), number, row.session_id)
+        return BundlePlace(journal_place(settings.state_dir, row), number, row.session_id, lambda _: None)
     # A run may have refused its bundle, which is then in the state directory.
     directory = os.path.join(settings.state_dir, found.directory)
-    return BundlePlace(directory, number, row.session_id, _recorded(found))
+    recorded = _recorded(found)
+    return BundlePlace(directory, number, row.session_id, lambda _: recorded)
 
 
-def _recorded(row: "BundleRow") -> "Recorded | None":
+def _known_of(
+    context: click.Context, directory: str, attempt: int, fields: "Mapping[str, JsonValue]"
+) -> "Recorded | None":
+    """What our own store has of a bundle in a directory. None if it doesn't know it, or can't be read.
+
+    It knows a bundle by its place, whatever its receipt says, and by the session's id. So a receipt that lost what it
+    could be recognized by is still compared.
+    """
+    from runward.daemon.cli.shell.context import read_settings_of
+    from runward.daemon.store import reading
+    from runward.daemon.store.reading_bundles import bundle_in, bundles_of_id
+
+    settings = read_settings_of(context.find_root().obj["config"]).value
+    try:
+        if settings is None or not reading.exists(settings.state_dir):
+            return None
+        with reading.reading(settings.state_dir) as connection:
+            known = bundles_of_id(connection, str(fields.get("session_id")))
+            place = _as_recorded(settings.state_dir, directory)
+            there = next((each for each in known if (each.directory, each.attempt) == (place, attempt)), None)
+            if there is None and _is_within(settings, directory):
+                there = bundle_in(connection, place, attempt)
+    except (reading.StoreUnreadable, StateDirectoryUnsafe, OSError):
+        return None
+    if there is not None:
+        return _recorded(there)
+    stated = fields.get("receipt_hash"), fields.get("attempt")
+    same = [each for each in known if each.receipt_hash == stated[0]] if stated[0] is not None else []
+    same = same or [each for each in known if each.attempt == stated[1]] or known[-1:]
+    return _recorded(same[0]) if same else None
+
+
+def _as_recorded(state: str, directory: str) -> str:
+    """A directory as receipts have it: relative to the state directory if it is one of our own."""
+    real, own = os.path.realpath(directory), os.path.realpath(state)
+    below = os.path.relpath(real, own)
+    return below if below.split("/")[0] == OWN_PLACE else real
+
+
+def _is_within(settings: "Settings", directory: str) -> bool:
+    """Whether parts of a session may have been put there: it is below a root, or in our own state."""
+    real = os.path.realpath(directory)
+    places = [settings.state_dir, *(root.path for root in settings.roots)]
+    return any(real.startswith(os.path.realpath(each).rstrip("/") + "/") for each in places)
+
+
+def _recorded(row: "BundleRow") -> "Recorded":
     from runward.handlers.bundle.parts import REPLAY, SUMMARY, part_name
     from runward.handlers.bundle.verify import FileFacts, Recorded
 
     if row.receipt_hash is None:
-        return None
+        return Recorded(None, {}, row.problem)
     plain = {part_name(name, row.attempt): name for name in (REPLAY, SUMMARY)}
     files = {plain[each.name]: FileFacts(each.sha256, each.size) for each in row.parts if each.name in plain}
     return Recorded(row.receipt_hash, files)

@@ -32,7 +32,7 @@ def answer_of(
             place.attempt,
             lambda: _authorized(context, keys),
             require_signature,
-            place.recorded,
+            place.recorded_of,
         )
     except OSError as error:
         if isinstance(error, FileNotFoundError) and place.session_id is not None:
@@ -64,6 +64,10 @@ def print_answer(answer: Verified, as_json: bool) -> None:
     if as_json:
         print_json(answer.as_json())
         return
+    if answer.form == "seed":
+        compared = "" if answer.is_compared else ", and the store doesn't know it"
+        shown = f"seed form: this proves less. Its parts are checked against each other, but anybody may have written or changed them{compared}"
+        click.echo(coloured("warning", shown))
     for each in answer.problems:
         if each.severity == "error":
             place = each.part if each.line is None else f"{each.part}:{each.line}"
@@ -72,11 +76,14 @@ def print_answer(answer: Verified, as_json: bool) -> None:
     hashes = answer.hashes
     word = coloured("ok", "valid") if answer.valid else coloured("invalid")
     form = f" ({answer.form} form)" if answer.form is not None else ""
-    known = f"{counted(hashes.recomputed, 'hash', 'hashes')} recomputed"
+    known = (
+        f"{counted(hashes.parts, 'hash', 'hashes')} of the parts and {hashes.recomputed} of values recomputed"
+    )
     left_out = [
         f"{count} {what}"
         for count, what in ((hashes.redacted, "redacted"), (hashes.cut, "cut"), (hashes.unknown, "unknown"))
         if count
     ]
-    said = ", ".join([known, *left_out, f"signature {answer.signature.replace('_', ' ')}"])
+    compared = "compared with the store" if answer.is_compared else "not known to the store"
+    said = ", ".join([known, *left_out, compared, f"signature {answer.signature.replace('_', ' ')}"])
     click.echo(f"{word}{form}: {said}")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import time
 from pathlib import Path
 
@@ -67,6 +68,76 @@ def test_a_bundle_that_its_run_prevented_is_found_by_the_commands(place: Place) 
     assert place.call("receipt", "verify", "there").code == 0
 
 
+_ADDED = ("schema", "event_hash", "canonical_form", "files", "prev", "receipt_hash")
+
+
+def downgrade(receipt: Path, **changes: JsonValue) -> None:
+    """Make it a receipt in the seed's form, as other programs write it."""
+    fields = json.loads(receipt.read_text()) | changes
+    receipt.write_text(json.dumps({key: each for key, each in fields.items() if key not in _ADDED}))
+
+
+def test_a_receipt_that_lost_our_additions_is_refused_wherever_the_store_knows_better(place: Place) -> None:
+    run = add(place, "one", "4 passed in 0.1s")
+    place.daemon_once()
+    assert place.call("session", "export", "one", "--output", "there").code == 0
+    for target in ("one", str(run), "there"):
+        told = place.call("receipt", "verify", target, "--json").object()
+        assert (told["valid"], told["compared"]) == (True, True)
+        assert told["proves"] == ["consistent", "unchanged", "recorded"]
+    downgrade(run / "RECEIPT.json")
+    downgrade(place.directory / "there/RECEIPT.json")
+    for target in ("one", str(run), "there"):
+        answer = place.call("receipt", "verify", target)
+        assert answer.code == 1, target
+        assert answer.out.startswith("seed form: this proves less. ")
+        assert "receipt_hash: the store recorded sha256:" in answer.out
+    downgrade(run / "RECEIPT.json", session_id="two")
+    assert place.call("receipt", "verify", str(run)).code == 1, "its place is known, whatever it calls itself"
+
+
+def test_a_bundle_in_the_seed_s_form_says_first_that_it_proves_less_and_what(place: Place) -> None:
+    add(place, "one", "4 passed in 0.1s")
+    place.daemon_once()
+    assert place.call("session", "export", "one", "--output", "there").code == 0
+    downgrade(place.directory / "there/RECEIPT.json")
+    (place.directory / "runward.toml").write_text('state_dir = "elsewhere"\n')
+    answer = place.call("receipt", "verify", "there")
+    assert answer.code == 0
+    first, last = answer.out.splitlines()
+    assert first == (
+        "seed form: this proves less. Its parts are checked against each other, but anybody may have written or changed"
+        " them, and the store doesn't know it"
+    )
+    assert last.startswith(
+        "valid (seed form): 0 hashes of the parts and 2 of values recomputed, not known to the store"
+    )
+    told = place.call("receipt", "verify", "there", "--json").object()
+    assert (told["form"], told["proves"], told["compared"]) == ("seed", ["consistent"], False)
+
+
+def test_what_was_recomputed_is_counted_also_for_a_bundle_without_calls(place: Place) -> None:
+    place.add_run("idle", exit_code=0)
+    place.daemon_once()
+    said = place.call("receipt", "verify", "idle").out
+    assert said.startswith(
+        "valid (runward form): 3 hashes of the parts and 0 of values recomputed, compared with the store"
+    )
+
+
+def test_a_receipt_of_a_run_s_own_counts_for_nothing_where_the_store_has_none(place: Place) -> None:
+    run = add(place, "one", "4 passed in 0.1s")
+    place.daemon_once()
+    with sqlite3.connect(place.state / "runward.db") as store:
+        store.execute("drop trigger receipts_are_facts")
+        store.execute("update receipts set receipt_hash = null, prev = null, problem = 'the disk was full'")
+    downgrade(run / "RECEIPT.json")
+    for target in ("one", str(run)):
+        answer = place.call("receipt", "verify", target)
+        assert answer.code == 1
+        assert "the store recorded that there is no receipt: the disk was full" in answer.out
+
+
 def test_a_session_shows_its_bundle(worked: Place) -> None:
     bundle = worked.call("session", "show", "one", "--json").object()["bundle"]
     assert isinstance(bundle, dict)
@@ -106,12 +177,14 @@ def test_a_receipt_that_was_made_anew_is_not_the_one_that_the_store_recorded(wor
     fields = json.loads(before)
     try:
         receipt.write_bytes(sealed({**fields, "delivery": "skipped"}, fields["prev"], "seed").text)
-        assert worked.call("receipt", "verify", str(worked.runs / "same")).code == 0, "by itself it is right"
-        said = worked.call("receipt", "verify", "same", "--json")
-        assert said.code == 1
-        (problem,) = said.items("problems")
-        assert (problem["part"], problem["field"]) == ("RECEIPT.json", "receipt_hash")
-        assert f"the store recorded {fields['receipt_hash']}" in str(problem["message"])
+        for target in ("same", str(worked.runs / "same")):
+            said = worked.call("receipt", "verify", target, "--json")
+            assert said.code == 1
+            (problem,) = said.items("problems")
+            assert (problem["part"], problem["field"]) == ("RECEIPT.json", "receipt_hash"), (
+                "by itself it is right"
+            )
+            assert f"the store recorded {fields['receipt_hash']}" in str(problem["message"])
     finally:
         receipt.write_bytes(before)
     assert worked.call("receipt", "verify", "same", "--attempt", "1").code == 0
