@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from runward.daemon.rundir.opening import REGULAR, opened
-from runward.handlers.bundle.work_tree import MOST_COMMITS, WorkTree, changed, subjects
+from runward.handlers.bundle.edits import FileEdit
+from runward.handlers.bundle.work_tree import MOST_COMMITS, MOST_FILES, WorkTree, changed, subjects
 
 PATIENCE_S: Final = 5.0
 """Seconds that all questions about one directory may take."""
@@ -25,6 +26,12 @@ _MOST_SAID: Final = 1 << 20
 _MOST_INDEX: Final = 64 << 20
 _EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _SHA1: Final = 40
+_MOST_OF_A_SECOND: Final = 64
+"""Commits that are looked at to find the last one from before the session."""
+
+_TICK_S: Final = 0.01
+"""The kernel's time of a file may be this much behind the clock."""
+
 _GIT: Final = (
     "git",
     "--no-pager",
@@ -66,12 +73,56 @@ def _asked(cwd: str, since: float, deadline: float) -> WorkTree:
     with tempfile.TemporaryDirectory(prefix="runward-git-") as ours:
         _borrow(Path(ours), git_directory, commit)
         where = {"GIT_DIR": ours, "GIT_WORK_TREE": top, "GIT_OBJECT_DIRECTORY": objects}
-        before = f"--before=@{int(since)}"
-        base = _run(("rev-list", "--first-parent", "-1", before, "HEAD"), top, where, deadline).strip()
-        log = ("log", "-z", "--format=%s", f"-{MOST_COMMITS}", *([f"{base}..HEAD"] if base else ["HEAD"]))
-        commits = _run(log, top, where, deadline)
+        base, unsure = _base(top, where, since, deadline)
+        log = ("log", "-z", "--format=%H %s", f"-{MOST_COMMITS}", *([f"{base}..HEAD"] if base else ["HEAD"]))
+        commits = subjects(_run(log, top, where, deadline), unsure)
         diff = (*_DIFF, "--ignore-submodules=all", base or _EMPTY_TREE, "--")
-        return WorkTree(top, subjects(commits), changed(_run(diff, top, where, deadline)))
+        files = changed(_run(diff, top, where, deadline))
+        try:
+            made = _untracked(top, where, since, deadline)
+        except _NotTold:
+            return WorkTree(top, commits, files, lacks_untracked=True)
+        return WorkTree(top, commits, (*files, *made)[:MOST_FILES])
+
+
+def _base(top: str, where: dict[str, str], since: float, deadline: float) -> tuple[str, frozenset[str]]:
+    """The last commit from before the session ("" if there is none), and those that may be from before or after its start.
+
+    git knows only the second of a commit. For one in the second in which the session began, the time of its object's
+    file decides, if it is a file of its own.
+    """
+    before = f"--before=@{int(since)}"
+    log = ("log", "--first-parent", f"-{_MOST_OF_A_SECOND}", before, "--format=%H %ct", "HEAD")
+    listed = [line.split() for line in _run(log, top, where, deadline).splitlines()]
+    unsure: set[str] = set()
+    for commit, at in listed:
+        if int(at) < int(since):
+            return commit, frozenset(unsure)
+        try:
+            made = os.lstat(f"{where['GIT_OBJECT_DIRECTORY']}/{commit[:2]}/{commit[2:]}").st_mtime
+        except OSError:
+            unsure.add(commit)
+            continue
+        if made < since:
+            return commit, frozenset(unsure)
+    is_cut = len(listed) == _MOST_OF_A_SECOND
+    return listed[-1][0] if is_cut else "", frozenset(unsure)
+
+
+def _untracked(top: str, where: dict[str, str], since: float, deadline: float) -> list[FileEdit]:
+    """The files that git does not track or ignore, and that were made or changed since then."""
+    found: list[FileEdit] = []
+    for path in _run(("ls-files", "--others", "--exclude-standard", "-z"), top, where, deadline).split("\0"):
+        if path and len(found) < MOST_FILES and _changed_since(f"{top}/{path}", since):
+            found.append(FileEdit(path, None))
+    return found
+
+
+def _changed_since(path: str, since: float) -> bool:
+    try:
+        return os.lstat(path).st_ctime >= since - _TICK_S
+    except (OSError, ValueError):
+        return False
 
 
 def _is_in_a_tree(cwd: str) -> bool:

@@ -29,6 +29,7 @@ def summary_of(replay: Replay) -> Summary:
         tokens=order.usage,
         cost=order.cost if replay.cost_usd is None else Cost(replay.cost_usd, "usd"),
         failure=_failure(order, shown),
+        lacks_untracked=order.work_tree is not None and order.work_tree.lacks_untracked,
     )
 
 

@@ -66,6 +66,8 @@ class Summary(NamedTuple):
     tokens: tuple[int, int] | None = None
     cost: Cost | None = None
     failure: Failure | None = None
+    lacks_untracked: bool = False
+    """Whether the files that git does not track are unknown."""
 
 
 _ADAPTER = TypeAdapter(Summary)
@@ -137,7 +139,10 @@ def summary_text(summary: Summary) -> str:
     lines = ["# PR Summary", "", "## Changes Made"]
     lines += _listed([f"- {plain(each)}" for each in summary.changes])
     lines += ["", "## Files Modified"]
-    lines += _listed([_file(each) for each in summary.files])
+    if summary.files or not summary.lacks_untracked:
+        lines += _listed([_file(each) for each in summary.files])
+    if summary.lacks_untracked:
+        lines.append(f"- files that git does not track: {UNKNOWN}")
     lines += ["", "## Verification"]
     lines += _listed([_verification(each) for each in summary.verification])
     lines += ["", f"## Confidence: {confidence}", "", "## Session"]

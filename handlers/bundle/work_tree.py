@@ -1,6 +1,6 @@
 """What git says about the session's working directory: commits and changed lines since the session's start."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from runward.handlers.bundle.edits import FileEdit
@@ -10,16 +10,28 @@ MOST_FILES: Final = 1000
 
 
 class WorkTree(NamedTuple):
-    """The subjects of the commits, oldest first, and the files that differ, by their paths below `top`."""
+    """The subjects of the commits, oldest first, and the files that differ, by their paths below `top`.
+
+    Files that git does not track are among them, if they were made or changed since the session's start. With
+    `lacks_untracked`, git did not list them.
+    """
 
     top: str
     commits: tuple[str, ...]
     files: tuple[FileEdit, ...]
+    lacks_untracked: bool = False
 
 
-def subjects(text: str) -> tuple[str, ...]:
-    """The subjects in the output of `git log -z --format=%s`, which has the newest first."""
-    return tuple(reversed([each for each in text.split("\0") if each][:MOST_COMMITS]))
+def subjects(text: str, unsure: Collection[str] = ()) -> tuple[str, ...]:
+    """The subjects in the output of `git log -z --format="%H %s"`, which has the newest first.
+
+    `unsure` are the commits that may have been made before the session began.
+    """
+    found: list[str] = []
+    for entry in [each for each in text.split("\0") if each][:MOST_COMMITS]:
+        commit, _, subject = entry.partition(" ")
+        found.append(f"{subject} (in the second in which the session began)" if commit in unsure else subject)
+    return tuple(reversed(found))
 
 
 def changed(text: str) -> tuple[FileEdit, ...]:
@@ -40,5 +52,9 @@ def with_git(own: Sequence[FileEdit], top: str, files: Sequence[FileEdit]) -> tu
     found = {prefix + each.path: each for each in files}
     counted = {each.path: each for each in own}
     for path, each in found.items():
-        counted[path] = FileEdit(path, each.lines_changed)
+        known = counted.get(path)
+        lines = (
+            known.lines_changed if each.lines_changed is None and known is not None else each.lines_changed
+        )
+        counted[path] = FileEdit(path, lines)
     return tuple(counted.values())

@@ -4,8 +4,10 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.waiting import wait_for
 
 from runward.daemon.rundir import work_tree
 from runward.daemon.rundir.work_tree import work_tree_since
@@ -59,6 +61,77 @@ def test_commits_and_changed_lines_since_the_start_are_told(tree: Path) -> None:
         FileEdit("old.txt", 1),
         FileEdit("kept.txt", 2),
     }
+
+
+def test_files_that_git_does_not_track_are_told_if_they_were_made_since_the_start(tree: Path) -> None:
+    (tree / ".gitignore").write_text("*.log\n")
+    git(tree, "add", ".gitignore")
+    git(tree, "commit", "-qm", "ignore", at=START - 50)
+    (tree / "earlier").write_text("e")
+    start = os.stat(tree / "earlier").st_ctime + 0.5
+    told = work_tree_since(str(tree), start)
+    assert told is not None
+    assert (told.files, told.lacks_untracked) == ((), False)
+    for name in ("made.py", "sub/ünïcode name", "made.log"):
+        (tree / name).parent.mkdir(exist_ok=True)
+        (tree / name).write_text("x")
+    (tree / "kept.txt").write_text("one\nTWO\n")
+
+    def is_later() -> bool:
+        (tree / "made.py").touch()
+        return os.stat(tree / "made.py").st_ctime > start
+
+    wait_for(is_later, "a time after the start")
+    (tree / "sub/ünïcode name").touch()
+    told = work_tree_since(str(tree), start)
+    assert told is not None
+    assert set(told.files) == {
+        FileEdit("kept.txt", 2),
+        FileEdit("made.py", None),
+        FileEdit("sub/ünïcode name", None),
+    }
+    assert not told.lacks_untracked
+
+
+def test_if_git_lists_too_many_untracked_files_the_rest_is_told(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "kept.txt").write_text("one\nTWO\n")
+    run = work_tree._run
+
+    def refusing(arguments: tuple[str, ...], *rest: Any) -> str:
+        if arguments[0] == "ls-files":
+            raise work_tree._NotTold
+        return run(arguments, *rest)
+
+    monkeypatch.setattr(work_tree, "_run", refusing)
+    told = work_tree_since(str(tree), START)
+    assert told is not None
+    assert (told.files, told.lacks_untracked) == ((FileEdit("kept.txt", 2),), True)
+
+
+def test_a_commit_in_the_second_of_the_start_is_told_of_by_the_time_of_its_file(tree: Path) -> None:
+    start = time.time()
+    for message in ("just before", "just after"):
+        git(tree, "commit", "-q", "--allow-empty", "-m", message, at=int(start))
+    before, after = commits_of(tree)[1::-1]
+    objects = tree / ".git/objects"
+    os.utime(objects / before[:2] / before[2:], (start - 0.2, start - 0.2))
+    os.utime(objects / after[:2] / after[2:], (start + 0.2, start + 0.2))
+    told = work_tree_since(str(tree), start)
+    assert told is not None
+    assert told.commits == ("just after",)
+    git(tree, "gc", "-q")
+    told = work_tree_since(str(tree), start)
+    assert told is not None
+    assert told.commits == tuple(
+        f"{each} (in the second in which the session began)" for each in ("just before", "just after")
+    ), "what is not known is said"
+
+
+def commits_of(tree: Path) -> list[str]:
+    """The ids of the commits, newest first."""
+    return subprocess.check_output(("git", "rev-list", "HEAD"), cwd=tree, text=True).split()
 
 
 def test_a_change_in_the_moment_of_the_index_is_found_by_the_time_of_the_index(

@@ -156,3 +156,11 @@ def test_code_ends_where_its_value_ends(text: str) -> None:
 @given(st.from_regex(r"[A-Za-z0-9._:-]{1,40}", fullmatch=True))
 def test_the_session_is_found_again_in_the_summary(session_id: str) -> None:
     assert names_session(summary_text(WHOLE._replace(session_id=session_id)), session_id)
+
+
+def test_files_that_git_could_not_list_are_unknown_and_not_none() -> None:
+    for files in ((), WHOLE.files):
+        text = summary_text(WHOLE._replace(files=files, lacks_untracked=True))
+        section = text.partition("## Files Modified\n")[2].partition("\n\n")[0].splitlines()
+        assert section[-1] == "- files that git does not track: unknown"
+        assert len(section) == len(files) + 1
