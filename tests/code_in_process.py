@@ -25,6 +25,9 @@ CPU_S: Final = 0.125
 
 def execute(job: Job, executor: Executor, cpu: CpuTime, deadline: float, take: object) -> Execution:
     """Run a job, as `runward.daemon.sandbox.workers.execute` does."""
+    if job.defines is not None:
+        compile(job.code, "<code>", "exec")
+        return Execution(None, sandbox="a stand-in")
     cpu.ended += CPU_S
     answer = job.answer
     assert answer is not None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from runward.config.exchange import ExchangeRules
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
-from runward.daemon.parts.actions_with_code import NotWorkedOut, Work
+from runward.daemon.parts.actions_with_code import NotWorkedOut
 from runward.daemon.sandbox.isolated import REFUSED
 from runward.daemon.sandbox.killed_workers import KilledCount
 from runward.daemon.store import reading, reading_exchange
@@ -55,7 +55,7 @@ def acting_with_code(
     executor: Callable[[], Executor],
     state: Path,
     trouble: "Trouble | None" = None,
-) -> Work:
+) -> Callable[[ActedWithCode], Worked]:
     """Works out actions by the settings in force, over the store in `state`. Blocks.
 
     `trouble` collects problems for `status`.
@@ -198,7 +198,8 @@ class RunningCode:
 
         self.cpu.most = asked.cpu_s
         executor, deadline = self._executor, self._deadline
-        if asked.frame is None:
+        is_contract = asked.frame is None and asked.defines is None
+        if is_contract:
             executor = executor._replace(preloaded_imports=CONTRACT_IMPORTS)
             deadline = min(deadline, time.monotonic() + CONTRACT_S)
         names: dict[str, JsonValue] = {} if asked.frame is None else asked.frame.names
@@ -207,9 +208,10 @@ class RunningCode:
             asked.args,
             asked.function,
             names,
-            lambda call: self._call(asked, call),
+            None if asked.defines is not None else lambda call: self._call(asked, call),
             asked.dependencies,
-            asked.frame is None,
+            is_contract,
+            asked.defines,
         )
         ended = workers.execute(job, executor, self.cpu, deadline, self._take)
         self.sandbox = ended.sandbox or self.sandbox

@@ -29,6 +29,7 @@ from runward.handlers.exchange.acting_with_code import (
     CodeRan,
     Decided,
     Running,
+    Unable,
     Worked,
 )
 from runward.handlers.exchange.action_result import Refused
@@ -38,7 +39,7 @@ from runward.handlers.exchange.reading import Reading
 LONGEST_TURN_S: Final = 5.0
 """How long the next code of a principal waits until the action before is recorded: its job may be held."""
 
-Work: TypeAlias = Callable[[ActedWithCode], Worked]
+Work: TypeAlias = Callable[[ActedWithCode], Worked | Unable]
 """Works an action out to its end. Blocks. Raises `NotWorkedOut`."""
 
 
@@ -51,9 +52,9 @@ class NotWorkedOut(Exception):
         self.cpu_s = cpu_s
 
 
-def no_sandbox(asked: ActedWithCode) -> Worked:
+def no_sandbox(asked: ActedWithCode) -> Unable:
     """The result of an action if there is nothing to run its code in."""
-    return failed("not_configured", "nothing runs code here")
+    return Unable("nothing runs code here")
 
 
 def failed(code: str, why: str) -> Worked:
@@ -67,7 +68,7 @@ class _Action:
     began: float
     number: int = 1
     earlier_cpu_s: float = 0.0
-    worked: Worked | NotWorkedOut | None = None
+    worked: Worked | Unable | NotWorkedOut | None = None
     """Its result; None while it is worked out."""
     ended: float = 0.0
     is_told: bool = False
@@ -76,7 +77,8 @@ class _Action:
     @property
     def cpu_s(self) -> float:
         """The CPU time of all tries together."""
-        return self.earlier_cpu_s + (0.0 if self.worked is None else self.worked.cpu_s)
+        ran = self.worked if isinstance(self.worked, Worked | NotWorkedOut) else None
+        return self.earlier_cpu_s + (0.0 if ran is None else ran.cpu_s)
 
 
 @dataclass(slots=True)
@@ -89,18 +91,20 @@ class ActionsWithCode:
     _actions: dict[str, _Action] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def answer(self, asked: ActedWithCode) -> Running | Acted:
+    def answer(self, asked: ActedWithCode) -> Running | Acted | Unable:
         """The result of the action; called in a thread.
 
         If it can't be worked out, raises the reason once for each try.
         """
         key, now, most = asked.event.key, time.monotonic(), self.at_once()
         if most == 0:
-            return Acted(1, 0.0, failed("not_configured", "no code runs: workers = 0 in [exchange.executor]"))
+            return Unable("no code runs: workers = 0 in [exchange.executor]")
         with self._lock:
             action = self._actions.get(key)
             if action is not None and action.worked is None:
                 return Running(now - action.began)
+            if action is not None and isinstance(action.worked, Unable):
+                return action.worked
             if action is not None and isinstance(action.worked, NotWorkedOut) and not action.is_told:
                 action.is_told = True
                 raise _said(action.worked.error)
@@ -145,7 +149,7 @@ class ActionsWithCode:
         )
 
     def _run(self, asked: ActedWithCode, action: _Action) -> None:
-        worked: Worked | NotWorkedOut
+        worked: Worked | Unable | NotWorkedOut
         try:
             worked = self.work(asked)
         except NotWorkedOut as error:
@@ -154,7 +158,7 @@ class ActionsWithCode:
             worked = NotWorkedOut(error)
         self._end(action, worked)
 
-    def _end(self, action: _Action, worked: Worked | NotWorkedOut) -> None:
+    def _end(self, action: _Action, worked: Worked | Unable | NotWorkedOut) -> None:
         with self._lock:
             action.ended = time.monotonic()
             action.worked = worked

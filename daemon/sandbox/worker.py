@@ -310,7 +310,7 @@ def _fits(plain: object, levels: int) -> bool:
     return not any(isinstance(each, dict | list) for each in level)
 
 
-def _compiled(source: str, function: str) -> CodeType:
+def _compiled(source: str) -> CodeType:
     if not source.strip():
         _answer({"code": "invalid_argument", "error": "the code is empty"})
     try:
@@ -322,11 +322,22 @@ def _compiled(source: str, function: str) -> CodeType:
         _answer({"code": "invalid_argument", "error": said})
     except (ValueError, RecursionError, OverflowError) as error:
         _answer({"code": "invalid_argument", "error": f"{type(error).__name__}: {_text(error)}"})
+    return code
+
+
+def _check_function(code: CodeType, function: str) -> None:
     named = code.co_names if function in _USUAL else _defined(code)
     if function not in named:
         kind = "invalid_argument" if function in _USUAL else "not_found"
         _answer({"code": kind, "error": f"the code defines no function {function}"})
-    return code
+
+
+def _check_definitions(code: CodeType, functions: list[str]) -> NoReturn:
+    """Answer whether the code defines one of these, without running it."""
+    if functions and not _defined(code) & set(functions):
+        error = f"the code defines no function {' or '.join(functions)}"
+        _answer({"code": "invalid_argument", "error": error})
+    _answer({"result": None})
 
 
 def _defined(code: CodeType) -> set[str]:
@@ -345,7 +356,11 @@ def _run(job: dict[str, object], known: dict[str, object]) -> NoReturn:
     function, arguments, names = str(job.get("function", "run")), job["args"], job.get("names", {})
     assert isinstance(arguments, list)
     assert isinstance(names, dict)
-    code = _compiled(str(job["code"]), function)
+    code = _compiled(str(job["code"]))
+    defines = job.get("defines")
+    if isinstance(defines, list):
+        _check_definitions(code, defines)
+    _check_function(code, function)
     known |= names
     is_contract = job.get("contract") is True
     dependencies = job.get("dependencies")

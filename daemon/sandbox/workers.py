@@ -88,6 +88,8 @@ class Job(NamedTuple):
     answer: Answer | None = None
     dependencies: Sequence[str] = ()
     is_contract: bool = False
+    defines: Sequence[str] | None = None
+    """Only compile the code, which must define one of these functions if there are any."""
     is_shown: bool = False
     """Whether what the code prints is kept, for a person who tries it."""
 
@@ -116,6 +118,8 @@ def execute(
         said["dependencies"] = list(job.dependencies)
     if job.is_shown:
         said["shown"] = True
+    if job.defines is not None:
+        said["defines"] = list(job.defines)
     line = json.dumps(said).encode()
     if len(line) > MOST_CODE:
         return Execution(

@@ -58,6 +58,8 @@ class Accounts:
     paid: list[Post] = field(default_factory=list)
     """What was bought and delivered. It stays paid, whatever fails later: the content may have got out."""
     reading: Reading = field(default_factory=Reading)
+    why_no_code: str | None = None
+    """Why code can't run anywhere: then what needs it is worked out without it."""
     payer: str | None = None
     budget: int | None = None
     """The most scrip that the action may cost its payer. None for no limit except the balance."""
@@ -206,9 +208,22 @@ class Accounts:
 
     def run(self, code: CodeRun) -> Asking[Ran]:
         """The result of running code. Raises `NeedsCode` if it can't run."""
+        if self.why_no_code is not None:
+            return Ran("not_configured", None, self.why_no_code)
         if not self.runs_code:
             raise NeedsCode
         return (yield from ask(code))
+
+    def succeeded(self, code: CodeRun) -> Asking[Ran]:
+        """The result of code that ended well. Raises `Refused` if it failed, and `NeedsCode`."""
+        ran = yield from self.run(code)
+        if ran.code is None:
+            return ran
+        rules = yield from self.rules()
+        details: dict[str, JsonValue] = (
+            {"available_in_s": rules.cpu_window} if ran.code == "rate_limited" else {}
+        )
+        raise Refused(ran.code, ran.error or ran.code, **details)
 
     def keep(self, artifact: SharedArtifact) -> Asking[None]:
         """Store a new artifact, or the next version of one, within the quota of its owner. Raises `Refused`."""

@@ -24,6 +24,7 @@ from runward.handlers.exchange.acting_with_code import (
     CodeRan,
     Decided,
     Running,
+    Unable,
 )
 from runward.handlers.exchange.action_result import ActionResult, Refused, result_to_json
 from runward.handlers.exchange.effects import CountIntent, RecordAction, UseCpu
@@ -51,7 +52,10 @@ def decide(event: IntentMade | ActionRequested, given: Given) -> Deciding:
     try:
         decided = yield from worked_out(accounts, event)
     except NeedsCode:
-        acted, holds = yield from _with_code(event, given)
+        found = yield from _with_code(event, given)
+        if isinstance(found, Unable):
+            return (yield from _without_code(event, given, found.why))
+        acted, holds = found
         worked, cpu_s = acted.worked, acted.cpu_s
         decided, sandbox = worked.decided, worked.sandbox
         effects = worked.effects if holds else accounts.effects
@@ -111,7 +115,16 @@ def _ran_in_vain(event: IntentMade | ActionRequested, given: Given) -> Asking[Co
     return ran
 
 
-def _with_code(event: IntentMade | ActionRequested, given: Given) -> Asking[tuple[Acted, bool]]:
+def _without_code(event: IntentMade | ActionRequested, given: Given, why: str) -> Deciding:
+    """Carry out an action for which code should run, but can't."""
+    accounts = accounts_of(event.key, given)
+    accounts.why_no_code = why
+    decided = yield from worked_out(accounts, event)
+    scrip = yield from _scrip_after(accounts, event.principal)
+    return (*accounts.all_effects, *_recorded(event, given, decided, scrip))
+
+
+def _with_code(event: IntentMade | ActionRequested, given: Given) -> Asking[tuple[Acted, bool] | Unable]:
     """The result of the action, and whether what it read still holds. It is worked out only so many times."""
     used = () if event.principal is None else (yield from ask(CpuUsedBy(event.principal)))
     acted = yield from ask(ActedWithCode(event, given, used=used))
@@ -122,6 +135,8 @@ def _with_code(event: IntentMade | ActionRequested, given: Given) -> Asking[tupl
             return acted, False
         used_now = (*used, (given.at, acted.cpu_s))
         acted = yield from ask(ActedWithCode(event, given, acted.number, used_now))
+    if isinstance(acted, Unable):
+        return acted
     raise NotYet(given.at + min(LATEST, max(SOON, acted.seconds / 4)))
 
 

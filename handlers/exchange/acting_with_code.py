@@ -39,6 +39,12 @@ class Worked(NamedTuple):
     sandbox: str | None
 
 
+class Unable(NamedTuple):
+    """No code can run here."""
+
+    why: str
+
+
 class Acted(NamedTuple):
     """The result of working an action out for time `number`, counted from 1. `cpu_s` is the total of all times."""
 
@@ -48,8 +54,9 @@ class Acted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ActedWithCode(Question["Running | Acted"]):
-    """Question: the result of an action worked out in parallel with the worker. Answer: `Running` or `Acted`.
+class ActedWithCode(Question["Running | Acted | Unable"]):
+    """Question: the result of an action worked out in parallel with the worker. Answer: `Running`, `Acted`,
+    or `Unable`.
 
     The first question starts it, and the action may ask again as often as it likes. It is worked out once more if the
     time `after` is the last one. `used` is the CPU time that its principal has used, each time with its seconds.

@@ -4,12 +4,13 @@ from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts, is_reserved
 from runward.handlers.exchange.action_result import ActionResult, Refused
+from runward.handlers.exchange.contracts import FUNCTION
 from runward.handlers.exchange.dependencies import check_dependencies
 from runward.handlers.exchange.facts import GENESIS, Principal, SharedArtifact
-from runward.handlers.exchange.intent import KEPT, Intent
+from runward.handlers.exchange.intent import DEFAULT_METHOD, KEPT, Intent
 from runward.handlers.exchange.permission import permitted
 from runward.handlers.exchange.policy import REFERENCE, policy_of, price
-from runward.handlers.exchange.running_code import Frame
+from runward.handlers.exchange.running_code import CodeRun, Frame
 from runward.handlers.journal.iso_time import iso_time
 
 
@@ -138,6 +139,7 @@ def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = No
         written_by=who,
         **kept,
     )
+    yield from _check_code(accounts, written)
     used = written.size - (0 if before is None else before.size)
     yield from accounts.keep(written)
     if written.has_standing and "has_standing" in intent.named:
@@ -156,6 +158,24 @@ def _give_standing(accounts: Accounts, name: str) -> Asking[None]:
     """Make an artifact a principal. It has nothing but what others give it."""
     if (yield from accounts.principal(name)) is None:
         accounts.keep_principal(Principal(name, accounts.at, (), 0, 0, 0.0))
+
+
+def _check_code(accounts: Accounts, artifact: SharedArtifact) -> Asking[None]:
+    """Raises `Refused` if the code can't be compiled, or is executable and lacks its function; and `NeedsCode`.
+
+    Compiling takes time and memory that the code decides about, so it is done in the sandbox. Without one it is not
+    checked: nothing runs it, either.
+    """
+    if not artifact.code.strip() and not artifact.executable:
+        return
+    left = yield from accounts.cpu_left()
+    functions = (DEFAULT_METHOD, FUNCTION) if artifact.executable else ()
+    check = CodeRun(artifact.id, artifact.code, "", (), left, defines=functions)
+    try:
+        yield from accounts.succeeded(check)
+    except Refused as refused:
+        if refused.code != "not_configured":
+            raise
 
 
 def _check_policy(policy: dict[str, JsonValue] | None) -> None:

@@ -77,14 +77,9 @@ def invoked(
     yield from accounts.reserve(caller, cost, what)
     left = yield from accounts.cpu_left()
     frame = _frame(artifact, caller, outer, delegates=delegates)
-    ran = yield from accounts.run(
+    ran = yield from accounts.succeeded(
         CodeRun(artifact.id, artifact.code, method, args, left, artifact.depends_on, frame)
     )
-    if ran.code == "rate_limited":
-        rules = yield from accounts.rules()
-        raise Refused(ran.code, ran.error or ran.code, available_in_s=rules.cpu_window)
-    if ran.code is not None:
-        raise Refused(ran.code, ran.error or ran.code)
     accounts.release(cost)
     # The outermost call delivers only when its action is recorded, so its price is a change like others.
     paying = accounts.pay if outer is None else accounts.buy

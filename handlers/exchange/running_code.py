@@ -54,3 +54,5 @@ class CodeRun(Question[Ran]):
     cpu_s: float | None
     dependencies: tuple[str, ...] = ()
     frame: Frame | None = None
+    defines: tuple[str, ...] | None = None
+    """Only compile the code, which must define one of these functions if any are named. Nothing of it runs."""

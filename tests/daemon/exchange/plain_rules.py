@@ -81,6 +81,7 @@ class Rules:
     """The principals, with their CPU seconds in a window."""
     used: list[tuple[str, float, float]] = field(default_factory=list)
     minted: int = 0
+    now: float = 0.0
 
     def create(self, name: str, owner: str | None = None, scrip: int = 0) -> None:
         """A principal comes to be, with the artifact that it is."""
@@ -112,6 +113,7 @@ class Rules:
         self, who: str, in_run: bool, intent: Mapping[str, Any] | None, at: float, ran: Ran | None
     ) -> Due:
         """What must come of an intent; None stands for what is not one. What it changes is changed."""
+        self.now = at
         if intent is None:
             return refused("invalid_argument")
         if in_run:
@@ -205,6 +207,8 @@ class Rules:
         )
         added = after.size - (0 if before is None else thing.size)
         wrong += ["quota_exceeded"] * (added > 0 and self.disk(thing.owner) + added > QUOTA)
+        checks_code = bool(after.code.strip()) or after.executable
+        wrong += ["rate_limited"] * (checks_code and self.cpu_used(who, self.now) >= self.allocations[who])
         if wrong:
             return refused(*wrong, reason=reason if len(wrong) == 1 else None)
         self.things[name] = after

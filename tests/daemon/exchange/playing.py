@@ -244,6 +244,8 @@ class StandIn:
     def _execute(
         self, job: Job, executor: Executor, cpu: CpuTime, deadline: float, take: object
     ) -> Execution:
+        if job.defines is not None:
+            return Execution(None, sandbox="a stand-in")
         what, seconds = job.code.split()
         assert cpu.most is not None
         used = min(float(seconds), cpu.most)

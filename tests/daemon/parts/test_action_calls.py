@@ -16,7 +16,7 @@ from runward.handlers.asking import Asking
 from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.canonical import hash_of
 from runward.handlers.exchange import act
-from runward.handlers.exchange.acting_with_code import ActedWithCode, Decided, Worked
+from runward.handlers.exchange.acting_with_code import ActedWithCode, Decided, Unable, Worked
 from runward.handlers.exchange.action_result import ActionResult
 from runward.handlers.exchange.events import IntentMade
 from runward.handlers.exchange.reading import Reading
@@ -69,7 +69,9 @@ async def test_each_action_is_a_call_with_its_intent_and_result(tmp_path: Path) 
         assert [each["id"] for each in receipt["tool_calls"]] == list(calls(run))
 
 
-def ran(asked: ActedWithCode) -> Worked:
+def ran(asked: ActedWithCode) -> Worked | Unable:
+    if "write_artifact" in asked.event.text:
+        return Unable("its code is not checked")
     return Worked(
         Decided(None, ActionResult(True, "it ran", {"result": 1})), (), (), Reading(), 0.5, "a sandbox"
     )

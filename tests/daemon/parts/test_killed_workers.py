@@ -59,11 +59,16 @@ class Workers:
         self.turns = [True] * kills + [False] * spared
         self._chance.shuffle(self.turns)
         self.taken = self.killed = 0
+        self._spares_all = True
+
+    def begin(self) -> None:
+        """Kill from now on: the code was written, and checked."""
+        self.taken, self._spares_all = 0, False
 
     def take(self, executor: Executor) -> Worker:
         worker = Worker(executor)
         self.taken += 1
-        if self.turns[self.taken % len(self.turns)]:
+        if not self._spares_all and self.turns[self.taken % len(self.turns)]:
             isolated = worker._isolated
             victim = self._chance.choice((isolated.outer, isolated.inner))
             assert victim is not None
@@ -149,6 +154,7 @@ async def play(base: Path, workers: Workers, refusals: int = 0) -> Counter[objec
             principal(running, "reader", SCRIP)
             append(owner, write("code", "", code=CODE, executable=True, price=PRICE))
             await until_all_is_done(running, owner, 1)
+            workers.begin()
             append(run, *[INVOKE] * count)
             connections[0].commits = [
                 "well",

@@ -191,6 +191,27 @@ def test_a_method_that_the_code_lacks_is_not_found_and_does_not_run(sandbox: Non
     assert (ended.code, ended.error, ended.began) == ("not_found", "the code defines no function talk", False)
 
 
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("def run(): return 1", None),
+        ("if True:\n    import math as check_permission", None),
+        ("from math import floor as run", None),
+        ("1 / 0\nclass run: pass", None),
+        ("x = run", "the code defines no function run or check_permission"),
+        ("def outer():\n    def run(): pass", "the code defines no function run or check_permission"),
+        ("def run(:", "SyntaxError: invalid syntax (line 1)"),
+        ("", "the code is empty"),
+        ("(" * 5000, "SyntaxError: too many nested parentheses (line 1)"),
+    ],
+)
+def test_code_is_checked_without_being_run(sandbox: None, source: str, error: str | None) -> None:
+    ended = execute(Job(source, [], "", defines=("run", "check_permission")), USUAL)
+    assert (ended.error, ended.result, ended.began) == (error, None, False)
+    assert ended.code == (None if error is None else "invalid_argument")
+    assert (execute(Job("x = 1", [], "", defines=()), USUAL).code) is None
+
+
 def test_what_code_prints_is_shown_to_who_tries_it_also_if_it_fails(sandbox: None) -> None:
     prints = "import sys\ndef run(then):\n    print('é', 1)\n    print('x' * 1000, file=sys.stderr)\n    exec(then)"
     for then, code in {"pass": None, "1 / 0": "runtime_error", "while True: pass": "timeout"}.items():

@@ -15,7 +15,15 @@ from runward.handlers.asking import Asking, Given, Question
 from runward.handlers.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.exchange import act, create, kernel_calls, mint
 from runward.handlers.exchange.accounts import Accounts, accounts_of
-from runward.handlers.exchange.acting_with_code import Acted, ActedWithCode, CodeOf, CodeRan, Running, Worked
+from runward.handlers.exchange.acting_with_code import (
+    Acted,
+    ActedWithCode,
+    CodeOf,
+    CodeRan,
+    Running,
+    Unable,
+    Worked,
+)
 from runward.handlers.exchange.effects import (
     CountIntent,
     KeepArtifact,
@@ -71,6 +79,17 @@ def interpreted(asked: CodeRun, ask: Ask) -> Ran:
         return Ran("runtime_error", None, f"{type(error).__name__}: {error}")
 
 
+def checked(asked: CodeRun) -> Ran:
+    """Whether the code can be compiled, and defines what it must."""
+    try:
+        compiled = compile(asked.code, "<code>", "exec")
+    except SyntaxError as error:
+        return Ran("invalid_argument", None, f"SyntaxError: {error.msg}")
+    if asked.defines and not {*asked.defines} & {*compiled.co_names}:
+        return Ran("invalid_argument", None, "the code defines no function")
+    return Ran(None, None, None)
+
+
 @dataclass
 class Exchange:
     """What there is, and what was done."""
@@ -91,10 +110,12 @@ class Exchange:
     """Whether code has not ended yet."""
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
     """What others do while code runs, once each."""
+    unable: str | None = None
+    """Why no code can run."""
     in_vain: CodeRan = field(default_factory=CodeRan)
     """What ran for an action before others made it unnecessary."""
     times: int = 0
-    """How often actions were worked out beside the worker."""
+    """How often actions, other than writes, were worked out beside the worker."""
     _worked: dict[str, tuple[int, float, Worked]] = field(default_factory=dict)
 
     def create(self, name: str, scrip: int = 0, **further: object) -> None:
@@ -196,7 +217,9 @@ class Exchange:
         found = self.principals.get(name)
         return None if found is None else found._replace(has_standing=self.artifacts[name].stands)
 
-    def _with_code(self, asked: ActedWithCode) -> Running | Acted:
+    def _with_code(self, asked: ActedWithCode) -> Running | Acted | Unable:
+        if self.unable is not None:
+            return Unable(self.unable)
         if self.is_running:
             return Running(2.0)
         number, cpu_s, worked = self._worked.get(asked.event.key, (0, 0.0, None))
@@ -209,7 +232,7 @@ class Exchange:
         return Acted(number, cpu_s, worked)
 
     def _work(self, asked: ActedWithCode) -> Worked:
-        self.times += 1
+        self.times += "write_artifact" not in asked.event.text
         accounts = accounts_of(asked.event.key, asked.given)
         accounts.let_code_run()
         before = len(self.asked)
@@ -237,6 +260,8 @@ class Exchange:
             return stopped.value
 
     def _ran(self, asked: CodeRun, accounts: Accounts) -> Ran:
+        if asked.defines is not None:
+            return checked(asked)
         self.asked.append(asked)
 
         def ask(name: str, *args: JsonValue) -> Any:

@@ -157,6 +157,36 @@ def service(exchange: Exchange, **further: Any) -> None:
     write(exchange, "service", executable=True, code=CODE, price=4, **further)
 
 
+@pytest.mark.parametrize(
+    ("code_text", "executable", "refused"),
+    [
+        ("def run(:", True, True),
+        ("def run(:", False, True),
+        ("x = 1", True, True),
+        ("x = 1", False, False),
+        ("def run(): return 1", True, False),
+        ("def check_permission(c, a, t, x): return 1", True, False),
+        (" ", False, False),
+    ],
+)
+def test_code_that_is_written_must_compile_and_if_it_is_executable_define_its_function(
+    exchange: Exchange, code_text: str, executable: bool, refused: bool
+) -> None:
+    result = exchange.act("writer", "write_artifact", "code", executable=executable, code=code_text, price=0)
+    assert code(result) == ("invalid_argument" if refused else None)
+    assert ("code" in exchange.artifacts) is not refused
+
+
+def test_where_no_code_runs_it_is_not_checked_either(exchange: Exchange) -> None:
+    exchange.unable = "no code runs: workers = 0"
+    assert (
+        code(exchange.act("writer", "write_artifact", "code", executable=True, code="def", price=0)) is None
+    )
+    invoked = exchange.act("reader", "invoke_artifact", "code", method="run")
+    assert (code(invoked), invoked["message"]) == ("not_configured", "no code runs: workers = 0")
+    assert exchange.cpu == []
+
+
 def ran(code: str | None) -> Callable[[CodeRun, Ask], Ran]:
     return lambda asked, ask: Ran(code, 7, None if code is None else "because")
 
