@@ -247,32 +247,32 @@ def without_secrets(line: bytes) -> bytes:
     return line if cleaned == value else json.dumps(cleaned).encode()
 
 
-def text_without_secrets(text: str) -> str:
-    """A text with `[redacted]` for everything that looks like a secret."""
-    return secrets_with().without(text)
+def text_without_secrets(text: str, patterns: tuple[str, ...] = ()) -> str:
+    """A text with `[redacted]` for everything that looks like a secret, also by the operator's `patterns`."""
+    return secrets_with(patterns).without(text)
 
 
-def json_without_secrets(value: JsonValue) -> JsonValue:
-    """A value with `[redacted]` for everything that its key or its looks mark as a secret."""
-    without = secrets_with().without
+def json_without_secrets(value: JsonValue, patterns: tuple[str, ...] = ()) -> JsonValue:
+    """A value with `[redacted]` for everything that its key, its looks or the operator's `patterns` mark as a secret."""
+    without = secrets_with(patterns).without
     if isinstance(value, str):
         return without(value)
     if isinstance(value, list):
         return [
-            REDACTED if is_argument_of_secret(before, each) else json_without_secrets(each)
+            REDACTED if is_argument_of_secret(before, each) else json_without_secrets(each, patterns)
             for before, each in zip([None, *value], value, strict=False)
         ]
     if isinstance(value, dict):
         return {
-            without(key): REDACTED if names_secret(key, each) else json_without_secrets(each)
+            without(key): REDACTED if names_secret(key, each) else json_without_secrets(each, patterns)
             for key, each in value.items()
         }
     return value
 
 
-def without_secrets_in(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def without_secrets_in(values: dict[str, JsonValue], patterns: tuple[str, ...] = ()) -> dict[str, JsonValue]:
     """Like `json_without_secrets`, for an object."""
-    cleaned = json_without_secrets(values)
+    cleaned = json_without_secrets(values, patterns)
     assert isinstance(cleaned, dict)
     return cleaned
 

@@ -280,6 +280,10 @@ class Declarer:
         """Who is notified of what happens."""
         return self._settings.notify
 
+    def redacted(self) -> tuple[str, ...]:
+        """The patterns of what counts as a secret, in addition to the known ones."""
+        return self._settings.bundle.redact
+
     def covering(self, session: RootOf) -> CoveringRoot | None:
         """The innermost root that watches sessions of this layout and contains the file, links followed or not."""
         innermost = innermost_root(self._settings, session.layout, session.path)

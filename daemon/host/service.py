@@ -172,9 +172,10 @@ def _world(
     of_code = Trouble()
     degraded = [declarer.degraded, of_code.degraded]
     if listener is None:
-        messenger, http = SettingsMessenger(declarer.notified), _nowhere
+        messenger, http = SettingsMessenger(declarer.notified, redact=declarer.redacted), _nowhere
     else:
-        messenger, http = SettingsMessenger(declarer.notified, listener.links.of_notice), listener.report
+        messenger = SettingsMessenger(declarer.notified, listener.links.of_notice, declarer.redacted)
+        http = listener.report
         degraded.append(listener.degraded)
     return World(
         SystemClock(),

@@ -39,9 +39,11 @@ class SettingsMessenger:
         self,
         recipients: Callable[[], Sequence[Recipient]],
         link: Callable[[PendingNotice], str | None] = lambda notice: None,
+        redact: Callable[[], tuple[str, ...]] = lambda: (),
     ) -> None:
         self._recipients = recipients
         self._link = link
+        self._redact = redact
 
     def recipients(self, kind: str) -> tuple[str, ...]:
         """The names of those who are notified of this kind."""
@@ -56,18 +58,20 @@ class SettingsMessenger:
             url = self._link(notice)
         except NoLink as error:
             return str(error)
-        return send(recipient, notice, url)
+        return send(recipient, notice, url, self._redact())
 
 
-def send(recipient: Recipient, notice: PendingNotice, url: str | None = None) -> str | None:
+def send(
+    recipient: Recipient, notice: PendingNotice, url: str | None = None, redact: tuple[str, ...] = ()
+) -> str | None:
     """Notify the recipient; `url` is where it can answer. Returns why that failed.
 
-    Texts of a notice may be an agent's, so they leave without what looks like a secret.
+    Texts of a notice may be an agent's, so they leave without what looks like a secret, also by the patterns `redact`.
     """
     notice = notice._replace(
-        subject=text_without_secrets(notice.subject),
-        title=text_without_secrets(notice.title),
-        text=text_without_secrets(notice.text),
+        subject=text_without_secrets(notice.subject, redact),
+        title=text_without_secrets(notice.title, redact),
+        text=text_without_secrets(notice.text, redact),
     )
     try:
         match recipient.means:
@@ -78,7 +82,8 @@ def send(recipient: Recipient, notice: PendingNotice, url: str | None = None) ->
             case "ntfy":
                 _ntfy(recipient, notice, url)
             case "slack":
-                text = f"*{notice.title}*\n{_with_link(notice, url)}"
+                shown = notice._replace(title=_for_slack(notice.title), text=_for_slack(notice.text))
+                text = f"*{shown.title}*\n{_with_link(shown, url)}"
                 _post_json(_address(recipient), {"text": text}, {})
             case "webhook":
                 _webhook(recipient, notice, url)
@@ -101,6 +106,11 @@ def _filled(word: str, notice: PendingNotice, url: str | None) -> str:
         )
     except TemplateError as error:
         raise NotSent(str(error)) from error
+
+
+def _for_slack(text: str) -> str:
+    """As Slack's documentation says: otherwise `<!channel>` would notify everybody."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _with_link(notice: PendingNotice, url: str | None) -> str:

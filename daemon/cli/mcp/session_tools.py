@@ -134,7 +134,7 @@ def _list(settings: Settings, arguments: dict[str, JsonValue]) -> Answer:
         rows, is_cut = newest_sessions(connection, settings, wanted, limit)
         kept = kept_files(connection, [row.key for row in rows])
     sessions: list[JsonValue] = [summary_of(row, kept.get(row.key, [])) for row in rows]
-    return Answer(without_secrets_in({"sessions": sessions, "more": is_cut}))
+    return Answer(without_secrets_in({"sessions": sessions, "more": is_cut}, settings.bundle.redact))
 
 
 def _named(arguments: dict[str, JsonValue], run: str | None) -> str:
@@ -155,7 +155,7 @@ def _show(settings: Settings, arguments: dict[str, JsonValue], run: str | None) 
 def _why(settings: Settings, arguments: dict[str, JsonValue], run: str | None) -> Answer:
     told = story_of(settings, _named(arguments, run)).as_json()
     assert isinstance(told, dict)
-    return Answer(without_secrets_in(told))
+    return Answer(without_secrets_in(told, settings.bundle.redact))
 
 
 def _contract(run: str) -> Answer:

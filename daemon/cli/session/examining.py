@@ -56,7 +56,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
             None if bundle is None else bundle_text(bundle),
         )
         is_news = is_unseen_failure(connection, row.key, time.time())
-    click.echo(text_without_secrets("\n".join(lines)))
+    click.echo(text_without_secrets("\n".join(lines), settings.bundle.redact))
     if is_news:
         from runward.daemon.cli.session.seen import shown
 

@@ -40,4 +40,4 @@ def session_as_json(
     outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
     bundle = shown_bundle(connection, settings, row)
     details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
-    return without_secrets_in({**details, "bundle": bundle_json(bundle, settings)})
+    return without_secrets_in({**details, "bundle": bundle_json(bundle, settings)}, settings.bundle.redact)

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.session.as_json import about_of, summary_of, tokens_of, verification_of
 from runward.daemon.cli.session.found import newest_sessions
@@ -142,7 +143,8 @@ def list_sessions(
         rows, is_cut = newest_sessions(connection, settings, wanted, limit)
         kept = kept_files(connection, [row.key for row in rows]) if as_json else {}
     if as_json:
-        print_json(json_without_secrets([summary_of(row, kept.get(row.key, [])) for row in rows]))
+        told: JsonValue = [summary_of(row, kept.get(row.key, [])) for row in rows]
+        print_json(json_without_secrets(told, settings.bundle.redact))
     elif not rows:
         click.echo("no sessions")
     else:

@@ -86,11 +86,12 @@ def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -
     Example:
       runward why @last
     """
-    story = story_of(settings_in_force(context), identifier)
+    settings = settings_in_force(context)
+    story, redact = story_of(settings, identifier), settings.bundle.redact
     if as_json:
-        print_json(json_without_secrets(story.as_json()))
+        print_json(json_without_secrets(story.as_json(), redact))
     else:
-        click.echo(text_without_secrets("\n".join(_lines(story, is_verbose=verbose))))
+        click.echo(text_without_secrets("\n".join(_lines(story, is_verbose=verbose)), redact))
 
 
 def story_of(settings: Settings, identifier: str) -> Story:

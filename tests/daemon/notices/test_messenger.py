@@ -128,6 +128,25 @@ def test_no_recipient_gets_a_secret(service: Service) -> None:
         assert body.count(b"[redacted]") == 2
 
 
+def test_what_the_operator_calls_a_secret_leaves_in_no_notice(service: Service) -> None:
+    recipient = Recipient(("*",), "slack", address=f"{service.address}/services/T")
+    told = SettingsMessenger(lambda: (recipient,), redact=lambda: (r"\bACME-\d+",))
+    assert told.send(NOTICE._replace(recipient=recipient.name, text="use ACME-123")) is None
+    ((_, _, body),) = service.received
+    assert json.loads(body)["text"].endswith("use [redacted]")
+
+
+def test_nobody_is_mentioned_in_slack(service: Service) -> None:
+    notice = NOTICE._replace(text="<!channel> & <https://x|y>")
+    assert (
+        send(Recipient(("*",), "slack", address=f"{service.address}/services/T"), notice, "https://here/")
+        is None
+    )
+    ((_, _, body),) = service.received
+    said = "&lt;!channel&gt; &amp; &lt;https://x|y&gt;\nhttps://here/"
+    assert json.loads(body) == {"text": f"*{NOTICE.title}*\n{said}"}
+
+
 def test_ntfy_gets_the_topic_and_the_title(service: Service) -> None:
     assert send(Recipient(("*",), "ntfy", address=f"{service.address}/topic"), NOTICE) is None
     ((path, _, body),) = service.received
