@@ -23,6 +23,8 @@ from runward.handlers.bundle.verification_runs import command_of, is_verificatio
         ("--- PASS: TestA (0.00s)\n    --- FAIL: TestB/x (0.00s)\n", CountedTests("go", 1, 1)),
         ("Tests:       1 failed, 7 passed, 8 total\nTime: 1s", CountedTests("jest", 7, 1)),
         ('<testsuites tests="5" failures="1" errors="1" skipped="1">', CountedTests("junit", 2, 2)),
+        ('<testsuites><testsuite tests="3" failures="1"><testsuite tests="1" errors="1">', CountedTests("junit", 2, 2)),
+        ('<testsuites tests="2"><testsuite tests="2" errors="1">', CountedTests("junit", 1, 1)),
         ("all is well", None),
         ("", None),
     ],

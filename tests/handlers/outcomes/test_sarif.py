@@ -337,6 +337,12 @@ def test_what_is_no_log_says_why(log: str, problem: str) -> None:
         outcomes_of_sarif(lambda: (log.encode(),))
 
 
+def test_a_log_that_grows_while_it_is_read_is_refused_in_words() -> None:
+    contents = iter([b'{"runs": []}', json.dumps({"runs": [run_of(ERROR)]}).encode()])
+    with pytest.raises(NotAReport, match="changes while it is read"):
+        outcomes_of_sarif(lambda: (next(contents),))
+
+
 def test_a_log_with_too_many_values_or_too_much_to_keep_is_refused_in_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
