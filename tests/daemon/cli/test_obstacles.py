@@ -1,0 +1,40 @@
+"""Why another tool's session still counts as running, by what is known of its process."""
+
+import sqlite3
+import subprocess
+from contextlib import closing
+from types import SimpleNamespace
+
+import pytest
+
+from runward.daemon.cli.why import obstacles
+from runward.daemon.looking.remembered import Remembered, dump_remembered
+from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.own_host import own_whereabouts
+from runward.daemon.store import reading_sessions
+from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.sessions.follow import NEVER_FOLLOWED
+
+
+@pytest.mark.parametrize(
+    ("is_seen", "said"),
+    [(True, "is gone"), (False, "is not here, but it may be on another machine or in another PID namespace")],
+)
+def test_a_missing_process_is_gone_only_if_it_was_seen_here(
+    is_seen: bool, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen(["sleep", "100"]) as process:
+        identity = identity_of(process.pid)
+        process.kill()
+    followed = NEVER_FOLLOWED._replace(
+        phase="open",
+        turn="open",
+        process=RecordedProcess(identity.pid, identity.start_ticks, identity.boot_id),
+        seen_in=own_whereabouts() if is_seen else None,
+    )
+    text = dump_remembered(Remembered("claude", "s.jsonl", followed))
+    monkeypatch.setattr(reading_sessions, "remembered", lambda connection, key: text)
+    row = SimpleNamespace(key="claude-code:s", layout="claude-code")
+    with closing(sqlite3.connect(":memory:")) as connection:
+        found = obstacles._goes_on(connection, row, is_up=True)  # type: ignore[arg-type] # all it reads of it
+    assert found.why == f"its turn is open, and its process {identity.pid} {said}"
