@@ -25,7 +25,7 @@ characters as below: each about as much as it takes.
 """
 
 MOST_MADE: Final = 2 << 20
-"""Characters that they may make together. An item of a list that is made counts as 16."""
+"""Characters that they may make together."""
 
 _LONGEST_LIST: Final = 10_000
 _DEEPEST: Final = 100
@@ -33,7 +33,6 @@ _COMPARED: Final = 64
 """Characters that are compared for 1."""
 _COPIED: Final = 32
 """Characters that are made for 1."""
-_AN_ITEM: Final = 16
 _A_CONTAINER: Final = 3
 """What a list or a table in the result costs beside the item that it is: Python's collector visits it, too."""
 _ALWAYS_LINEAR: Final = 30_000
@@ -79,7 +78,6 @@ class Budget:
     def make_items(self, count: int) -> None:
         """Count a list that is about to be made."""
         self.work(count)
-        self.make(count * _AN_ITEM)
 
 
 _LESS: Final = "look up less, or have a program decide"
@@ -194,7 +192,6 @@ def contains(whole: object, part: object, budget: Budget) -> bool:
         budget_search(whole, part, budget)
         return part in whole
     if isinstance(whole, dict):
-        budget.work(1)
         return isinstance(part, str) and part in whole
     if isinstance(whole, list | Steps):
         return any(equal(each, part, budget) for each in whole)
@@ -234,7 +231,6 @@ def number(value: object) -> int | float:
 
 def joined(parts: Sequence[str], between: str, budget: Budget) -> str:
     """These texts as one, which has a bounded length."""
-    budget.work(len(parts))
     length = sum(map(len, parts)) + len(between) * max(0, len(parts) - 1)
     check_length(length)
     budget.make(length)

@@ -22,7 +22,6 @@ from runward.config.counted_values import (
     Steps,
     added,
     bounded,
-    check_length,
     is_true,
     joined,
     look_up,
@@ -239,7 +238,6 @@ class Value:
         if len(self.parts) == 1 and isinstance(self.parts[0], Expression):
             return self.parts[0].evaluate(given, budget)
         words: list[str] = []
-        length = 0
         for part in self.parts:
             value = part if isinstance(part, str) else part.evaluate(given, budget)
             if isinstance(value, Missing):
@@ -248,8 +246,6 @@ class Value:
                 weigh(value, budget)
                 value = json.dumps(value)
             words.append(value)
-            length += len(value)
-            check_length(length)
         return joined(words, "", budget)
 
 

@@ -279,7 +279,7 @@ def _extreme(sign: int) -> Filter:
 
 
 def _unique(budget: Budget, value: object, case_sensitive: object = False, attribute: object = None) -> list[object]:  # fmt: skip
-    seen: set[str | None] = set()
+    seen: set[tuple[str, str | None]] = set()
     found = []
     for each in items_of(value, budget):
         key = _told_apart(_folded(_picked(each, attribute, budget), case_sensitive, budget), budget)
@@ -289,16 +289,17 @@ def _unique(budget: Budget, value: object, case_sensitive: object = False, attri
     return found
 
 
-def _told_apart(value: object, budget: Budget) -> str | None:
-    """A text that is the same for the same values: data can't choose the hash of a text, but that of a number."""
+def _told_apart(value: object, budget: Budget) -> tuple[str, str | None]:
+    """A kind and a text that are the same for the same values: data can choose the hash of a number, not of a text."""
     value = present(value)
     if isinstance(value, str):
         budget.compare(len(value))
-        return f"={value}"
+        return "text", value
     if isinstance(value, int | float):
-        return f"{int(value)}" if value - value == 0 and int(value) == value else repr(value)
+        is_whole = value - value == 0 and int(value) == value
+        return "number", f"{int(value):x}" if is_whole else repr(value)
     if value is None:
-        return None
+        return "null", None
     raise ExpressionError("can't be evaluated: only texts and numbers can be told apart")
 
 

@@ -28,6 +28,13 @@ def nested(levels: int) -> JsonValue:
     return value
 
 
+def uneven(levels: int) -> JsonValue:
+    value: JsonValue = 1
+    for _ in range(levels):
+        value = [value, 1]
+    return value
+
+
 FILES: Final[list[JsonValue]] = [f"src/module_{number}/file.py" for number in range(40_000)]
 ALLOWED: Final[list[JsonValue]] = [f"q{number}" for number in range(40_000)]
 HOSTILE: Final[dict[str, JsonValue]] = {
@@ -51,7 +58,9 @@ HOSTILE: Final[dict[str, JsonValue]] = {
     "bushier": nested(15),
     "deep": nested(2000),
     "deep2": nested(2000),
+    "uneven": uneven(2000),
     "vast": 10**300,
+    "ones": [*(["a"] * 9000)],
     "few": ["a", "B", "b", 1],
     "one": "a",
 }
@@ -208,6 +217,7 @@ LONG: Final = "becomes longer than 64 KiB"
         ("trigger.texts | max(case_sensitive=true)", WORK),
         ("trigger.texts | map('first') | list", WORK),
         ("trigger.texts == trigger.texts2", WORK),
+        ("trigger.texts[:2000] | max(case_sensitive=true) | length", WORK),
         ("trigger.texts < trigger.texts2", WORK),
         ("('y' ~ trigger.most) in trigger.texts2[30000:] or trigger.texts2[-1] in trigger.texts", WORK),
         ("trigger.part in trigger.most", WORK),
@@ -218,13 +228,18 @@ LONG: Final = "becomes longer than 64 KiB"
         ("trigger.long | list", EITHER),
         ("[trigger.long[1:], trigger.long[2:], trigger.long[3:]]", MADE),
         ("trigger.numbers[:9000] + trigger.numbers[:9000]", "becomes a list of more than 10000"),
-        ("trigger.lists | sum(start=[])", "a list of more than 10000|too much"),
+        ("trigger.lists | sum(start=[])", WORK),
         ("[trigger.rows, trigger.rows]", WORK),
         ("trigger.bushy == trigger.bushy and trigger.bushier == trigger.bushier", WORK),
         ("trigger.deep == trigger.deep2", "nested more than 100 deep"),
         ("trigger.deep < trigger.deep2", "nested more than 100 deep"),
+        ("trigger.deep < trigger.uneven", "nested more than 100 deep"),
         ("trigger.deep", "nested more than 100 deep"),
         ("trigger.deep | tojson", "nested more than 100 deep"),
+        ("trigger.ones | map('replace', 'a', trigger.most) | list", MADE),
+        ("trigger.files | string | length", LONG),
+        ("trigger.files | tojson | length", LONG),
+        ("trigger.texts[:9000] | unique(case_sensitive=true) | length", WORK),
         ("trigger.files | join", LONG),
         ("trigger.most ~ trigger.most ~ trigger.most", LONG),
         ("trigger.most + trigger.most + trigger.most", LONG),
@@ -272,6 +287,107 @@ def test_what_people_write_is_far_below_the_bounds(source: str, value: JsonValue
     assert found == value
     assert budget.spent[0] <= MOST_WORK
     assert budget.spent[1] <= MOST_MADE
+
+
+@pytest.mark.parametrize(
+    ("source", "least"),
+    [
+        ("1 + 1 + 1", 6),
+        ("trigger.files[:1000] | sort | length", 24_000),
+        ("trigger.rows[:1000] | map(attribute='n.m') | length", 1000 * 8),
+        ("trigger.files[:1000] | map('first') | list | length", 1000 * 4),
+        ("trigger.few[0] in trigger.ones[1:] and 'x' in trigger.ones", 18_000),
+        ("trigger.rows[:1000]", 1000 * 12),
+        ("trigger.sharp | upper | length", 3 * 200_000 // 32),
+    ],
+)
+def test_work_costs_what_it_takes(source: str, least: int) -> None:
+    found, budget = evaluated(source)
+    assert not isinstance(found, str)
+    assert budget.spent[0] >= least
+
+
+SMALL: Final[dict[str, JsonValue]] = {
+    "text": "a" * 3200,
+    "other": "b" * 3200,
+    "ones": [*(["a"] * 50)],
+    "texts": [*(["x" * 640] * 20)],
+    "table": {"k" * 64: 1, "l": [1, 2, {"m": "n"}]},
+    "lists": [[1], [2]],
+    "lists2": [[1], [2]],
+    "n": 7,
+    "rows": [{"k": "B", "v": 2}, {"k": "a", "v": 1}],
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "work", "made"),
+    [
+        ("1", 2, 0),
+        ("not trigger.n", 4, 0),
+        ("trigger.n + 1", 5, 0),
+        ("-trigger.n", 4, 0),
+        ("trigger.n < 8", 7, 0),
+        ("trigger.text == trigger.other", 58, 0),
+        ("trigger.text < trigger.other", 58, 0),
+        ("trigger.lists == trigger.lists2", 16, 0),
+        ("trigger.lists < trigger.lists2", 16, 0),
+        ("trigger.table == trigger.table", 20, 0),
+        ("'b' in trigger.text", 55, 0),
+        ("'b' in trigger.ones", 105, 0),
+        ("'l' in trigger.table", 5, 0),
+        ("trigger.text[:640]", 26, 640),
+        ("trigger.ones[:20]", 48, 0),
+        ("trigger.lists + trigger.lists2", 33, 0),
+        ("trigger.text ~ trigger.n", 108, 3201),
+        ("[1, {'a': trigger.n}]", 16, 0),
+        ("trigger.table", 18, 0),
+        ("trigger.table | string", 40, 162),
+        ("trigger.table | tojson", 40, 162),
+        ("trigger.text | lower", 109, 3200),
+        ("trigger.text | upper", 109, 3200),
+        ("trigger.text | trim", 159, 3200),
+        ("trigger.text | trim('ab')", 210, 3200),
+        ("trigger.text | replace('a', 'bb')", 3511, 6400),
+        ("trigger.ones | join(',')", 113, 99),
+        ("trigger.ones | list", 111, 0),
+        ("trigger.ones | map('upper')", 362, 50),
+        ("trigger.rows | map(attribute='k')", 24, 0),
+        ("trigger.ones | select('eq', 'a')", 463, 0),
+        ("trigger.ones | select", 161, 0),
+        ("trigger.rows | selectattr('v', 'gt', 1)", 42, 0),
+        ("trigger.rows | sort(attribute='k')", 48, 2),
+        ("trigger.texts | sort(case_sensitive=true)", 452, 0),
+        ("trigger.texts | max(case_sensitive=true)", 277, 0),
+        ("trigger.texts | unique(case_sensitive=true)", 253, 0),
+        ("trigger.ones | unique", 162, 50),
+        ("trigger.rows | sum(attribute='v')", 19, 0),
+        ("trigger.text | first", 8, 0),
+        ("trigger.n | round(1)", 9, 0),
+        ("trigger.n is defined", 8, 0),
+    ],
+)
+def test_each_operation_has_its_price(source: str, work: int, made: int) -> None:
+    """If it is not counted any more that something is looked at, compared or made, a price here is another one."""
+    budget = Budget()
+    Expression(source, NAMES).evaluate({"trigger": SMALL}, budget)
+    assert budget.spent == (work, made)
+
+
+def test_a_value_inside_of_a_text_has_its_price() -> None:
+    budget = Budget()
+    Value("x {{ trigger.table }}", NAMES).render({"trigger": SMALL}, budget)
+    assert budget.spent == (38, 260)
+
+
+def test_a_value_inside_of_a_text_is_weighed_before_it_is_written() -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(ExpressionError, match=LONG):
+            Value("x {{ trigger.texts[:5000] }}", NAMES).render(SEEN)
+        assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_missing_path_is_named_in_few_words_whatever_the_data_has() -> None:
