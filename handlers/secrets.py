@@ -153,12 +153,12 @@ _OWN: Final = (
     ),
     _OwnRule(("---- begin", "-----begin"), _PRIVATE_KEY),
     _OwnRule((r"://[^\s/:\"'<>]*:",), _ADDRESS, _is_password),
-    _OwnRule((r"(?:authorization|cookie2?)\\*['\"]?[ \t]*[=:]",), _HEADER),
+    _OwnRule((r"(?:auth(?:orization)?|cookies?2?)\\*['\"]?[ \t]*[=:]",), _HEADER),
     _OwnRule(("bearer ", "basic "), _SCHEME, _is_credential),
     _OwnRule(
         (rf"{_ANY_NAME}[\]\[\d'\"\\]*[ \t]*(?:[=:]|!=|\([\"'\x60]|[ \t][\"'\x60])",), _ASSIGNED, _is_value
     ),
-    _OwnRule((rf"-[\w-]*{_ANY_NAME}[ \t]",), _OPTION, _is_option),
+    _OwnRule((rf"-[\w-]*{_ANY_NAME}[ \t\"]",), _OPTION, _is_option),
     _OwnRule((r"(?:^|\s)(?:-u|--user|--proxy-user)[ =]?['\"]?[^\s:'\"]+:",), _USER),
     _OwnRule((r"\blogin\s",), _LOGIN),
 )

@@ -100,3 +100,14 @@ def test_what_a_key_calls_a_secret_is_none_of_the_logs_business(key: str, value:
 )
 def test_words_that_only_remind_of_a_secret_stay(event: dict[str, object]) -> None:
     assert json.loads(render(event)) == event
+
+
+@pytest.mark.parametrize(
+    "event", [{"argv": ["mysql", "--password", "xyzzy"]}, {"auth": "xyzzy"}, {"inner": {"DB_PASS": "xyzzy"}}]
+)
+def test_what_only_its_place_calls_a_secret_is_found_in_a_line_without_any_other(
+    event: dict[str, object],
+) -> None:
+    line = render({**event, "event": "odd"})
+    assert b"xyzzy" not in line
+    assert REDACTED.encode() in line
