@@ -5,7 +5,7 @@ checks a chain's file knows from them which look-ups exist.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NotRequired, TypedDict
+from typing import Final, TypedDict
 
 from runward.config.json_value import JsonValue
 
@@ -33,15 +33,15 @@ STEP_FIELDS: Final = tuple(SeenStep.__annotations__)
 
 
 class SeenChain(TypedDict):
-    """The chain run itself. `due_at` is there for a schedule, `events` for a composite trigger."""
+    """The chain run itself. `due_at` is of a schedule, and `events` are those of a composite trigger."""
 
     name: str
     run_id: str | None
     event: str | None
-    event_id: NotRequired[str | None]
-    fired_at: NotRequired[str | None]
-    due_at: NotRequired[str | None]
-    events: NotRequired[Sequence[JsonValue]]
+    event_id: str | None
+    fired_at: str | None
+    due_at: str | None
+    events: Sequence[JsonValue]
 
 
 CHAIN_FIELDS: Final = tuple(SeenChain.__annotations__)

@@ -362,7 +362,10 @@ def about(position: Position) -> SeenChain:
         "name": position.chain.name,
         "run_id": position.run,
         "event": position.chain.trigger.event,
+        "event_id": None,
         "fired_at": in_utc(position.fired_at),
+        "due_at": None,
+        "events": [],
     }
     if isinstance(position.cause, dict):
         seen.update(position.cause)  # type: ignore[typeddict-item] # `fire.decide` says what is in it

@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -35,9 +36,13 @@ from runward.handlers.chains.stepping import (
     unseen,
 )
 from runward.handlers.facts import Play
+from runward.handlers.timestamps import in_utc
 
 MOST_TRIAL: Final = 16 << 20
 """Bytes of a file with an event or outcomes."""
+
+COMPLETED: Final = "run.completed.ok"
+"""The reason of a step that would run, as later steps see it."""
 
 NO_SESSION: Final = "-"
 """What stands for a step without a session, in a list of sessions."""
@@ -153,7 +158,15 @@ def try_out(
     before: list[SeenStep] = []
     declarer = Declarer(settings)
     stopped_by: str | None = None
-    about: SeenChain = {"name": chain.name, "run_id": None, "event": chain.trigger.event}
+    about: SeenChain = {
+        "name": chain.name,
+        "run_id": None,
+        "event": chain.trigger.event,
+        "event_id": "dry-run",
+        "fired_at": in_utc(time.time()),
+        "due_at": None,
+        "events": [],
+    }
     budget = Budget()
     for step in chain.steps:
         given, refused = given_to(trigger, before, about), unseen(step, before)
@@ -205,7 +218,7 @@ def _seen(step: Step, play: Play | None, known: Known, reason: str | None) -> Se
         "name": step.name,
         "status": "skipped" if play is None else "completed",
         "skipped": play is None,
-        "reason": reason,
+        "reason": reason if play is None else COMPLETED,
         "outcome": outcome,
         "outcomes": outcomes_seen(result.earlier, outcome),
         "delivery": result.delivery,

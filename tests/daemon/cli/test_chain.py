@@ -318,6 +318,8 @@ def test_a_dry_run_sees_of_a_step_what_a_real_run_sees(chains: Place) -> None:
         "outcomes": "steps.look.outcomes | length == 1",
         "try": "steps.look.try == 1",
         "session_id": "steps.look.session_id is string",
+        "reason": "steps.look.reason == 'run.completed.ok'",
+        "chain": "chain.fired_at is string and chain.event_id is string and chain.events == []",
         "default": "outcome.findings == [] and outcome.round == 1 and outcome.passed is none",
     }
     step = '  - {id: FIELD, skill: look, with: {pr: 1}, condition: "{{ WANTED }}"}\n'

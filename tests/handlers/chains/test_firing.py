@@ -97,6 +97,12 @@ def test_runs_of_one_key_begin_one_after_the_other() -> None:
     assert len(of(StartRun, fired(event, others=(OTHER._replace(turn="key 8"),)))) == 1
 
 
+def test_a_key_sees_the_whole_chain() -> None:
+    keyed = changed('concurrency: "{{ chain.event }} {{ chain.run_id }}"\n' + TEXT)
+    (opened,) = of(OpenChainRun, fired(replace(FIRED, definition=keyed)))
+    assert opened.turn == f"key pr.opened {RUN}"
+
+
 def test_with_cancel_a_run_ends_the_ones_before_it_and_begins_when_they_are_over() -> None:
     effects = fired(replace(FIRED, definition=CANCELLING), others=(OTHER,))
     (order,) = of(Emit, effects)
