@@ -169,11 +169,11 @@ def undisturbed(in_memory: Path, forks: Forks) -> tuple[Account, list[list[str]]
 def test_the_economy_comes_to_what_its_rules_say(undisturbed: tuple[Account, list[list[str]]]) -> None:
     told, points = undisturbed
     assert told["balances"] == [
-        "buyer | scrip | 0",
+        "buyer | scrip | 1",
         "mint | scrip | -34",
         "reader | scrip | 0",
         "thief | scrip | 1",
-        "writer | scrip | 33",
+        "writer | scrip | 32",
     ]
     codes = [line.split(" | ")[4] for line in told["actions"]]
     assert len(codes) == 27
@@ -183,12 +183,13 @@ def test_the_economy_comes_to_what_its_rules_say(undisturbed: tuple[Account, lis
     assert [len(told[run]) for run in RUNS] == [11, 5, 5, 5]
     bought = [json.loads(line)["result"] for line in told["buys"]]
     assert [each.get("error_code") for each in bought] == [
-        *(None, "runtime_error", None, None, "not_authorized")
+        *(None, "runtime_error", None, "not_authorized", "not_authorized")
     ]
     assert bought[0]["data"]["result"] == [17, True, False, False]
     assert [each["resources_consumed"]["cpu_seconds"] for each in bought] == [
-        *(0.625, 0.25, 0.625, 0.375, 0.125)
+        *(0.625, 0.25, 0.625, 0.125, 0.125)
     ]
+    assert [each["resources_consumed"].get("scrip") for each in bought] == [5, 1, 5, None, None]
     assert {"commit.put.before", "commit.apply.after", "journal.append.after"} <= set(points[1])
 
 

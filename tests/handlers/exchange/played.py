@@ -114,6 +114,8 @@ class Exchange:
     """Why no code can run."""
     in_vain: CodeRan = field(default_factory=CodeRan)
     """What ran for an action before others made it unnecessary."""
+    reruns: int = 0
+    """How often actions were worked out once more."""
     times: int = 0
     """How often actions, other than writes, were worked out beside the worker."""
     _worked: dict[str, tuple[int, float, Worked]] = field(default_factory=dict)
@@ -224,6 +226,7 @@ class Exchange:
             return Running(2.0)
         number, cpu_s, worked = self._worked.get(asked.event.key, (0, 0.0, None))
         if worked is None or number == asked.after:
+            self.reruns += number > 0
             number, worked = number + 1, self._work(asked)
             cpu_s += worked.cpu_s
             self._worked[asked.event.key] = number, cpu_s, worked
