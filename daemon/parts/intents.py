@@ -3,6 +3,9 @@
 A file is read after its run was looked at, and to its end once the run is over. The store keeps what is still to be
 read, so a crash loses no line. Only a limited number of intents of one run wait to be carried out; the others stay in
 its file.
+
+A run is known by what its launcher recorded, or else by its id and start as they were first seen, and never by its place.
+So the lines of a directory that was copied or moved are carried out once, wherever they are read.
 """
 
 import sqlite3
@@ -18,7 +21,8 @@ from runward.daemon.ports.files import Files
 from runward.daemon.ports.intents import IntentCursor, IntentsRead
 from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import intent_files, problems, sessions
+from runward.daemon.store.tables import intent_files, launches, problems, sessions
+from runward.daemon.store.tables.intent_files import SeenRun
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.users import name_of
 from runward.daemon.watch.hints import Target
@@ -53,6 +57,12 @@ class _Reading:
     cursor: IntentCursor = UNREAD
     is_known: bool = False
     """Whether the store was already asked how far it was read."""
+    run: str | None = None
+    """The session where this run was first seen, if its directory was copied or moved."""
+    known: int = 0
+    """How many lines of it had been read there."""
+    seen: SeenRun | None = None
+    """What the run is known by, if it is not in the store yet."""
     is_over: bool = False
     is_due: bool = True
     retry_at: float = 0.0
@@ -78,6 +88,8 @@ class Intents(Part):
     """The directories of runs that were looked at, and may or may not write intents."""
     _ended: dict[str, str] = field(default_factory=dict)
     """The directories of runs with intents whose end was just seen."""
+    _recorded: dict[SeenRun, str] = field(default_factory=dict)
+    """Runs whose first lines were recorded, and whether these are in the store is not known yet, with their sessions."""
 
     def degraded(self) -> list[str]:
         """What keeps intents from being read, for `status`."""
@@ -87,7 +99,7 @@ class Intents(Part):
         """Resume reading where the previous daemon stopped."""
         for each in await intent_files.owed(self.store):
             self._reading[each.session_key] = _Reading(
-                each.directory, each.cursor, True, each.state == "over", is_due=True
+                each.directory, each.cursor, True, is_over=each.state == "over", is_due=True
             )
 
     def look(self, target: Target) -> None:
@@ -177,10 +189,45 @@ class Intents(Part):
         if found is None:
             if is_over:
                 problem = "was removed before it was read" if reading.cursor.line else None
-                place = (key, reading.directory, session.attempt, *reading.cursor, True, problem)
+                place = (
+                    *(key, reading.directory, session.attempt, *reading.cursor, True, problem),
+                    *(None, None, None),
+                )
                 self.record(f"{key} intents", (), (Rows(intent_files.READ, [place]),))
             return self._give_up(key, reading)
+        if file is None or file.seen is None or file.attempt != session.attempt:
+            await self._recognize(key, session, reading, found, is_new=file is None or file.seen is None)
+        else:
+            reading.seen, reading.run = None, file.run
+        if reading.run is not None:
+            reading.known = await intent_files.lines_known(self.store, reading.run)
         return self._note(key, session, reading, found, is_over)
+
+    async def _recognize(
+        self, key: str, session: Session, reading: _Reading, found: IntentsRead, *, is_new: bool
+    ) -> None:
+        """Find out what this run is known by, and whether it `is_new` here but was seen in another place before.
+
+        What is on its way to the store is not there yet, so it is remembered here until it is.
+        """
+        launch = (await launches.last(self.store, [key])).get(key)
+        if launch is None:
+            at = await intent_files.start_of(self.store, key, session.attempt)
+            reading.seen = SeenRun(session.session_id, session.started_at if at is None else at)
+        else:  # what its launcher wrote into `run.json`, whatever the run made of that
+            at = round(launch.at * 1_000_000) / 1_000_000
+            reading.seen = SeenRun(reading.directory.rsplit("/", 1)[-1], at)
+        if launch is None and is_new:
+            identity = found.cursor.identity
+            reading.run = await intent_files.first_place(self.store, key, reading.seen, identity)
+            if reading.run is None and self._recorded.get(reading.seen, key) != key:
+                reading.run = self._recorded[reading.seen]
+        if reading.run is not None:
+            self.log.info("intents.of_a_copy", session=key, run=reading.run)
+        for seen, other in list(self._recorded.items()):
+            file = await intent_files.intent_file(self.store, other)
+            if file is not None and file.seen is not None:
+                del self._recorded[seen]
 
     def _note(self, key: str, session: Session, reading: _Reading, found: IntentsRead, is_over: bool) -> bool:
         """Record the lines, and the cursor after them."""
@@ -189,13 +236,21 @@ class Intents(Part):
         owner = None if found.owner == self.uid else name_of(found.owner)
         events = [
             IntentMade(
-                *(key, session.attempt, line.number, now, session.agent, line.text, line.complaint, owner)
+                *(key, session.attempt, line.number, now, session.agent, line.text, line.complaint, owner),
+                run=reading.run,
             )
             for line in found.lines
+            if line.number > reading.known
         ]
         rows: list[Rows] = []
-        if events or is_read:
-            place = (key, reading.directory, session.attempt, *found.cursor, is_read, found.problem)
+        if found.lines or is_read:
+            seen = (None, None) if reading.seen is None else reading.seen
+            place = (
+                *(key, reading.directory, session.attempt, *found.cursor, is_read, found.problem),
+                *(*seen, reading.run),
+            )
+            if reading.seen is not None and reading.run is None:
+                self._recorded.setdefault(reading.seen, key)
             rows.append(Rows(intent_files.READ, [place]))
         if found.problem is not None:
             path = f"{reading.directory}/{INTENTS}"
@@ -211,7 +266,7 @@ class Intents(Part):
             reading.is_due, reading.retry_at = True, self.clock.monotonic() + RETRY / 10
         if is_read:
             self._give_up(key, reading)
-        return bool(events)
+        return bool(found.lines)
 
     def _give_up(self, key: str, reading: _Reading) -> bool:
         """Stop reading this file."""

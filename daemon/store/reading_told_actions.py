@@ -29,7 +29,9 @@ NOTHING: Final = LastTold()
 
 def actions_taken(connection: sqlite3.Connection, session_key: str) -> int:
     """How many of a run's intents have a result."""
-    row = connection.execute("select told from intent_files where session_key = ?", (session_key,)).fetchone()
+    row = connection.execute(
+        "select done from intent_progress where session_key = ?", (session_key,)
+    ).fetchone()
     return 0 if row is None else int(row[0])
 
 
@@ -41,8 +43,10 @@ def told_actions(
     Those up to the `last` one are left out.
     """
     before = last.at
+    row = connection.execute("select run from intent_files where session_key = ?", (session_key,)).fetchone()
+    run = session_key if row is None or row[0] is None else str(row[0])
     for line in range(last.line + 1, count + 1):
-        row = connection.execute(_TAKEN, (f"{session_key}#intent/{line}",)).fetchone()
+        row = connection.execute(_TAKEN, (f"{run}#intent/{line}",)).fetchone()
         if row is None:
             continue
         text, read_at, at, action_type, result, sandbox, attempt = row

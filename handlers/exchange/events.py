@@ -16,7 +16,8 @@ class IntentMade:
     """A run wrote a line into its `intents.jsonl`. `principal` is the run's agent, None if it has none.
 
     `text` is the line; `complaint` says why it can't be read as text at all. `owner` is the user who owns the run
-    directory, None for the daemon's own user.
+    directory, None for the daemon's own user. `run` is the session where the run of a copied directory was first seen:
+    a line of a run is known by it, wherever the directory is now.
     """
 
     type: ClassVar[str] = "IntentMade"
@@ -30,10 +31,11 @@ class IntentMade:
     text: str
     complaint: str | None = None
     owner: str | None = None
+    run: str | None = None
 
     @property
     def key(self) -> str:
-        return f"{self.session_key}#intent/{self.line}"
+        return f"{self.session_key if self.run is None else self.run}#intent/{self.line}"
 
     @property
     def lane(self) -> str:

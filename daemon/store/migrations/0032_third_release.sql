@@ -22,3 +22,21 @@ update shared_artifacts set written_by = coalesce((select a.principal from actio
   and a.action_type = 'write_artifact' and a.is_success order by a.seq desc limit 1), owner_id);
 -- The cgroup of a run, which is ended with it.
 alter table launches add column cgroup text;
+
+-- An action is known by its run and its line, and a run by its id and its start as they were first seen. So a directory
+-- that is copied or moved carries nothing out again.
+
+alter table intent_files add column session_id text;
+alter table intent_files add column started_at real;
+alter table intent_files add column run text;          -- the session where the run of a copied directory was first seen
+update intent_files set
+    session_id = (select s.session_id from sessions s where s.key = session_key),
+    started_at = (select s.started_at from sessions s where s.key = session_key);
+create index intent_files_seen on intent_files (session_id);
+create index intent_files_places on intent_files (identity);
+create index intent_files_runs on intent_files (run) where run is not null;
+-- `done` lines have their result. Those of a copy may have it from another place of the same run.
+create view intent_progress as select f.*, iif(f.run is null, f.told, (
+    select count(*) from actions a
+    where a.key > f.run || '#intent/' and a.key < f.run || '#intent0' and a.line <= f.line
+)) as done from intent_files f;

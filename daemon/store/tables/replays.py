@@ -51,12 +51,13 @@ async def running(store: Store, places: Iterable[str]) -> list[RunningReplay]:
     """The sessions at these places (root and place) that run, as the last look found them."""
     rows = await store.read(
         "select asked.value, s.key, s.session_id, s.layout, s.path, s.attempt, cast(c.state as blob),"
-        " r.rules, r.length, r.sha256, r.issue_number, r.policy_bundle_id, r.steps, coalesce(i.told, 0), r.problem from json_each(?) asked"
+        " r.rules, r.length, r.sha256, r.issue_number, r.policy_bundle_id, r.steps,"
+        " coalesce(f.done, 0), r.problem from json_each(?) asked"
         " left join places p on p.key = asked.value"
         " join cursors c on c.key = coalesce(p.session_key, asked.value) and c.phase = 'open'"
         " join sessions s on s.key = c.session_key and s.status = 'running' and s.origin = 'live'"
         " left join replays r on r.session_key = s.key and r.attempt = s.attempt"
-        " left join intent_files i on i.session_key = s.key",
+        " left join intent_progress f on f.session_key = s.key",
         (listed(places),),
     )
     found = []

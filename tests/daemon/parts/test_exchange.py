@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -382,3 +383,87 @@ async def test_a_session_is_not_packed_or_pruned_while_intents_of_it_wait(tmp_pa
         assert told(run) == [(1, False)]
         assert AT_ONCE > 1
         assert isinstance(running.supervisor.assembly.intents, Intents)
+
+
+async def test_a_directory_that_is_copied_or_moved_carries_nothing_out_again(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        name_itself(run, "the-one")
+        append(run, write("note", "hello"), read("note"))
+        await settle(running)
+        finish(run)
+        await settle(running)
+        await settle(running)
+        shutil.copytree(run, runs / "copy")
+        await settle(running)
+        run.rename(runs / "moved")
+        await settle(running)
+        await settle(running)
+        assert await running.rows("select key from actions order by key") == [
+            ("native:runs/run#intent/1",),
+            ("native:runs/run#intent/2",),
+        ]
+        assert told(runs / "copy") == told(runs / "moved") == [(1, True), (2, True)]
+        files = "select session_key, line, state, run from intent_files order by 1"
+        assert await running.rows(files) == [
+            ("native:runs/copy", 2, "read", "native:runs/run"),
+            ("native:runs/moved", 2, "read", "native:runs/run"),
+            ("native:runs/run", 2, "read", None),
+        ]
+        assert await running.rows("select done from intent_progress") == [(2,)] * 3, (
+            "no bundle waits for more"
+        )
+        assert await running.rows("select lane, error from jobs where state <> 'done'") == []
+
+
+async def test_a_run_that_goes_on_where_it_was_moved_to_has_its_new_lines_carried_out(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")  # it gives itself no id: it is known by its start and its file
+        append(run, write("note", "hello"))
+        await settle(running)
+        run.rename(runs / "moved")
+        append(runs / "moved", write("note", "again"), read("note"))
+        finish(runs / "moved")
+        await settle(running)
+        await settle(running)
+        assert told(runs / "moved") == [(1, True), (2, True), (3, True)]
+        assert await running.rows("select version from shared_artifacts where id = 'note'") == [(2,)]
+        assert await running.rows("select lane, error from jobs where state <> 'done'") == []
+
+
+@pytest.mark.parametrize("is_seen_before", [True, False])
+async def test_a_copy_that_is_found_with_its_run_carries_nothing_out_either(
+    tmp_path: Path, is_seen_before: bool
+) -> None:
+    runs = tmp_path / "runs"
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        name_itself(run, "the-one")
+        append(run, write("note", "hello"))
+        if is_seen_before:
+            await settle(running)
+        again = {**json.loads((run / "run.json").read_text()), "started_at": "2026-02-04T04:05:06Z"}
+        finish(run)
+        await settle(running) if is_seen_before else None
+        if is_seen_before:  # its next attempt begins, and the copy is of that one
+            (run / "exit.json").unlink()
+            (run / "run.json").write_text(json.dumps(again))
+            await settle(running)
+            finish(run)
+            await settle(running)
+        shutil.copytree(run, runs / "copy")
+        for _ in range(3):
+            await settle(running)
+        assert len(await running.rows("select 1 from actions")) == 1
+        assert len(await running.rows("select 1 from sessions where status <> 'running'")) == 2
+        assert await running.rows("select told, line, state from intent_files where run is null") == [
+            (1, 1, "read")
+        ]
+
+
+def name_itself(run: Path, session_id: str) -> None:
+    """The run says who it is."""
+    said = {**json.loads((run / "run.json").read_text()), "session_id": session_id}
+    (run / "run.json").write_text(json.dumps(said))
