@@ -30,7 +30,7 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.part import Part
 from runward.handlers.exchange.effects import RecordAction
 from runward.handlers.exchange.events import IntentMade
-from runward.handlers.facts import Session
+from runward.handlers.facts import Launch, Session
 from runward.handlers.layouts import native
 
 AT_ONCE: Final = 256
@@ -195,22 +195,30 @@ class Intents(Part):
                 )
                 self.record(f"{key} intents", (), (Rows(intent_files.READ, [place]),))
             return self._give_up(key, reading)
+        launch = (await launches.last(self.store, [key])).get(key)
         if file is None or file.seen is None or file.attempt != session.attempt:
-            await self._recognize(key, session, reading, found, is_new=file is None or file.seen is None)
+            is_new = file is None or file.seen is None
+            await self._recognize(key, session, reading, found, launch, is_new=is_new)
         else:
             reading.seen, reading.run = None, file.run
         if reading.run is not None:
             reading.known = await intent_files.lines_known(self.store, reading.run)
-        return self._note(key, session, reading, found, is_over)
+        return self._note(key, session, reading, found, is_over, launched=launch is not None)
 
     async def _recognize(
-        self, key: str, session: Session, reading: _Reading, found: IntentsRead, *, is_new: bool
+        self,
+        key: str,
+        session: Session,
+        reading: _Reading,
+        found: IntentsRead,
+        launch: Launch | None,
+        *,
+        is_new: bool,
     ) -> None:
         """Find out what this run is known by, and whether it `is_new` here but was seen in another place before.
 
         What is on its way to the store is not there yet, so it is remembered here until it is.
         """
-        launch = (await launches.last(self.store, [key])).get(key)
         if launch is None:
             at = await intent_files.start_of(self.store, key, session.attempt)
             reading.seen = SeenRun(session.session_id, session.started_at if at is None else at)
@@ -229,7 +237,16 @@ class Intents(Part):
             if file is not None and file.seen is not None:
                 del self._recorded[seen]
 
-    def _note(self, key: str, session: Session, reading: _Reading, found: IntentsRead, is_over: bool) -> bool:
+    def _note(
+        self,
+        key: str,
+        session: Session,
+        reading: _Reading,
+        found: IntentsRead,
+        is_over: bool,
+        *,
+        launched: bool,
+    ) -> bool:
         """Record the lines, and the cursor after them."""
         now = self.clock.now()
         is_read = found.problem is not None or (is_over and not found.more)
@@ -238,6 +255,7 @@ class Intents(Part):
             IntentMade(
                 *(key, session.attempt, line.number, now, session.agent, line.text, line.complaint, owner),
                 run=reading.run,
+                launched=launched,
             )
             for line in found.lines
             if line.number > reading.known

@@ -10,7 +10,7 @@ from runward.handlers.exchange.facts import SharedArtifact
 COLUMNS: Final = (
     "a.id, a.type, {content}, a.owner_id, a.created_at, a.updated_at, a.executable, {code}, a.price, a.policy,"
     " a.deleted_at, a.deleted_by, a.interface, a.depends_on, a.has_standing, a.can_execute, a.memory_artifact_id,"
-    " a.access_contract_id, a.version, length(cast(x.content as blob)) + length(cast(c.content as blob)), a.written_by"
+    " a.access_contract_id, a.version, length(cast(x.content as blob)) + length(cast(c.content as blob)), a.written_by, a.disk_of"
 )
 _FROM: Final = (
     " from shared_artifacts a join contents x on x.hash = a.content join contents c on c.hash = a.code"
@@ -44,6 +44,7 @@ def artifact_of(row: Sequence[object]) -> SharedArtifact:
         access_contract_id=None if row[17] is None else str(row[17]),
         version=as_int(row[18]),
         written_by=str(row[20]),
+        disk_of=None if row[21] is None else str(row[21]),
     )
 
 

@@ -8,7 +8,7 @@ from runward.daemon.store.values import as_float, as_int
 from runward.handlers.exchange.facts import Principal
 
 PRINCIPALS: Final = (
-    "select id, created_at, users, disk_quota, disk_used, cpu_seconds, version, coalesce((select a.has_standing"
+    "select id, created_at, users, disk_quota, disk_used, cpu_seconds, version, disk_default, cpu_default, coalesce((select a.has_standing"
     " and a.deleted_at is null from shared_artifacts a where a.id = principals.id), 0) from principals"
 )
 ASKED: Final = f"{PRINCIPALS} where id in (select value from json_each(?))"  # noqa: S608 # our own words
@@ -24,5 +24,7 @@ def principal_of(row: Sequence[object]) -> Principal:
         as_int(row[4]),
         None if row[5] is None else as_float(row[5]),
         as_int(row[6]),
-        bool(row[7]),
+        None if row[7] is None else as_int(row[7]),
+        as_float(row[8]),
+        bool(row[9]),
     )

@@ -3,6 +3,8 @@
 import sqlite3
 from typing import Final, NamedTuple
 
+from runward.daemon.store.tables.intent_files import PROGRESS
+
 ASKED: Final = "substr(e.key, 1, length(e.lane) + 1) <> e.lane || '#'"
 """Whether an event `e` came through the inbox: its key doesn't begin with its lane. Written as in the index on
 lanes."""
@@ -19,7 +21,7 @@ NOTHING_OWED: Final = (
     "  and c.key in (s.key, substr(s.key, instr(s.key, ':') + 1)))"
     " and not exists (select 1 from cancellations x where x.session_key = s.key and x.carried_out_at is null)"
     " and not exists (select 1 from starts x where x.session_key = s.key and x.state = 'owed')"
-    " and not exists (select 1 from intent_progress x where x.session_key = s.key and (x.state <> 'read' or x.done < x.line))"
+    f" and not exists (select 1 from {PROGRESS} x where x.session_key = s.key and (x.state <> 'read' or x.done < x.line))"
     " and not exists (select 1 from receipts x where x.session_key = s.key and x.placed_at is null)"
     " and not exists (select 1 from starts x join events e on e.seq = x.event where x.state = 'owed' and e.lane = s.key)"
     " and not exists (select 1 from chain_steps x join chain_runs r on r.id = x.run where x.session_key = s.key"

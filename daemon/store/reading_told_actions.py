@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from runward.daemon.store.reading import STORE, open_to_read
+from runward.daemon.store.tables.intent_files import PROGRESS
 from runward.handlers.bundle.calls import Told
 from runward.handlers.exchange.calls import TakenAction, told_by_action
 
@@ -29,9 +30,8 @@ NOTHING: Final = LastTold()
 
 def actions_taken(connection: sqlite3.Connection, session_key: str) -> int:
     """How many of a run's intents have a result."""
-    row = connection.execute(
-        "select done from intent_progress where session_key = ?", (session_key,)
-    ).fetchone()
+    asked = f"select f.done from {PROGRESS} f where f.session_key = ?"  # noqa: S608 # our own words
+    row = connection.execute(asked, (session_key,)).fetchone()
     return 0 if row is None else int(row[0])
 
 

@@ -226,11 +226,11 @@ class Accounts:
         raise Refused(ran.code, ran.error or ran.code, **details)
 
     def keep(self, artifact: SharedArtifact) -> Asking[None]:
-        """Store a new artifact, or the next version of one, within the quota of its owner. Raises `Refused`."""
+        """Store a new artifact, or the next version of one, within the quota that it uses. Raises `Refused`."""
         before = yield from self.artifact(artifact.id)
-        whose: dict[str, int] = {artifact.owner_id: artifact.size}
+        whose: dict[str, int] = {artifact.counts_for: artifact.size}
         if before is not None:
-            whose[before.owner_id] = whose.get(before.owner_id, 0) - before.size
+            whose[before.counts_for] = whose.get(before.counts_for, 0) - before.size
             artifact = artifact._replace(version=before.version + 1)
         for owner, added in whose.items():
             yield from self._use_disk(owner, added)
@@ -283,11 +283,18 @@ class Accounts:
             )
         yield from self.keep(artifact)
 
-    def create_default(self, name: str, owner: str) -> Asking[None]:
-        """Store a principal with what the settings give to a new one."""
+    def give_defaults(self, principal: Principal) -> Asking[None]:
+        """Give a principal what the settings give to each run that a launcher started, once."""
         rules = yield from self.rules()
-        principal = Principal(name, self.at, (), rules.disk_quota, 0, rules.cpu_seconds)
-        yield from self.create_principal(principal, principal_artifact(name, owner, self.at))
+        self.keep_principal(
+            principal._replace(
+                disk_quota=principal.disk_quota + rules.disk_quota,
+                disk_default=rules.disk_quota,
+                cpu_seconds=(principal.cpu_seconds or 0.0) + rules.cpu_seconds,
+                cpu_default=rules.cpu_seconds,
+                version=principal.version + 1,
+            )
+        )
 
     def reserve(self, payer: str, amount: int, what: str) -> Asking[None]:
         """Reserve units of the payer's scrip for something that costs them when it succeeds. Raises `Refused`."""

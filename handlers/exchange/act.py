@@ -16,6 +16,7 @@ from runward.handlers.exchange.accounts import (
     Accounts,
     NeedsCode,
     accounts_of,
+    principal_artifact,
 )
 from runward.handlers.exchange.acting_with_code import (
     Acted,
@@ -205,9 +206,12 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
             "not_authorized", f"the user {event.owner}, who owns the run directory, may not act as {who}"
         )
     if principal is None:
-        yield from accounts.attempt(accounts.create_default(who, who))
-    else:
-        _check_standing(principal)
+        principal = Principal(who, accounts.at, (), 0, 0, 0.0, disk_default=None)
+        own = principal_artifact(who, who, accounts.at)
+        yield from accounts.attempt(accounts.create_principal(principal, own))
+    _check_standing(principal)
+    if event.launched and principal.disk_default is None:
+        yield from accounts.give_defaults(principal)
     return who
 
 

@@ -140,6 +140,8 @@ def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = No
         **kept,
     )
     yield from _check_code(accounts, written)
+    if who == written.owner_id:
+        written = written._replace(disk_of=None)  # it takes what it was given
     used = written.size - (0 if before is None else before.size)
     yield from accounts.keep(written)
     if written.has_standing and "has_standing" in intent.named:
@@ -206,7 +208,10 @@ def transfer_artifact(accounts: Accounts, who: str, intent: Intent) -> Asking[Ac
 
 
 def transfer(accounts: Accounts, who: str, artifact_id: str, to: str) -> Asking[dict[str, JsonValue]]:
-    """Give an artifact to another principal, whose quota it then uses. Raises `Refused`."""
+    """Give an artifact to another principal. It uses no quota of that one until that one writes it.
+
+    Otherwise, gifts could fill a quota, and deleting them would not help, because tombstones count. Raises `Refused`.
+    """
     yield from _refuse_reserved(accounts, artifact_id, "transferred")
     artifact = yield from existing(accounts, artifact_id)
     cost = yield from permitted(accounts, artifact, "transfer", who)
@@ -217,7 +222,8 @@ def transfer(accounts: Accounts, who: str, artifact_id: str, to: str) -> Asking[
     if not receiver.has_standing:
         raise Refused("not_found", f"{to} has no standing, so it can't own anything")
     if to != artifact.owner_id:
-        yield from accounts.keep(artifact._replace(owner_id=to, updated_at=accounts.at))
+        giver = None if artifact.counts_for == to else artifact.counts_for
+        yield from accounts.keep(artifact._replace(owner_id=to, updated_at=accounts.at, disk_of=giver))
     return {"artifact_id": artifact_id, "from": artifact.owner_id, "to": to}
 
 

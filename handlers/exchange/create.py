@@ -44,7 +44,12 @@ def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]
     cpu = rules.cpu_seconds if event.cpu_seconds is None else event.cpu_seconds
     quota = rules.disk_quota if event.disk_quota is None else event.disk_quota
     memory = f"{name}{MEMORY}" if event.has_memory else None
-    principal = Principal(name, accounts.at, event.users, quota, 0, None if event.is_cpu_unlimited else cpu)
+    is_default_cpu = event.cpu_seconds is None and not event.is_cpu_unlimited
+    principal = Principal(
+        *(name, accounts.at, event.users, quota, 0, None if event.is_cpu_unlimited else cpu),
+        disk_default=rules.disk_quota if event.disk_quota is None else 0,
+        cpu_default=rules.cpu_seconds if is_default_cpu else 0.0,
+    )
     artifact = principal_artifact(name, owner, accounts.at, event.is_agent, event.config, memory)
     yield from accounts.create_principal(principal, artifact)
     if memory is not None:

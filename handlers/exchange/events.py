@@ -17,7 +17,7 @@ class IntentMade:
 
     `text` is the line; `complaint` says why it can't be read as text at all. `owner` is the user who owns the run
     directory, None for the daemon's own user. `run` is the session where the run of a copied directory was first seen:
-    a line of a run is known by it, wherever the directory is now.
+    a line of a run is known by it, wherever the directory is now. `launched` is whether Runward's launcher started the run.
     """
 
     type: ClassVar[str] = "IntentMade"
@@ -32,6 +32,7 @@ class IntentMade:
     complaint: str | None = None
     owner: str | None = None
     run: str | None = None
+    launched: bool = False
 
     @property
     def key(self) -> str:

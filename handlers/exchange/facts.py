@@ -46,8 +46,15 @@ class SharedArtifact(NamedTuple):
     version: int = 1
     written_by: str = ""
     """The principal that wrote this version of content and code."""
+    disk_of: str | None = None
+    """Who gave it to its owner, and uses disk quota for it until the owner writes it. None if that is the owner."""
     bare_size: int | None = None
     """Its size, if content and code are left out."""
+
+    @property
+    def counts_for(self) -> str:
+        """Whose disk quota it uses."""
+        return self.owner_id if self.disk_of is None else self.disk_of
 
     @property
     def stands(self) -> bool:
@@ -76,7 +83,9 @@ class Principal(NamedTuple):
     """A principal: the users that may act as it in addition to the daemon's, its quota and use of the disk (bytes), its
     allocation of CPU (seconds in a window; None for no limit).
 
-    `has_standing` follows from its artifact, which is where that is stored: without standing, nobody acts.
+    `disk_default` and `cpu_default` are the parts of quota and allocation that the settings gave, and that can't be given
+    away. `disk_default` is None until a run that a launcher started brings them. `has_standing` follows from its artifact,
+    which is where that is stored: without standing, nobody acts.
     """
 
     id: str
@@ -86,6 +95,8 @@ class Principal(NamedTuple):
     disk_used: int
     cpu_seconds: float | None
     version: int = 1
+    disk_default: int | None = 0
+    cpu_default: float = 0.0
     has_standing: bool = True
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking
 from runward.handlers.exchange import resources
-from runward.handlers.exchange.accounts import Accounts, taken
+from runward.handlers.exchange.accounts import Accounts, principal_artifact, taken
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.artifacts import metadata_of, transfer
 from runward.handlers.exchange.contracts import CONTRACTS
@@ -16,6 +16,7 @@ from runward.handlers.exchange.facts import (
     STORE,
     SYSTEM,
     Existing,
+    Principal,
     SharedArtifact,
 )
 
@@ -94,10 +95,14 @@ def _spawn_principal(accounts: Accounts, caller: str, args: Arguments) -> Asking
 
 
 def create_principal(accounts: Accounts, name: str, owner: str) -> Asking[None]:
-    """Create a principal with the default quotas and no scrip. Raises `Refused`."""
+    """Create a principal, which has nothing but what others give it: otherwise, agents would mint quotas.
+
+    Raises `Refused`.
+    """
     if (yield from accounts.principal(name)) is not None:
         raise taken(name, "it is a principal")
-    yield from accounts.create_default(name, owner)
+    principal = Principal(name, accounts.at, (), 0, 0, 0.0)
+    yield from accounts.create_principal(principal, principal_artifact(name, owner, accounts.at))
 
 
 def _get(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:

@@ -75,8 +75,10 @@ def _transfer_allocation(
     has = _allocated(gives, name)
     if has is None or _allocated(takes, name) is None:
         raise Refused("invalid_argument", f"a principal without a limit of {name} can't give or take it")
-    if has < said:
-        raise Refused("quota_exceeded", f"{giver} has only {has:g} {name} to give, not {said:g}")
+    free = max(0, min(has, _given(gives, name)))
+    if free < said:
+        why = f"{giver} has only {free:g} {name} to give, not {said:g}"
+        raise Refused("quota_exceeded", why if free == has else f"{why}: it keeps what the settings gave it")
     if name == DISK and said != int(said):
         raise Refused("invalid_argument", f"{name} are whole numbers")
     accounts.keep_principal(_with_more(gives, name, -said))
@@ -84,8 +86,15 @@ def _transfer_allocation(
 
 
 def _allocated(principal: Principal, name: str) -> float | None:
-    """What can be given away: the CPU time in each window, and the unused disk space."""
+    """What a principal has: the CPU time in each window, and the unused disk space."""
     return principal.cpu_seconds if name == CPU else principal.disk_quota - principal.disk_used
+
+
+def _given(principal: Principal, name: str) -> float:
+    """What a principal has in addition to what the settings gave it, which stays with it."""
+    if name == CPU:
+        return (principal.cpu_seconds or 0.0) - principal.cpu_default
+    return principal.disk_quota - (principal.disk_default or 0)
 
 
 def _with_more(principal: Principal, name: str, more: Decimal) -> Principal:

@@ -273,7 +273,7 @@ def _check_rules(universe: Universe) -> None:
     """The same ledger, artifacts and results as of an exchange that nothing befell."""
     rules = Rules()
     for (name,) in universe.peek("select taker from ledger_entries where giver = 'mint' order by seq"):
-        rules.create(name, scrip=SCRIP)
+        rules.create(name, scrip=SCRIP, by_person=True)
     rows = universe.peek(
         "select a.key, a.principal, a.session_key, a.at, a.is_success, a.error_code, a.scrip_after,"
         " e.payload ->> 'text' from actions a join events e on e.key = a.key order by a.rowid"

@@ -155,13 +155,13 @@ def check_trees(universe: "Universe") -> None:
     """The same ledger, artifacts and results as of an exchange that nothing befell. Raises `Broken`."""
     rules = Rules()
     for (name,) in universe.peek("select taker from ledger_entries where giver = 'mint' order by seq"):
-        rules.create(name)
+        rules.create(name, is_default=True)
     rows = universe.peek(
-        "select a.key, a.principal, a.error_code, a.scrip_after, a.result, e.payload ->> 'text'"
+        "select a.key, a.principal, a.error_code, a.scrip_after, a.result, a.sandbox, e.payload ->> 'text'"
         " from actions a join events e on e.key = a.key order by a.rowid"
     )
     charged = 0.0
-    for key, who, code, scrip, result, text in rows:
+    for key, who, code, scrip, result, sandbox, text in rows:
         told = json.loads(result)
         charged += (told.get("resources_consumed") or {}).get("cpu_seconds", 0.0)
         act = universe.acts.get(text)
@@ -175,6 +175,9 @@ def check_trees(universe: "Universe") -> None:
             code == "conflict"
         ):  # nobody else's doing is known here, so what was delivered is taken from the ledger
             expected = (code, None)
+        if code == "conflict" or (
+            sandbox is None and "cpu_seconds" in (told.get("resources_consumed") or {})
+        ):  # what was delivered to code that ran in vain is paid, too
             _pay_as_recorded(universe, rules, key)
         said = f"{key} ({who}: {text}) became {told}; the rules say {expected}"
         if code != expected[0] or scrip != rules.scrip[who]:
@@ -191,7 +194,7 @@ def _pay_as_recorded(universe: "Universe", rules: Rules, key: str) -> None:
     question = "select giver, taker, amount, reason from ledger_entries where action = ? order by seq"
     for giver, taker, amount, reason in universe.peek(question, (key,)):
         if not str(reason).startswith(("read ", "invoke ")):
-            raise Broken(f"{key} became a conflict, and {giver} paid {amount} to {taker}: {reason}")
+            raise Broken(f"{key} ran in vain, and {giver} paid {amount} to {taker}: {reason}")
         rules.scrip[giver] -= amount
         rules.scrip[taker] += amount
 

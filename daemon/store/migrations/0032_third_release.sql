@@ -35,8 +35,18 @@ update intent_files set
 create index intent_files_seen on intent_files (session_id);
 create index intent_files_places on intent_files (identity);
 create index intent_files_runs on intent_files (run) where run is not null;
--- `done` lines have their result. Those of a copy may have it from another place of the same run.
-create view intent_progress as select f.*, iif(f.run is null, f.told, (
-    select count(*) from actions a
-    where a.key > f.run || '#intent/' and a.key < f.run || '#intent0' and a.line <= f.line
-)) as done from intent_files f;
+
+-- What a principal did not ask for uses the quota of its giver until the principal writes it.
+alter table shared_artifacts add column disk_of text;       -- null: its owner's
+
+-- What the settings gave stays with a principal. Of those of before, only what a person named is theirs to give.
+alter table principals add column disk_default integer default 0;       -- null: a launched run has yet to bring it
+alter table principals add column cpu_default real not null default 0;
+update principals set disk_default = disk_quota where not exists (
+    select 1 from events e where e.type = 'PrincipalCreateRequested' and e.payload ->> 'principal' = principals.id
+    and e.payload ->> 'disk_quota' is not null
+);
+update principals set cpu_default = coalesce(cpu_seconds, 0) where not exists (
+    select 1 from events e where e.type = 'PrincipalCreateRequested' and e.payload ->> 'principal' = principals.id
+    and e.payload ->> 'cpu_seconds' is not null
+);

@@ -63,9 +63,15 @@ class IntentFile(NamedTuple):
     run: str | None
 
 
+PROGRESS: Final = (
+    "(select i.*, iif(i.run is null, i.told, (select count(*) from actions a where a.key > i.run || '#intent/'"
+    " and a.key < i.run || '#intent0' and a.line <= i.line)) as done from intent_files i)"
+)
+"""The files, with how many of their lines have their result: those of a copy may have it from another place of its run."""
+
 _SELECT: Final = (
-    'select f.session_key, f.directory, f.attempt, f.identity, f."offset", f.line, f.before,'
-    " f.done, f.state, f.problem, f.session_id, f.started_at, f.run from intent_progress f"
+    'select f.session_key, f.directory, f.attempt, f.identity, f."offset", f.line, f.before,'  # noqa: S608 # our own words
+    f" f.done, f.state, f.problem, f.session_id, f.started_at, f.run from {PROGRESS} f"
 )
 
 
@@ -123,12 +129,12 @@ async def lines_known(store: Store, run: str) -> int:
 
 async def _taken(store: Store, keys: Iterable[str]) -> dict[str, ActionsTaken]:
     rows = await store.read(
-        "select f.session_key, f.done, case"
+        "select f.session_key, f.done, case"  # noqa: S608 # our own words
         " when exists (select 1 from jobs j where j.state in ('waiting', 'held') and j.state = 'held' and j.handler = 'exchange/act'"
         "  and j.lane = ? || coalesce(s.agent, '?' || s.key)) then 0"
         " when f.state = 'read' or f.problem is not null then max(0, f.line - f.done)"
         " else max(1, f.line - f.done) end"
-        " from intent_progress f join sessions s on s.key = f.session_key"
+        f" from {PROGRESS} f join sessions s on s.key = f.session_key"
         " where f.session_key in (select value from json_each(?))",
         (LANES, listed(keys)),
     )

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
 
 KEEP: Final = Write(
-    "insert into principals (id, created_at, users, disk_quota, disk_used, cpu_seconds, version)"
-    " values (?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set users = excluded.users,"
+    "insert into principals (id, created_at, users, disk_quota, disk_used, cpu_seconds, version, disk_default,"
+    " cpu_default) values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set users = excluded.users,"
     " disk_quota = excluded.disk_quota, disk_used = excluded.disk_used, cpu_seconds = excluded.cpu_seconds,"
+    " disk_default = excluded.disk_default, cpu_default = excluded.cpu_default,"
     " version = excluded.version where principals.version = excluded.version - 1"
 )
 """It refuses a version that doesn't follow the stored one."""
@@ -37,6 +38,8 @@ def _keep(batch: "Batch", job: Job, effect: KeepPrincipal) -> None:
             kept.disk_used,
             kept.cpu_seconds,
             kept.version,
+            kept.disk_default,
+            kept.cpu_default,
         ),
     )
 

@@ -8,6 +8,7 @@ from pydantic_core import from_json, to_json
 
 from runward.config.bundle import BundleRules
 from runward.daemon.store.store import Store
+from runward.daemon.store.tables.intent_files import PROGRESS
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.transaction import Row
 from runward.daemon.store.values import as_int, listed, stored_text
@@ -50,14 +51,14 @@ class RunningReplay(NamedTuple):
 async def running(store: Store, places: Iterable[str]) -> list[RunningReplay]:
     """The sessions at these places (root and place) that run, as the last look found them."""
     rows = await store.read(
-        "select asked.value, s.key, s.session_id, s.layout, s.path, s.attempt, cast(c.state as blob),"
+        "select asked.value, s.key, s.session_id, s.layout, s.path, s.attempt, cast(c.state as blob),"  # noqa: S608 # our own words
         " r.rules, r.length, r.sha256, r.issue_number, r.policy_bundle_id, r.steps,"
         " coalesce(f.done, 0), r.problem from json_each(?) asked"
         " left join places p on p.key = asked.value"
         " join cursors c on c.key = coalesce(p.session_key, asked.value) and c.phase = 'open'"
         " join sessions s on s.key = c.session_key and s.status = 'running' and s.origin = 'live'"
         " left join replays r on r.session_key = s.key and r.attempt = s.attempt"
-        " left join intent_progress f on f.session_key = s.key",
+        f" left join {PROGRESS} f on f.session_key = s.key",
         (listed(places),),
     )
     found = []

@@ -32,14 +32,14 @@ CONTENT: Final = Write("insert or ignore into contents (hash, content) values (?
 KEEP: Final = Write(
     "insert into shared_artifacts (id, type, content, code, owner_id, created_at, updated_at, executable, price, policy,"
     " deleted_at, deleted_by, interface, depends_on, has_standing, can_execute, memory_artifact_id, access_contract_id,"
-    " version, written_by) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set"
+    " version, written_by, disk_of) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set"
     " type = excluded.type, content = excluded.content, code = excluded.code, owner_id = excluded.owner_id,"
     " updated_at = excluded.updated_at, executable = excluded.executable, price = excluded.price,"
     " policy = excluded.policy, deleted_at = excluded.deleted_at, deleted_by = excluded.deleted_by,"
     " interface = excluded.interface, depends_on = excluded.depends_on, has_standing = excluded.has_standing,"
     " can_execute = excluded.can_execute, memory_artifact_id = excluded.memory_artifact_id,"
     " access_contract_id = excluded.access_contract_id, version = excluded.version,"
-    " written_by = excluded.written_by"
+    " written_by = excluded.written_by, disk_of = excluded.disk_of"
     " where shared_artifacts.version = excluded.version - 1"
 )
 """It refuses a version that doesn't follow the stored one: another action came in between."""
@@ -76,6 +76,7 @@ def _keep(batch: "Batch", job: Job, effect: KeepArtifact) -> None:
             artifact.access_contract_id,
             artifact.version,
             artifact.written_by,
+            artifact.disk_of,
         ),
     )
     batch.row(VERSION, (artifact.id, artifact.version, artifact.updated_at, artifact.owner_id, content, code))

@@ -56,6 +56,8 @@ class Thing:
     depends_on: tuple[str, ...] = ()
     deleted: bool = False
     version: int = 1
+    giver: str | None = None
+    """Who gave it to its owner, who has not written it since."""
 
     @property
     def size(self) -> int:
@@ -79,13 +81,15 @@ class Rules:
     scrip: Counter[str] = field(default_factory=Counter)
     allocations: dict[str, float] = field(default_factory=dict)
     """The principals, with their CPU seconds in a window."""
+    quotas: dict[str, int] = field(default_factory=dict)
     used: list[tuple[str, float, float]] = field(default_factory=list)
     minted: int = 0
     now: float = 0.0
 
-    def create(self, name: str, owner: str | None = None, scrip: int = 0) -> None:
-        """A principal comes to be, with the artifact that it is."""
-        self.allocations[name] = CPU
+    def create(self, name: str, owner: str | None = None, scrip: int = 0, *, by_person: bool = False) -> None:
+        """A principal comes to be, with the artifact that it is. Only a person, and what a launcher starts, bring
+        quotas."""
+        self.allocations[name], self.quotas[name] = (CPU, QUOTA) if by_person else (0.0, 0)
         self.things.setdefault(name, Thing(owner or name))
         self.mint(name, scrip)
 
@@ -106,8 +110,8 @@ class Rules:
         return name in self.allocations and not self.things[name].deleted
 
     def disk(self, owner: str) -> int:
-        """What a principal's artifacts take, deleted ones included."""
-        return sum(thing.size for thing in self.things.values() if thing.owner == owner)
+        """What a principal's artifacts take, deleted ones included, and what it gave away that nobody took yet."""
+        return sum(thing.size for thing in self.things.values() if (thing.giver or thing.owner) == owner)
 
     def act(
         self, who: str, in_run: bool, intent: Mapping[str, Any] | None, at: float, ran: Ran | None
@@ -204,9 +208,13 @@ class Rules:
             tuple(intent["interface"]["methods"]) if "interface" in intent else thing.methods,
             depends_on,
             version=1 if before is None else thing.version + 1,
+            giver=thing.giver if thing.owner != who else None,
         )
-        added = after.size - (0 if before is None else thing.size)
-        wrong += ["quota_exceeded"] * (added > 0 and self.disk(thing.owner) + added > QUOTA)
+        whose = after.giver or after.owner
+        added = after.size - (
+            thing.size if before is not None and (thing.giver or thing.owner) == whose else 0
+        )
+        wrong += ["quota_exceeded"] * (added > 0 and self.disk(whose) + added > self.quotas[whose])
         checks_code = bool(after.code.strip()) or after.executable
         wrong += ["rate_limited"] * (checks_code and self.cpu_used(who, self.now) >= self.allocations[who])
         if wrong:
@@ -256,12 +264,11 @@ class Rules:
         if isinstance(thing, Due):
             return thing
         wrong = ["not_authorized"] * (thing.owner != who) + ["not_found"] * (not self.stands(to))
-        if thing.owner != to and thing.size and self.disk(to) + thing.size > QUOTA:
-            wrong.append("quota_exceeded")
         if wrong:
             return refused(*wrong)
         thing.version += thing.owner != to
-        thing.owner = to
+        giver = thing.giver or thing.owner
+        thing.owner, thing.giver = to, None if giver == to else giver
         return Due(data={"artifact_id": name, "from": who, "to": to})
 
     def _invoke(self, who: str, intent: Mapping[str, Any], at: float, ran: Ran | None) -> Due:

@@ -58,7 +58,7 @@ class Player:
         """The first principals, and the runs."""
         for name in FROM_THE_BEGINNING:
             self._put(PrincipalCreateRequested(self._name(), 1.0, name, scrip=10))
-            self.rules.create(name, scrip=10)
+            self.rules.create(name, scrip=10, by_person=True)
         for name in IN_RUNS:
             directory = self._base / "runs" / name
             directory.mkdir()
@@ -165,7 +165,9 @@ class Player:
         ]
         used = await rows("select id, disk_used from principals order by id")
         assert used == [(name, rules.disk(name)) for name in sorted(rules.allocations)]
-        assert all(rules.disk(name) <= QUOTA for name in rules.allocations)
+        assert all(rules.disk(name) <= rules.quotas[name] for name in rules.allocations)
+        (given,) = await rows("select sum(disk_quota), sum(cpu_seconds) from principals")
+        assert given == (3 * QUOTA, 3 * CPU), "quotas come only from people and from what a launcher starts"
         now = self._running.clock.now()
         for name in rules.allocations:
             assert rules.cpu_used(name, now) <= CPU, "nobody uses more than its allocation in a window"

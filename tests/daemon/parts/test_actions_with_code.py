@@ -11,7 +11,7 @@ import pytest
 from tests.code_in_process import AtOnce
 from tests.daemon.exchange.playing import RULES, StandIn
 from tests.daemon.parts.test_exchange import append, begin, results, settle, write
-from tests.daemon.parts.test_killed_workers import principal, until_all_is_done
+from tests.daemon.parts.test_killed_workers import until_all_is_done
 from tests.daemon.worker.damaged_journals import finish
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
@@ -93,9 +93,8 @@ async def test_the_code_of_actions_that_wait_together_runs_once_for_each(
     async with daemon(
         tmp_path, StillClock(), ToldProcesses(), exchange=RULES, act_with_code=code.act
     ) as running:
-        owner, run = begin(tmp_path, "owner", "writer"), begin(tmp_path, "run", "reader")
+        owner, run = begin(tmp_path, "owner", "writer"), begin(tmp_path, "run", "reader", scrip=10)
         append(owner, write("code", "", code="done 0.1", executable=True, price=2))
-        principal(running, "reader", 10)
         await until_all_is_done(running, owner, 1)
         append(run, *[invoke] * 4)
         await until_all_is_done(running, run, 4)
@@ -132,9 +131,8 @@ async def test_nobody_waits_for_code_that_lists_everything_and_sleeps(
     monkeypatch.setattr("runward.daemon.sandbox.workers.execute", listing)
     invoke: dict[str, JsonValue] = {"action_type": "invoke_artifact", "artifact_id": "code", "method": "run"}
     async with daemon(tmp_path, StillClock(), ToldProcesses(), exchange=RULES, act_with_code=code) as running:
-        owner, run = begin(tmp_path, "owner", "writer"), begin(tmp_path, "run", "sleeper")
+        owner, run = begin(tmp_path, "owner", "writer"), begin(tmp_path, "run", "sleeper", scrip=10)
         append(owner, write("code", "", code="def run(): return 1", executable=True, price=2))
-        principal(running, "sleeper", 10)
         await until_all_is_done(running, owner, 1)
         append(run, invoke)
         for attempt in range(1, 4):
@@ -205,9 +203,8 @@ async def test_an_action_that_runward_fails_at_is_held_and_paid_once_when_it_is_
     async with daemon(
         tmp_path, StillClock(), ToldProcesses(), exchange=RULES, act_with_code=code.act
     ) as running:
-        owner = begin(tmp_path, "owner", "writer")
+        owner, _ = begin(tmp_path, "owner", "writer"), begin(tmp_path, "idle", "reader", scrip=10)
         append(owner, write("code", "", code="done 0.1", executable=True, price=2))
-        principal(running, "reader", 10)
         await until_all_is_done(running, owner, 1)
         ask(running, ActionRequested("r1", 1.0, "reader", json.dumps(invoke)))
         append(owner, write("other", ""))

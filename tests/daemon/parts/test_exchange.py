@@ -16,6 +16,7 @@ from runward.daemon import faults
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.parts.intents import AT_ONCE, Intents
+from runward.daemon.store.tables.intent_files import PROGRESS
 from runward.handlers import route
 from runward.handlers.exchange.events import ActionRequested, PrincipalCreateRequested
 
@@ -24,7 +25,12 @@ class Killed(BaseException):
     """The daemon ends here, as by `kill -9`."""
 
 
-def begin(base: Path, name: str, agent: str | None = "writer") -> Path:
+def begin(base: Path, name: str, agent: str | None = "writer", scrip: int = 0) -> Path:
+    """A run of an agent that a person made a principal: no launcher started it, so it brings no quotas."""
+    if agent is not None:
+        (base / "state").mkdir(mode=0o700, exist_ok=True)
+        request = PrincipalCreateRequested(f"{agent}-comes", 1.0, agent, scrip=scrip)
+        put(base / "state", request.request, dump_request(request))
     directory = base / "runs" / name
     directory.mkdir(parents=True)
     run = {"schema": "runward-run-v1", "started_at": "2026-02-03T04:05:06Z", "agent": agent}
@@ -56,6 +62,7 @@ def told(run: Path) -> list[tuple[JsonValue, JsonValue]]:
 
 
 async def settle(running: Daemon) -> None:
+    running.supervisor.assembly.worker.inbox_waits = True
     while True:
         await running.settle()
         if not await running.supervisor.assembly.intents.drain():
@@ -224,11 +231,7 @@ async def test_a_wrong_posting_is_refused_in_its_own_transaction(tmp_path: Path)
         "select count(*) from ledger_entries",
     )
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
-        owner, reader = begin(tmp_path, "owner", "writer"), begin(tmp_path, "reader", "reader")
-        for name in ("reader", "writer"):
-            request = PrincipalCreateRequested(f"create-{name}", 1.0, name, scrip=10)
-            put(running.state, request.request, dump_request(request))
-        running.supervisor.assembly.worker.inbox_waits = True
+        owner, reader = (begin(tmp_path, name, name, scrip=10) for name in ("writer", "reader"))
         await settle(running)
         append(owner, write("note", "hello", policy={"read_price": 1}))
         await settle(running)
@@ -268,7 +271,7 @@ async def test_without_the_guard_on_versions_a_stale_write_would_be_kept(tmp_pat
         assert stale.rowcount == 0, "another action came in between"
         assert database.execute(shared_artifacts.KEEP.sql, _row(database, 2)).rowcount == 1
         values = ("writer", 1.0, "[]", 1, 0, None)
-        assert database.execute(principals.KEEP.sql, (*values, 1)).rowcount == 0
+        assert database.execute(principals.KEEP.sql, (*values, 1, 0, 0.0)).rowcount == 0
         database.rollback()
         database.close()
 
@@ -296,6 +299,7 @@ def _row(database: object, version: int) -> tuple[object, ...]:
         None,
         version,
         "w",
+        None,
     )
 
 
@@ -411,9 +415,7 @@ async def test_a_directory_that_is_copied_or_moved_carries_nothing_out_again(tmp
             ("native:runs/moved", 2, "read", "native:runs/run"),
             ("native:runs/run", 2, "read", None),
         ]
-        assert await running.rows("select done from intent_progress") == [(2,)] * 3, (
-            "no bundle waits for more"
-        )
+        assert await running.rows(f"select done from {PROGRESS}") == [(2,)] * 3, "no bundle waits for more"
         assert await running.rows("select lane, error from jobs where state <> 'done'") == []
 
 

@@ -22,12 +22,9 @@ from runward.config.exchange import ExchangeRules
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.host.acting_with_code import Trouble, acting_with_code
-from runward.daemon.inbox.requests import dump_request
-from runward.daemon.inbox.spool import put
 from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.workers import Worker
 from runward.daemon.store.values import as_float, as_int
-from runward.handlers.exchange.events import PrincipalCreateRequested
 
 KILLS = 100
 SPARED = 20
@@ -94,12 +91,6 @@ def _sandbox() -> None:
         pytest.skip(f"no sandbox here: {missing}")
 
 
-def principal(running: Daemon, name: str, scrip: int) -> None:
-    request = PrincipalCreateRequested(f"create-{name}", 1.0, name, scrip=scrip)
-    put(running.state, request.request, dump_request(request))
-    running.supervisor.assembly.worker.inbox_waits = True
-
-
 async def until_all_is_done(running: Daemon, run: Path, count: int) -> None:
     for _ in range(20 * count):
         try:
@@ -149,9 +140,7 @@ async def play(base: Path, workers: Workers, refusals: int = 0) -> Counter[objec
             base, StillClock(), ToldProcesses(), wrap=wrap, exchange=RULES, act_with_code=work
         ) as running:
             owner = begin(base, "owner", "writer")
-            run = begin(base, "run", "reader")
-            principal(running, "writer", 0)
-            principal(running, "reader", SCRIP)
+            run = begin(base, "run", "reader", scrip=SCRIP)
             append(owner, write("code", "", code=CODE, executable=True, price=PRICE))
             await until_all_is_done(running, owner, 1)
             workers.begin()

@@ -67,6 +67,8 @@ class Thing:
     depends_on: tuple[str, ...] = ()
     deleted: bool = False
     writer: str = ""
+    giver: str | None = None
+    """Who gave it to its owner, who has not written it since."""
 
     @property
     def size(self) -> int:
@@ -91,6 +93,8 @@ class Rules:
 
     scrip: Counter[str] = field(default_factory=Counter)
     quota: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, int] = field(default_factory=dict)
+    """What the settings gave, which nobody gives away."""
     things: dict[str, Thing] = field(default_factory=dict)
     payer: str = ""
     budget: int | None = None
@@ -102,8 +106,9 @@ class Rules:
     """What was bought and delivered: it stays paid."""
     reserved: int = 0
 
-    def create(self, name: str) -> None:
-        """A principal comes to be."""
+    def create(self, name: str, *, is_default: bool = False) -> None:
+        """A principal comes to be, with a quota from a person or from the settings."""
+        self.kept[name] = QUOTA if is_default else 0
         self.scrip[name], self.quota[name], self.things[name] = SCRIP, QUOTA, Thing(name)
 
     def act(self, who: str, act: Callable[[], Any]) -> Any:
@@ -200,13 +205,15 @@ class Rules:
         self._pay(giver, taker, amount)
 
     def used(self, owner: str) -> int:
-        """What the artifacts of a principal take."""
-        return sum(thing.size for thing in self.things.values() if thing.owner == owner)
+        """What the artifacts of a principal take, and what it gave away that nobody took yet."""
+        return sum(thing.size for thing in self.things.values() if (thing.giver or thing.owner) == owner)
 
     def _keep(self, name: str, thing: Thing, before: Thing | None) -> None:
-        grows = thing.size - (before.size if before is not None and before.owner == thing.owner else 0)
+        whose = thing.giver or thing.owner
+        same = before is not None and (before.giver or before.owner) == whose
+        grows = thing.size - (before.size if before is not None and same else 0)
         self.things[name] = thing
-        if grows > 0 and self.used(thing.owner) > self.quota[thing.owner]:
+        if grows > 0 and self.used(whose) > self.quota[whose]:
             raise No("quota_exceeded")
 
     def read(self, who: str, name: str, frame: Frame | None = None) -> str:
@@ -232,6 +239,8 @@ class Rules:
         if any(name in self._below(each) for each in said.get("depends_on", ())):
             raise No("invalid_argument")
         kept = {} if before is None else {"policy": before.policy, "contract": before.contract}
+        if before is not None and before.owner != who:
+            kept["giver"] = before.giver
         owner = who if before is None else before.owner
         self._keep(name, Thing(**{"owner": owner, "writer": who, **kept, **said}), before)
 
@@ -251,9 +260,8 @@ class Rules:
         self._pay(who, thing.owner, self._permitted(name, "transfer", who, None))
         if to not in self.quota:
             raise No("not_found")
-        before = deepcopy(thing)
-        thing.owner = to
-        self._keep(name, thing, before)
+        giver = thing.giver or thing.owner
+        thing.owner, thing.giver = to, None if giver == to else giver
 
     def invoke(self, who: str, name: str, budget: int | None, *, delegates: bool) -> list[Any]:
         """Somebody invokes an artifact."""
@@ -326,7 +334,7 @@ class Rules:
         giver = frame.caller
         if not frame.is_lent or to not in self.quota or to == giver:
             raise No("not_authorized")
-        if self.quota[giver] - self.used(giver) < amount:
+        if self.quota[giver] - max(self.used(giver), self.kept[giver]) < amount:
             raise No("quota_exceeded")
         self.quota[giver] -= amount
         self.quota[to] += amount

@@ -150,11 +150,19 @@ class Exchange:
         return self._last()
 
     def line(
-        self, agent: str | None, text: str, owner: str | None = None, complaint: str | None = None
+        self,
+        agent: str | None,
+        text: str,
+        owner: str | None = None,
+        complaint: str | None = None,
+        *,
+        launched: bool = False,
     ) -> dict[str, JsonValue]:
         """A run of this agent writes a line; returns the result."""
         number = self._next()
-        event = IntentMade("native:runs/one", 1, number, 1.0, agent, text, complaint, owner)
+        event = IntentMade(
+            "native:runs/one", 1, number, 1.0, agent, text, complaint, owner, launched=launched
+        )
         self._apply(act.decide(event, self._given()))
         return self._last()
 

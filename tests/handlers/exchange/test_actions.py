@@ -373,16 +373,87 @@ def test_a_quota_holds_for_content_and_code_in_bytes(exchange: Exchange) -> None
     write(exchange, "a", who="small", content="")
     assert exchange.principals["small"].disk_used == 0
     write(exchange, "big", content="x" * 11)
-    assert code(exchange.act("writer", "transfer_artifact", "big", to="small")) == "quota_exceeded"
-    assert exchange.artifacts["big"].owner_id == "writer"
+    assert exchange.act("writer", "transfer_artifact", "big", to="small")["success"]
+    assert code(exchange.act("small", "write_artifact", "big", content="x" * 11)) == "quota_exceeded"
 
 
-def test_an_artifact_that_was_given_away_belongs_to_the_other_and_uses_its_quota(exchange: Exchange) -> None:
-    write(exchange, "note", content="12345")
+def test_a_gift_uses_the_quota_of_its_giver_until_the_receiver_writes_it(exchange: Exchange) -> None:
+    def used() -> list[int]:
+        return [exchange.principals[name].disk_used for name in ("writer", "reader", "third")]
+
+    exchange.create("third")
+    write(exchange, "note", content="12345", policy={"allow_write": ["writer"]})
     assert exchange.act("writer", "transfer_artifact", "note", to="reader")["success"]
-    assert (exchange.principals["writer"].disk_used, exchange.principals["reader"].disk_used) == (0, 5)
-    assert code(exchange.act("writer", "write_artifact", "note")) == "not_authorized"
-    write(exchange, "note", who="reader", content="mine")
+    assert used() == [5, 0, 0]
+    write(exchange, "note", content="1234567")
+    assert used() == [7, 0, 0], "it grows at the giver's cost"
+    exchange.act("reader", "transfer_artifact", "note", to="third")
+    assert used() == [7, 0, 0], "who passes it on has not asked for it either"
+    write(exchange, "note", who="third", content="mine")
+    assert used() == [0, 0, 4]
+    exchange.act("third", "transfer_artifact", "note", to="writer")
+    exchange.act("writer", "transfer_artifact", "note", to="third")
+    assert used() == [0, 0, 4], "it came back"
+    write(exchange, "gift", content="1")
+    exchange.act("writer", "transfer_artifact", "gift", to="reader")
+    exchange.act("reader", "delete_artifact", "gift")
+    assert used() == [1, 0, 4], "a tombstone counts for its giver, too"
+
+
+def spawn(exchange: Exchange, who: str, name: str) -> None:
+    assert exchange.act(who, "invoke_artifact", "genesis_ledger", method="spawn_principal", args=[name])[
+        "success"
+    ]
+
+
+MOVE = "def run(*said): return kernel_actions.transfer_resource(caller_id, *said)"
+
+
+def moved(exchange: Exchange, who: str, to: str, name: str, amount: float) -> JsonValue:
+    """Whether it could give so much of a resource away."""
+    if f"{who}/mover" not in exchange.artifacts:
+        write(exchange, f"{who}/mover", who=who, executable=True, code=MOVE, price=0)
+    said = exchange.act(who, "invoke_artifact", f"{who}/mover", method="run", args=[to, name, amount])
+    return data(said, "result")
+
+
+def test_agents_mint_no_quotas_by_spawning_principals(exchange: Exchange) -> None:
+    exchange.cpu_s = 0.01
+    spawn(exchange, "writer", "child")
+    child = exchange.principals["child"]
+    assert (child.disk_quota, child.cpu_seconds) == (0, 0.0)
+    assert code(exchange.act("child", "write_artifact", "x", content="y")) == "quota_exceeded"
+    assert moved(exchange, "writer", "child", "disk_bytes", 1) is False, "what the settings gave stays"
+    assert moved(exchange, "writer", "child", "cpu_seconds", 0.1) is False
+    exchange.create("rich", cpu_seconds=2.0, disk_quota=1000)
+    assert moved(exchange, "rich", "child", "disk_bytes", 10) is True, (
+        "what a person named is its own to give"
+    )
+    assert moved(exchange, "rich", "child", "cpu_seconds", 1.5) is True
+    write(exchange, "x", who="child", content="y")
+    child = exchange.principals["child"]
+    assert (child.disk_quota, child.cpu_seconds) == (10, 1.5)
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_only_a_run_that_a_launcher_started_brings_its_agent_the_defaults_and_once(
+    exchange: Exchange, was_there: bool
+) -> None:
+    rules = ExchangeRules()
+    if was_there:
+        assert exchange.line("newcomer", '{"action_type":"noop"}')["success"]
+        assert (exchange.principals["newcomer"].disk_quota, exchange.principals["newcomer"].cpu_seconds) == (
+            0,
+            0.0,
+        )
+    for _ in range(2):
+        assert exchange.line("newcomer", '{"action_type":"noop"}', launched=True)["success"]
+        newcomer = exchange.principals["newcomer"]
+        assert (newcomer.disk_quota, newcomer.cpu_seconds) == (rules.disk_quota, rules.cpu_seconds)
+    assert moved(exchange, "newcomer", "reader", "disk_bytes", 1) is False
+    spawn(exchange, "writer", "child")
+    assert exchange.line("child", '{"action_type":"noop"}', launched=True)["success"]
+    assert exchange.principals["child"].disk_quota == 0, "it has what its spawner gives it"
 
 
 def test_the_ledger_pays_only_with_what_belongs_to_the_caller(exchange: Exchange) -> None:
@@ -443,7 +514,6 @@ def test_a_principal_spawns_another_without_scrip(exchange: Exchange) -> None:
 
 def test_an_agent_becomes_a_principal_with_its_first_intent(exchange: Exchange) -> None:
     assert exchange.line("newcomer", '{"action_type":"noop"}')["success"]
-    assert exchange.principals["newcomer"].disk_quota == ExchangeRules().disk_quota
     assert exchange.artifacts["newcomer"].has_standing
     refused = exchange.line("other", '{"action_type":"read_artifact","artifact_id":"nothing"}')
     assert code(refused) == "not_found"

@@ -17,7 +17,7 @@ def exchange() -> Exchange:
     """A caller with 100 scrip, and two who write code."""
     exchange = Exchange()
     for name, scrip in {"caller": 100, "author": 0, "other": 0}.items():
-        exchange.create(name, scrip)
+        exchange.create(name, scrip, cpu_seconds=5.0, disk_quota=100 << 20)
     return exchange
 
 
@@ -315,7 +315,7 @@ def test_code_sees_what_it_has_changed(exchange: Exchange) -> None:
     )
     offer(exchange, "own", code, owner="caller")
     assert call(exchange, "own") == [
-        "text", 9, 6.5, ["caller", "child", "new", "own"], ["author", "caller", "child", "other"], 4,
+        "text", 9, 1.5, ["caller", "child", "new", "own"], ["author", "caller", "child", "other"], 4,
     ]  # fmt: skip
     assert exchange.principals["caller"].cpu_seconds == 3.5
 
