@@ -168,7 +168,6 @@ def equal(left: object, right: object, budget: Budget, depth: int = 0) -> bool:
 def order(left: object, right: object, budget: Budget, depth: int = 0) -> int:
     """Less than 0, 0, or more than 0, as `left` comes before, with or after `right`. Raises `ExpressionError`."""
     budget.work(2)
-    _check_depth(depth)
     left, right = present(left), present(right)
     if isinstance(left, str) and isinstance(right, str):
         budget.compare(min(len(left), len(right)))
@@ -258,11 +257,9 @@ def text_of(value: object, budget: Budget) -> str:
 
 def weigh(value: object, budget: Budget) -> None:
     """Count what it takes to write a value as one text, and refuse it if the text becomes too long."""
-    length, level, depth = 0, [value], 0
+    length, level = 0, [value]
     while level:
         budget.work(len(level))
-        _check_depth(depth)
-        depth += 1
         inner: list[object] = []
         for each in map(present, level):
             if isinstance(each, str):
@@ -273,7 +270,6 @@ def weigh(value: object, budget: Budget) -> None:
                 inner.extend(each.values())
             elif isinstance(each, list | Steps):
                 inner.extend(each)
-            check_length(length)
         length += 2 * len(level)
         level = inner
     check_length(length)

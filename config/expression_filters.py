@@ -132,11 +132,9 @@ def _replace(budget: Budget, value: object, old: object, new: object, count: obj
 
 def _join(budget: Budget, value: object, d: object = "", attribute: object = None) -> str:
     parts: list[str] = []
-    length, between = 0, text_of(d, budget)
+    between = text_of(d, budget)
     for each in items_of(value, budget):
         parts.append(text_of(_picked(each, attribute, budget), budget))
-        length += len(parts[-1])
-        check_length(length)
     return joined(parts, between, budget)
 
 
