@@ -34,8 +34,8 @@ def has_intents(directory: str) -> bool:
 def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool) -> IntentsRead | None:
     """Up to `most` lines after the cursor; None if there is no file. Raises `OSError` if it can't be read now.
 
-    A last line without a newline counts once the run `is_over`. Reading stops if the file was replaced, or if it
-    changed before the cursor.
+    A last line without a newline counts once the run `is_over`. Reading stops if the file changed before the cursor.
+    Another file in its place that begins with the same lines is read on: some programs append by replacing a file.
     """
     try:
         with opened(directory, DIRECTORY) as within:
@@ -59,8 +59,6 @@ def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool)
                 if not stat.S_ISREG(status.st_mode):
                     return refused("is not a regular file")
                 now = f"{status.st_dev}:{status.st_ino}"
-                if cursor.identity is not None and now != cursor.identity:
-                    return refused(_REWRITTEN)
                 if status.st_size < cursor.offset or _before(descriptor, cursor.offset) != cursor.before:
                     return refused(_REWRITTEN)
                 found = _read(descriptor, cursor._replace(identity=now), most, is_over, owner)

@@ -31,7 +31,7 @@ from runward.handlers.exchange.facts import (
     SharedArtifactOf,
     without_case,
 )
-from runward.handlers.exchange.intent import why_no_name
+from runward.handlers.exchange.intent import MOST, why_no_name
 from runward.handlers.exchange.reading import Reading
 from runward.handlers.exchange.running_code import CodeRun, Ran
 
@@ -315,6 +315,14 @@ class Accounts:
             self._moved[BalanceOf(taker, resource)] += amount
             self._given[BalanceOf(giver, resource)] += amount
         self.effects.append(Post(self.at, self.action, giver, taker, resource, amount, reason))
+
+    def mint(self, taker: str, amount: int, reason: str, resource: str = SCRIP) -> Asking[None]:
+        """Create units, or take them back if the amount is below 0. Raises `Refused`."""
+        minted = -(yield from self.balance(MINT, resource)) + amount
+        if max(abs(amount), minted) > MOST:
+            raise Refused("invalid_argument", f"there can't be more than 2^53 units of {resource}")
+        giver, to = (MINT, taker) if amount > 0 else (taker, MINT)
+        yield from self.pay(giver, to, abs(amount), reason, resource)
 
     def buy(self, buyer: str, seller: str, amount: int, reason: str) -> Asking[None]:
         """Pay for what is delivered now. Raises `Refused` if too little is left of what the buyer began with.

@@ -7,7 +7,7 @@ from runward.handlers.exchange.action_result import ActionResult, Refused
 from runward.handlers.exchange.contracts import FUNCTION
 from runward.handlers.exchange.dependencies import check_dependencies
 from runward.handlers.exchange.facts import GENESIS, Principal, SharedArtifact
-from runward.handlers.exchange.intent import DEFAULT_METHOD, KEPT, Intent
+from runward.handlers.exchange.intent import DEFAULT_METHOD, KEPT, MOST, Intent
 from runward.handlers.exchange.permission import permitted
 from runward.handlers.exchange.policy import REFERENCE, policy_of, price
 from runward.handlers.exchange.running_code import CodeRun, Frame
@@ -183,8 +183,10 @@ def _check_code(accounts: Accounts, artifact: SharedArtifact) -> Asking[None]:
 def _check_policy(policy: dict[str, JsonValue] | None) -> None:
     for key in ("read_price", "invoke_price"):
         value = (policy or {}).get(key, 0)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise Refused("invalid_argument", f"{key} of a policy must be a whole number of 0 or more")
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
+            raise Refused(
+                "invalid_argument", f"{key} of a policy must be a whole number of 0 or more, up to 2^53"
+            )
     for key in ("allow_read", "allow_write", "allow_invoke"):
         value = (policy or {}).get(key)
         if isinstance(value, str) and value.startswith(REFERENCE) and len(value) == 1:
@@ -198,6 +200,11 @@ def delete(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]
     cost = yield from permitted(accounts, artifact, "delete", who)
     yield from accounts.pay(who, artifact.owner_id, cost, f"delete {artifact.id}")
     yield from accounts.keep(artifact._replace(deleted_at=accounts.at, deleted_by=who))
+    if artifact.owner_id != artifact.id:  # nobody could spend it any more
+        left = yield from accounts.balance(artifact.id)
+        yield from accounts.pay(
+            artifact.id, artifact.owner_id, left, f"left in {artifact.id}, which was deleted"
+        )
     return ActionResult(True, f"deleted {artifact.id}", {"artifact_id": artifact.id})
 
 

@@ -7,6 +7,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.facts import GENESIS, SharedArtifact
+from runward.handlers.exchange.intent import MOST
 from runward.handlers.exchange.running_code import CodeRun, Frame
 
 CONTRACT: Final = f"{GENESIS}contract_"
@@ -29,7 +30,6 @@ GENESIS_CONTRACTS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 CONTRACTS: Final = tuple(f"{CONTRACT}{name}" for name in GENESIS_CONTRACTS)
 
 _LONGEST_REASON: Final = 1000
-_MOST_COST: Final = 1 << 53
 
 
 class Verdict(NamedTuple):
@@ -98,18 +98,23 @@ def read_verdict(said: JsonValue) -> Verdict:
     if not isinstance(said, dict) or not isinstance(said.get("allowed"), bool):
         return Verdict(False, "the contract returned no object with a boolean allowed", is_sound=False)
     reason = said.get("reason", "No reason provided")
-    return Verdict(bool(said["allowed"]), str(reason)[:_LONGEST_REASON], _cost(said.get("cost")))
+    cost = _cost(said.get("cost"))
+    if cost is None:
+        return Verdict(False, "the contract's cost is above 2^53", is_sound=False)
+    return Verdict(bool(said["allowed"]), str(reason)[:_LONGEST_REASON], cost)
 
 
-def _cost(said: JsonValue) -> int:
-    """A whole number of 0 or more; text and fractions are truncated, and nonsense is 0."""
+def _cost(said: JsonValue) -> int | None:
+    """A whole number of 0 or more; text and fractions are truncated, and nonsense is 0. None if it is too large."""
     if isinstance(said, bool) or not isinstance(said, str | int | float):
         return 0
     try:
         cost = int(float(said)) if isinstance(said, str) else int(said)
-    except (ValueError, OverflowError):
+    except OverflowError:
+        return None
+    except ValueError:
         return 0
-    return cost if 0 < cost < _MOST_COST else 0
+    return max(0, cost) if cost <= MOST else None
 
 
 def _of_genesis(contract: str, caller: str, action: str, context: Mapping[str, JsonValue]) -> Verdict:

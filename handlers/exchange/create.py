@@ -13,7 +13,7 @@ from runward.handlers.exchange.accounts import (
 )
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.events import PrincipalCreateRequested
-from runward.handlers.exchange.facts import MINT, Principal
+from runward.handlers.exchange.facts import Principal
 
 MEMORY: Final = "_memory"
 """The suffix of the id of a principal's memory."""
@@ -59,4 +59,4 @@ def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]
             raise taken(memory, f"an artifact of {kept.owner_id} has it")
         if kept is None:
             yield from accounts.keep(memory_artifact(memory, name, accounts.at))
-    yield from accounts.pay(MINT, name, event.scrip, f"created by {event.said_by}")
+    yield from accounts.mint(name, event.scrip, f"created by {event.said_by}")

@@ -1,5 +1,6 @@
 """An intent: what a principal wants done, with its reasoning, as one line of JSON."""
 
+import json
 import string
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
@@ -17,6 +18,11 @@ SHOWN: Final = 100
 _JOINING: Final = "._:/-"
 _NAMING: Final = frozenset(string.ascii_letters + string.digits + _JOINING)
 """What a name is made of."""
+
+_PAID: Final = ("content", "code", "result")
+
+MOST: Final = 1 << 53
+"""The largest price, cost and amount: every number up to it is the same number in every program."""
 
 DEFAULT_TYPE: Final = "generic"
 DEFAULT_METHOD: Final = "run"
@@ -142,6 +148,26 @@ def shown(intent: Intent) -> dict[str, JsonValue]:
     return told
 
 
+def without_content(told: JsonValue) -> JsonValue:
+    """An intent, or the result of an action, without what others pay for: content, code, and what an invocation returned.
+
+    Only who paid gets these, with the result itself.
+    """
+    if not isinstance(told, dict):
+        return told
+    less = {key: None if key in _PAID else value for key, value in told.items()}
+    for name in ("data", "artifact"):
+        if name in less:
+            less[name] = without_content(less[name])
+    return less
+
+
+def line_without_content(text: str) -> str:
+    """The line of an intent without its content and code. A line that is no intent has neither, and is cut."""
+    value = read_json(text.encode(errors="replace"))
+    return json.dumps(without_content(value)) if isinstance(value, dict) else text[:SHOWN]
+
+
 def why_no_id(value: str) -> str | None:
     """Why a text can't be an id of the exchange."""
     if not 1 <= len(value) <= LONGEST_ID:
@@ -202,8 +228,8 @@ def _optional_flag(said: Mapping[str, JsonValue], name: str) -> bool | None:
 
 def _whole(said: Mapping[str, JsonValue], name: str) -> int:
     value = said.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
-        raise NotAnIntent(f"{name} must be a whole number of 0 or more")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST:
+        raise NotAnIntent(f"{name} must be a whole number of 0 or more, up to 2^53")
     return value
 
 

@@ -6,7 +6,6 @@ from runward.handlers.exchange.accounts import accounts_of
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.create import SUBJECT
 from runward.handlers.exchange.events import MintRequested
-from runward.handlers.exchange.facts import MINT
 
 
 def decide(event: MintRequested, given: Given) -> Deciding:
@@ -17,8 +16,7 @@ def decide(event: MintRequested, given: Given) -> Deciding:
     try:
         if (yield from accounts.principal(event.principal)) is None:
             raise Refused("not_found", f"there is no principal {event.principal}")
-        giver, taker = (MINT, event.principal) if event.amount > 0 else (event.principal, MINT)
-        yield from accounts.pay(giver, taker, abs(event.amount), reason, event.resource)
+        yield from accounts.mint(event.principal, event.amount, reason, event.resource)
     except Refused as refused:
         return (Explain(subject, "refused", refused.message),)
     what = f"{event.amount} {event.resource}"

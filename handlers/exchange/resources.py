@@ -8,6 +8,7 @@ from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.facts import MILLIONTHS, SCRIP, Principal
+from runward.handlers.exchange.intent import MOST
 
 CPU: Final = "cpu_seconds"
 DISK: Final = "disk_bytes"
@@ -35,8 +36,8 @@ def all_of(accounts: Accounts, account: str) -> Asking[dict[str, float | None]]:
 
 def transfer_scrip(accounts: Accounts, giver: str, taker: str, said: JsonValue) -> Asking[None]:
     """Give scrip to a principal or an artifact. Raises `Refused`."""
-    if not isinstance(said, int) or isinstance(said, bool) or said <= 0:
-        raise Refused("invalid_argument", "the amount must be a whole number above 0")
+    if not isinstance(said, int) or isinstance(said, bool) or not 0 < said <= MOST:
+        raise Refused("invalid_argument", "the amount must be a whole number above 0, up to 2^53")
     principal = yield from accounts.principal(taker)
     if principal is None or not principal.has_standing:
         artifact = yield from accounts.artifact(taker)
@@ -50,8 +51,10 @@ def transfer(accounts: Accounts, giver: str, taker: str, name: str, said: JsonVa
     if name == SCRIP:
         yield from transfer_scrip(accounts, giver, taker, said)
         return
-    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 < said < MILLIONTHS**2:
-        raise Refused("invalid_argument", "the amount must be a number above 0")
+    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 < said <= MOST / MILLIONTHS:
+        raise Refused(
+            "invalid_argument", "the amount must be a number above 0, and not beyond 2^53 millionths"
+        )
     units = int(Decimal(repr(said)) * MILLIONTHS)
     if units == 0:
         raise Refused(

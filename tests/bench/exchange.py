@@ -29,11 +29,14 @@ from tests.bench.scratch import Scratch, scratch
 
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
+from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.spool import put
 from runward.daemon.sandbox.calls import Call
 from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.ready_workers import ReadyWorkers
 from runward.daemon.sandbox.workers import Job, Worker, execute
 from runward.daemon.store import reading
+from runward.handlers.exchange.events import PrincipalCreateRequested
 
 _WARM: Final = Goal("at most", 3.0)
 _THROUGHPUT: Final = Goal("at least", 0.6)
@@ -242,7 +245,15 @@ def _intents(disk: Path, count: int, repeats: int) -> list[Figure]:
 
 
 def _begin(place: Scratch, name: str, agent: str) -> Path:
-    """Begin a run of this agent that lasts as long as this process; returns its directory."""
+    """Begin a run of this agent that lasts as long as this process; returns its directory.
+
+    A person has made the agent a principal: no launcher started the run, so it brings no quotas.
+    """
+    request = PrincipalCreateRequested(f"create-{agent}", time.time(), agent)
+    put(place.directory / "state", request.request, dump_request(request))
+    _until(
+        lambda: _counted(place, f"select count(*) from principals where id = '{agent}'") == 1, "the principal"
+    )
     directory = place.runs / name
     directory.mkdir()
     document = {

@@ -188,7 +188,24 @@ _NO_RESULT: Final = (
     "select e.key from events e join jobs j on j.event = e.seq and j.state <> 'discarded'"
     " where e.type in ('IntentMade', 'ActionRequested') and e.key not in (select key from actions)"
 )
+_SAME_NAMES: Final = (
+    "select a.id, b.id from shared_artifacts a join shared_artifacts b on a.id < b.id and a.id = b.id collate nocase"
+    " union all select id, null from principals where id not in (select id from shared_artifacts)"
+)
+_MADE_QUOTAS: Final = (
+    "select total(disk_quota - disk_default) as disk, total(cpu_seconds - cpu_default) as cpu from principals"
+    " having abs(disk) > 0 or abs(cpu) > 1e-6"
+)
+"""Everybody begins with the defaults here, so what some have in addition to them, others must lack."""
+_WRONG_DISK: Final = (
+    "select p.id, p.disk_used, (select coalesce(sum(length(cast(x.content as blob)) + length(cast(c.content as blob))), 0)"
+    " from shared_artifacts a join contents x on x.hash = a.content join contents c on c.hash = a.code"
+    " where coalesce(a.disk_of, a.owner_id) = p.id) as due from principals p where disk_used <> due"
+)
 _LAWS: Final = {
+    "a name is taken once, and each principal is an artifact": _SAME_NAMES,
+    "quotas move, and come only from people and launched runs": _MADE_QUOTAS,
+    "what somebody has used of the disk is what it wrote, took and gave away": _WRONG_DISK,
     "scrip comes only from minting": _MINTED_BY_NOBODY,
     "each balance is the sum of its entries, and not below zero": _SUMS,
     "each intent has its result": _NO_RESULT,

@@ -20,7 +20,7 @@ from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_exchange import ActionRow, action, agent_of, as_json, held_job
 from runward.handlers.exchange.action_result import Refused, result_to_json
-from runward.handlers.exchange.intent import NotAnIntent, read_intent
+from runward.handlers.exchange.intent import NotAnIntent, read_intent, without_content
 
 _SESSION = "RUNWARD_SESSION_ID"
 
@@ -175,14 +175,14 @@ def result_of(row: ActionRow) -> dict[str, JsonValue]:
 
 
 def action_as_json(row: ActionRow) -> dict[str, JsonValue]:
-    """An action as `results.jsonl` has it, with its session."""
+    """An action as `results.jsonl` has it, with its session, but without content and code: those who paid have them there."""
     intent = as_json(row.intent)
     return {
         "ts": iso(row.at),
         "line": row.line,
         "id": intent.get("id") if isinstance(intent, dict) else None,
-        "intent": intent,
-        "result": result_of(row),
+        "intent": without_content(intent),
+        "result": without_content(result_of(row)),
         "scrip_after": row.scrip_after,
         "sandbox": row.sandbox,
         "hash": row.hash,

@@ -242,7 +242,7 @@ def _units(amount: str, resource: str) -> int:
     except (ValueError, OverflowError):
         what = "a whole number" if resource == SCRIP else "a number"
         fail(f"AMOUNT is not {what}: {amount!r}", WRONG_USAGE)
-    if units == 0 or abs(units) >= 1 << 53:
+    if units == 0 or abs(units) > 1 << 53:
         fail("AMOUNT must not be 0 or beyond 2^53", WRONG_USAGE)
     return units
 

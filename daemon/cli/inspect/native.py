@@ -6,17 +6,22 @@ The conclusions are those of the daemon's own functions; an open run whose end c
 import os
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from runward.config.json_value import JsonValue
 from runward.daemon.cli.inspect.inspected import InspectedSession
 from runward.daemon.ports.files import Gone
 from runward.daemon.processes.identity import read_stat
 from runward.daemon.processes.tree import children_of
+from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.rundir.last_change import last_change
 from runward.daemon.rundir.looking import look
-from runward.daemon.rundir.tailing import NotRegular, Tail, open_in_run
+from runward.daemon.rundir.tailing import Line, NotRegular, Tail, open_in_run
 from runward.daemon.world.machine import RealProcesses
 from runward.handlers.events import AttemptEnded
+from runward.handlers.exchange.intent import NotAnIntent, parse_intent, shown
+from runward.handlers.exchange.tell import RESULTS
 from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
 from runward.handlers.layouts.foreign_json import NotJson, read_json
@@ -51,6 +56,7 @@ def inspect_native(path: str) -> InspectedSession | tuple[Complaint, ...]:
         return run
     started, standing, problems = run.started, run.standing, list(run.problems)
     counts = Counts(_count(path, _JOURNAL, None, problems), _count(path, _TRACE, "ToolCall", problems))
+    problems += rewritten_intents(path)
     changed = last_change(path) if standing.ended_at is None else None
     return InspectedSession(
         native.LAYOUT,
@@ -145,6 +151,34 @@ def _open(started: Started, watched: Watched) -> Standing:
             return Standing("aborted", "process_gone", PROCESS_GONE, "its processes are gone")
         case "unknown":
             return Standing("unknown", None, OPEN_TURN, "it is not known whether its processes are alive")
+
+
+def rewritten_intents(path: str) -> list[Complaint]:
+    """What `results.jsonl` shows of a changed `intents.jsonl`: its lines are not those that were carried out."""
+    complaint = "was rewritten or truncated: line {} is not the one that was carried out"
+    try:
+        results, intents = (Tail(lambda name=name: open_in_run(path, name)) for name in (RESULTS, INTENTS))  # type: ignore[misc] # a default binds it
+    except (OSError, NotRegular):
+        return []
+    with closing(results), closing(intents):
+        lines = intents.lines()
+        for number, result in enumerate(results.lines(), 1):
+            value = NotJson("too long") if result.is_cut else read_json(result.content)
+            if not isinstance(value, dict) or value.get("line") != number:
+                return []
+            line = next(lines, None) or intents.unfinished()
+            if line is None or not _is_same(value.get("intent"), line):
+                return [Complaint(INTENTS, number, complaint.format(number), None)]
+    return []
+
+
+def _is_same(told: JsonValue, line: Line) -> bool:
+    """Whether a line is the intent that a result names; an older version may have told fewer of its fields."""
+    try:
+        intent = shown(parse_intent(line.content))
+    except NotAnIntent:
+        return line.is_cut or not isinstance(told, dict)
+    return isinstance(told, dict) and all(intent.get(name, value) == value for name, value in told.items())
 
 
 def _count(path: str, name: str, event: str | None, problems: list[Complaint]) -> int:

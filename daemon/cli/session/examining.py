@@ -15,6 +15,7 @@ from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_failures import is_unseen_failure
 from runward.daemon.store.reading_files import kept_files
+from runward.daemon.store.reading_problems import problems
 from runward.handlers.secrets import text_without_secrets
 
 
@@ -54,6 +55,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
             outcomes,
             time.time(),
             None if bundle is None else bundle_text(bundle),
+            problems(connection, row.path),
         )
         is_news = is_unseen_failure(connection, row.key, time.time())
     click.echo(text_without_secrets("\n".join(lines), settings.bundle.redact))

@@ -9,6 +9,7 @@ from runward.daemon.cli.session.unjudged import unjudged
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_files import kept_files
+from runward.daemon.store.reading_problems import problems
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.handlers.secrets import without_secrets_in
 
@@ -39,5 +40,10 @@ def session_as_json(
     kept = kept_files(connection, [row.key]).get(row.key, [])
     outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
     bundle = shown_bundle(connection, settings, row)
+    complaints: list[JsonValue] = [
+        {"path": each.path, "line": each.line, "message": each.message, "fix": each.fix}
+        for each in problems(connection, row.path)
+    ]
     details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
-    return without_secrets_in({**details, "bundle": bundle_json(bundle, settings)}, settings.bundle.redact)
+    told = {**details, "bundle": bundle_json(bundle, settings), "problems": complaints}
+    return without_secrets_in(told, settings.bundle.redact)

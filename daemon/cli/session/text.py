@@ -18,6 +18,7 @@ from runward.daemon.cli.terminal.output import ago, align, coloured, duration, l
 from runward.daemon.store.reading_artifacts import ArtifactRow
 from runward.daemon.store.reading_causes import decisions_about
 from runward.daemon.store.reading_files import KeptFile
+from runward.daemon.store.reading_problems import ProblemRow
 from runward.daemon.store.reading_sessions import SessionRow, StatusChange
 from runward.handlers.contracts.file_problems import MEANINGS
 
@@ -43,6 +44,7 @@ def lines_of(
     outcomes: Sequence[ArtifactRow],
     now: float,
     bundle: str | None = None,
+    problems: Sequence[ProblemRow] = (),
 ) -> list[str]:
     """Everything about a session, as lines for a terminal; `journal` is the directory of its journal."""
     verification = verification_of(row)
@@ -55,11 +57,22 @@ def lines_of(
         _timeline(history),
         _files(row, kept),
         _outcomes(outcomes),
+        _problems(row, problems),
         _last_words(row),
     ):
         if section:
             lines += ["", *section]
     return lines
+
+
+def _problems(row: SessionRow, problems: Sequence[ProblemRow]) -> list[str]:
+    """What is wrong with files of the run."""
+    lines = [
+        f"  {safe(each.path.removeprefix(f'{row.path}/'))}{'' if each.line is None else f':{each.line}'}:"
+        f" {safe(each.message)}"
+        for each in problems
+    ]
+    return [coloured("warning", "Problems"), "", *lines] if lines else []
 
 
 def _outcomes(outcomes: Sequence[ArtifactRow]) -> list[str]:

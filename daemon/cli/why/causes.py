@@ -15,6 +15,8 @@ from runward.daemon.cli.why.event_sentences import sentence
 from runward.daemon.store import reading_causes, reading_sessions, reading_starts
 from runward.daemon.store.reading_causes import CancellationRow, DecisionRow, EventRow, JobRow, LineRow
 from runward.daemon.store.reading_sessions import StatusChange
+from runward.handlers.exchange.events import ActionRequested, ActionTaken, IntentMade
+from runward.handlers.exchange.intent import line_without_content, without_content
 from runward.handlers.requests.subjects import of_start
 
 _LATE = 2.0
@@ -140,7 +142,7 @@ def _brought_about(key: str, change: StatusChange) -> str:
 
 
 def _event(event: EventRow) -> Entry:
-    payload = json.loads(event.payload)
+    payload = _without_content(event.type, json.loads(event.payload))
     late = event.recorded_at - event.at
     noted = f"recorded {duration(late)} later, at {local(event.recorded_at)}" if late > _LATE else None
     caused = f"caused by {event.cause}" if event.cause is not None else None
@@ -158,6 +160,17 @@ def _event(event: EventRow) -> Entry:
         },
         tuple(note for note in (noted, caused) if note is not None),
     )
+
+
+def _without_content(kind: str, payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """What an event says, without what others pay for in the exchange."""
+    text, told = payload.get("text"), payload.get("told")
+    if kind == ActionTaken.type and isinstance(told, dict):
+        bare = {name: without_content(told.get(name)) for name in ("intent", "result")}
+        return {**payload, "told": {**told, **bare}}
+    if kind in (IntentMade.type, ActionRequested.type) and isinstance(text, str):
+        return {**payload, "text": line_without_content(text)}
+    return payload
 
 
 def _decision(event: EventRow, decision: DecisionRow) -> Entry:

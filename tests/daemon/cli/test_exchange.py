@@ -66,6 +66,11 @@ def test_agents_share_and_pay_and_are_refused(place: Place) -> None:
         assert "“to earn”" in logged[0]
         assert len({line.index("“") if "“" in line else line.index("(no reasoning)") for line in logged}) == 1
         assert "not_authorized" in logged[2]
+        for kind in (("exchange", "log", "--json"), ("why", "artifact:paper", "--json")):
+            told = place.call(*kind).out
+            assert ("not_authorized" in told, "so it is" in told) == (True, False), (
+                "others paid for its content"
+            )
         why = place.call("why", "principal:reader")
         assert "minted" in why.out, why
         causes = place.call("why", "artifact:paper").out
@@ -94,6 +99,8 @@ def test_a_run_acts_by_writing_lines_and_reads_what_became_of_them(place: Place)
             1,
             "writer",
         )
+        story = place.call("why", "one", "--json").out
+        assert ("IntentMade" in story, str(WRITE["content"]) in story) == (True, False)
         wait_for(
             lambda: exchange(place, "artifact", "show", "note", "--json").object()["owner_id"] == "writer",
             "the artifact",

@@ -15,7 +15,9 @@ from tests.daemon.writers import kill
 from tests.unprivileged import as_unprivileged
 
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.inspect.native import rewritten_intents
 from runward.daemon.processes.identity import identity_of
+from runward.handlers.exchange.intent import parse_intent, shown
 
 _KEYS = [
     "layout",
@@ -228,3 +230,23 @@ def test_no_contract_is_judged(recorded: Place) -> None:
     (session,) = recorded.call("inspect", str(recorded.runs / "silent"), "--json").objects()
     assert session["state"] == "completed"
     assert recorded.call("session", "show", "silent", "--json").object()["status"] == "failed"
+
+
+def test_intents_that_were_rewritten_after_they_were_carried_out_are_named(tmp_path: Path) -> None:
+    lines = [f'{{"action_type": "read_artifact", "artifact_id": "{name}"}}' for name in "abc"]
+    results = [
+        json.dumps({"line": number, "intent": shown(parse_intent(line.encode()))})
+        for number, line in enumerate(lines[:2], 1)
+    ]
+    (tmp_path / "results.jsonl").write_text("".join(f"{each}\n" for each in results))
+
+    def named(*now: str) -> list[tuple[str, int | None]]:
+        (tmp_path / "intents.jsonl").write_text("\n".join(now))
+        return [(each.file, each.line) for each in rewritten_intents(str(tmp_path))]
+
+    assert named(*lines) == named(*lines[:2]) == []
+    assert named(lines[0], lines[2]) == [("intents.jsonl", 2)]
+    assert named(lines[0]) == [("intents.jsonl", 2)]
+    assert named("nonsense", lines[1]) == [("intents.jsonl", 1)]
+    (tmp_path / "intents.jsonl").unlink()
+    assert rewritten_intents(str(tmp_path)) == []

@@ -252,6 +252,8 @@ class Rules:
             return refused("not_authorized")
         thing.deleted = True
         thing.version += 1
+        if thing.owner != intent["artifact_id"]:
+            self._pay(intent["artifact_id"], thing.owner, self.scrip[intent["artifact_id"]])
         return Due(data={"artifact_id": intent["artifact_id"]})
 
     def _transfer(self, who: str, intent: Mapping[str, Any]) -> Due:

@@ -7,6 +7,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from shutil import copytree
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, Final
@@ -26,6 +27,7 @@ from runward.daemon.inbox.spool import put
 from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import Execution
 from runward.daemon.sandbox.workers import Job
+from runward.daemon.store.tables.intent_files import PROGRESS
 from runward.daemon.store.values import as_float, as_int
 from runward.handlers.exchange.acting_with_code import ActedWithCode, Worked
 from runward.handlers.exchange.action_result import CODES
@@ -36,6 +38,10 @@ PATIENCE: Final = 200
 RULES: Final = ExchangeRules(
     dependency_depth=DEPTH, disk_quota=QUOTA, cpu_seconds=CPU, cpu_window=WINDOW, waiting_intents=4
 )
+
+
+COPYING: Final = 1.0
+"""After rounds of so many seconds, the directory of a run is copied."""
 
 
 class Player:
@@ -52,6 +58,7 @@ class Player:
         self._done: list[str] = []
         """The keys of the actions that were compared."""
         self._requests = 0
+        self._copies = 0
         self.codes: Counter[str | None] = Counter()
 
     async def begin(self) -> None:
@@ -62,7 +69,12 @@ class Player:
         for name in IN_RUNS:
             directory = self._base / "runs" / name
             directory.mkdir()
-            run = {"schema": "runward-run-v1", "started_at": "2026-02-03T04:05:06Z", "agent": name}
+            run = {
+                "schema": "runward-run-v1",
+                "session_id": name,
+                "started_at": "2026-02-03T04:05:06Z",
+                "agent": name,
+            }
             (directory / "run.json").write_text(json.dumps(run))
         await self._settle()
 
@@ -82,7 +94,25 @@ class Player:
         assert len(self._done) == len(self._asked), f"each intent has exactly one result: {left}"
         await self._compare_exchange()
         self._compare_results()
+        if seconds == COPYING:
+            await self._copy()
         self._wait(seconds)
+
+    async def _copy(self) -> None:
+        """Copy a run's directory with all that it asked for: nothing is carried out again."""
+        self._copies += 1
+        name = IN_RUNS[self._copies % len(IN_RUNS)]
+        copytree(self._base / "runs" / name, self._base / "runs" / f"copy-{self._copies}")
+        for _ in range(2):
+            await self._settle()
+        assert await self._running.rows("select count(*) from actions") == [(len(self._done),)], (
+            "a copy acted"
+        )
+        undone = f"select session_key from {PROGRESS} where done <> line"
+        assert await self._running.rows(undone) == [], (
+            "each line of a copy has its result, where it was carried out"
+        )
+        await self._compare_exchange()
 
     def _wait(self, seconds: float) -> None:
         self._running.clock.move(seconds)
@@ -166,6 +196,7 @@ class Player:
         used = await rows("select id, disk_used from principals order by id")
         assert used == [(name, rules.disk(name)) for name in sorted(rules.allocations)]
         assert all(rules.disk(name) <= rules.quotas[name] for name in rules.allocations)
+        assert len({name.lower() for name in rules.things}) == len(rules.things), "a name is taken once"
         (given,) = await rows("select sum(disk_quota), sum(cpu_seconds) from principals")
         assert given == (3 * QUOTA, 3 * CPU), "quotas come only from people and from what a launcher starts"
         now = self._running.clock.now()

@@ -110,6 +110,9 @@ def test_a_file_that_was_changed_before_the_cursor_is_read_no_further(tmp_path: 
     other = tmp_path / "other"
     other.write_bytes(b"one\ntwo\nthree\n")
     other.rename(file)
+    assert texts(read(tmp_path, cursor)) == [(3, "three")], "appended by replacing the file"
+    other.write_bytes(b"one\nTWO\nthree\n")
+    other.rename(file)
     assert "rewritten" in str(read(tmp_path, cursor).problem)
     file.unlink()
     assert "taken away" in str(read(tmp_path, cursor).problem)

@@ -253,6 +253,8 @@ class Rules:
         thing = self._found(name)
         self._pay(who, thing.owner, self._permitted(name, "delete", who, None))
         thing.deleted = True
+        if thing.owner != name:
+            self._pay(name, thing.owner, self.scrip[name])
 
     def transfer(self, who: str, name: str, to: str) -> None:
         """Somebody gives an artifact away."""

@@ -5,7 +5,14 @@ import json
 import pytest
 
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange.intent import NotAnIntent, intent_to_json, parse_intent, shown
+from runward.handlers.exchange.intent import (
+    NotAnIntent,
+    intent_to_json,
+    line_without_content,
+    parse_intent,
+    shown,
+    without_content,
+)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +98,24 @@ def test_what_a_write_does_not_name_is_not_among_what_it_changes() -> None:
     named = parse_intent(b'{"action_type":"write_artifact","artifact_id":"a","policy":null}')
     assert named.named == {"policy"}
     assert intent_to_json(named)["policy"] is None
+
+
+def test_what_others_pay_for_is_left_out() -> None:
+    line = json.dumps(
+        {"action_type": "write_artifact", "artifact_id": "a", "content": "secret", "code": "secret"}
+    )
+    assert "secret" not in line_without_content(line)
+    assert json.loads(line_without_content(line))["artifact_id"] == "a"
+    artifact: dict[str, JsonValue] = {"id": "a", "content": "secret", "code": "secret"}
+    paid: list[dict[str, JsonValue]] = [
+        {"artifact": artifact, "read_price_paid": 1},
+        {"result": ["secret"], "price_paid": 2},
+    ]
+    for data in paid:
+        told = without_content({"success": True, "message": "m", "data": data})
+        assert isinstance(told, dict)
+        assert ("secret" in json.dumps(told), told["message"]) == (False, "m")
+    assert without_content(None) is None
 
 
 def test_long_content_and_code_are_cut_where_they_are_shown() -> None:

@@ -97,6 +97,33 @@ def test_without_standing_nobody_acts_owns_or_is_paid(exchange: Exchange) -> Non
     assert why(pay)[0] == "not_found"
 
 
+def test_scrip_of_a_deleted_artifact_goes_to_its_owner(exchange: Exchange) -> None:
+    exchange.act("writer", "write_artifact", "purse")
+    exchange.act(
+        "mallory", "invoke_artifact", "genesis_ledger", method="transfer", args=["mallory", "purse", 7]
+    )
+    assert exchange.act("writer", "delete_artifact", "purse")["success"]
+    assert (exchange.scrip("purse"), exchange.scrip("writer"), exchange.scrip("mallory")) == (0, 107, 3)
+
+
+MOST = 1 << 53
+
+
+def test_prices_and_amounts_above_2_to_the_53_are_refused(exchange: Exchange) -> None:
+    def refused(kind: str, name: str, **further: Any) -> bool:
+        return why(exchange.act("writer", kind, name, **further))[0] == "invalid_argument"
+
+    for amount, is_refused in ((MOST, False), (MOST + 1, True), (1 << 64, True)):
+        assert refused("write_artifact", "note", policy={"read_price": amount}) == is_refused
+        assert refused("write_artifact", "note", policy={"invoke_price": amount}) == is_refused
+        assert refused("write_artifact", "note", price=amount) == is_refused
+        pay: dict[str, Any] = {"method": "transfer", "args": ["writer", "mallory", amount]}
+        assert refused("invoke_artifact", "genesis_ledger", **pay) == is_refused, "else there is too little"
+    assert exchange.mint("writer", MOST + 1) != []
+    assert exchange.mint("writer", MOST) != [], "nor is there more than that of anything"
+    assert exchange.mint("writer", MOST - 110) == []
+
+
 @pytest.mark.parametrize(
     ("name", "is_allowed"),
     [
