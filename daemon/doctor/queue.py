@@ -36,7 +36,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
 def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
     with reading.reading(installation.settings.state_dir) as connection:
         held = reading_queue.held_by_reason(connection)
-        figures = reading_queue.queue_figures(connection)
+        figures = reading_queue.queue_figures(connection, time.time())
         problems = reading_problems.problems(connection)
     for reason, count in held:
         fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"

@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 
 class QueueFigures(NamedTuple):
-    """How many jobs wait, run and are held; `oldest_waiting` is when the oldest's event was recorded."""
+    """How many jobs wait, run and are held; `oldest_waiting` is since when the oldest could have been done.
+
+    A job that is due later, such as a schedule's, has not been waiting; one that was refused has.
+    """
 
     waiting: int
     running: int
@@ -24,16 +27,19 @@ class NextDue(NamedTuple):
     lane: str
 
 
-def queue_figures(connection: sqlite3.Connection) -> QueueFigures:
-    """The current figures of the queue."""
+def queue_figures(connection: sqlite3.Connection, now: float) -> QueueFigures:
+    """The figures of the queue at this time (Unix seconds)."""
     rows = connection.execute(
         "select state, count(*) from jobs where state in ('waiting', 'held') group by state"
         " union all select 'running', count(*) from jobs where state = 'running'"
     )
     counts: dict[str, int] = dict(rows.fetchall())
     (oldest,) = connection.execute(
-        "select min(e.recorded_at) from jobs j join events e on e.seq = j.event"
+        "select min(iif(j.error is null, max(e.recorded_at, j.run_after), e.recorded_at))"
+        " from jobs j join events e on e.seq = j.event"
         " where j.state in ('waiting', 'held') and j.state = 'waiting'"
+        " and (j.run_after <= ? or j.error is not null)",
+        (now,),
     ).fetchone()
     return QueueFigures(counts.get("waiting", 0), counts["running"], counts.get("held", 0), oldest)
 

@@ -289,7 +289,7 @@ def _pair(value: JsonValue) -> tuple[JsonValue, JsonValue]:
 
 
 def _queue(connection: sqlite3.Connection, now: float) -> JsonValue:
-    figures = reading_queue.queue_figures(connection)
+    figures = reading_queue.queue_figures(connection, now)
     oldest = figures.oldest_waiting
     return {
         "waiting": figures.waiting,

@@ -3,10 +3,11 @@
 import json
 import os
 import signal
+import time
 
 import pytest
 from tests.daemon.cli.calling import Place
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.status.text import due_words
@@ -125,6 +126,24 @@ def test_a_torn_report_counts_for_nothing(place: Place) -> None:
         assert place.call("status", "--json").code == 0
 
 
+def test_a_job_has_been_waiting_since_it_was_due_or_since_it_was_refused(place: Place) -> None:
+    place.add_run("one", exit_code=0)
+    place.daemon_once()
+    opened = "handler = 'sessions/opened'"
+    place.change_store(f"update jobs set state = 'waiting', run_after = {time.time() - 60} where {opened}")
+    due_for = _oldest(place)
+    assert due_for is not None
+    assert 0 <= due_for < 60 + PATIENCE_S
+    place.change_store(f"update jobs set run_after = {time.time() + 60}, error = 'busy' where {opened}")
+    assert _oldest(place) is not None
+
+
+def _oldest(place: Place) -> float | None:
+    queue = place.call("status", "--json").object()["queue"]
+    assert isinstance(queue, dict)
+    return None if queue["oldest_waiting_s"] is None else float(str(queue["oldest_waiting_s"]))
+
+
 def test_held_and_waiting_jobs_are_counted_with_their_reasons(place: Place) -> None:
     for name in ("one", "two"):
         place.add_run(name, exit_code=0)
@@ -138,7 +157,7 @@ def test_held_and_waiting_jobs_are_counted_with_their_reasons(place: Place) -> N
     queue = status["queue"]
     assert isinstance(queue, dict)
     assert (queue["waiting"], queue["held"]) == (2, 2)
-    assert isinstance(queue["oldest_waiting_s"], float)
+    assert queue["oldest_waiting_s"] is None  # what is due later has not been waiting
     due = status["next_due"]
     assert isinstance(due, dict)
     assert due["at"] == "2100-01-01T00:00:00.000Z"

@@ -72,12 +72,12 @@ def test_what_reading_leaves_behind_is_for_the_owner_alone(state: Path) -> None:
 
 def test_a_reading_sees_one_moment(state: Path) -> None:
     with reading.reading(str(state)) as connection:
-        assert reading_queue.queue_figures(connection).waiting == 0
+        assert reading_queue.queue_figures(connection, 1e10).waiting == 0
         _write(state, _EVENT, [(1, "a#1/ended", "a", 1.0, 2.0, None)])
         _write(state, _JOB, [(32, 1, "a", "waiting", 0.0, 2.0)])
-        assert reading_queue.queue_figures(connection).waiting == 0
+        assert reading_queue.queue_figures(connection, 1e10).waiting == 0
     with reading.reading(str(state)) as connection:
-        assert reading_queue.queue_figures(connection) == (1, 0, 0, 2.0)
+        assert reading_queue.queue_figures(connection, 1e10) == (1, 0, 0, 2.0)
 
 
 def test_a_writer_that_holds_its_transaction_keeps_nobody_from_reading(state: Path) -> None:
@@ -147,7 +147,7 @@ def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
         explained = _Explained(connection, plans)
         reading_sessions.sessions_by_status(explained)  # type: ignore[arg-type]  # likewise
         reading_sessions.sessions_called(explained, "a", 2)  # type: ignore[arg-type]  # likewise
-        reading_queue.queue_figures(explained)  # type: ignore[arg-type]  # stands in for a connection
+        reading_queue.queue_figures(explained, 1e10)  # type: ignore[arg-type]  # stands in for a connection
         reading_queue.held_by_reason(explained)  # type: ignore[arg-type]  # likewise
         reading_queue.next_due(explained)  # type: ignore[arg-type]  # likewise
         reading_causes.open_jobs(explained)  # type: ignore[arg-type]  # likewise
