@@ -33,6 +33,10 @@ FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
 
 
+_REPAIR_THE_DISK: Final = "free space or repair the disk; it is retried"
+_END_THE_LOCK: Final = "end the program that holds runward.db (fuser runward.db names it); it is retried"
+
+
 class StoppedInTrouble(Exception):
     """The daemon must stop while something outside keeps it from working.
 
@@ -117,7 +121,8 @@ class Worker:
 
     async def _wait_out(self, why: str) -> None:
         if self.trouble != why:
-            self.log.error("store.trouble", why=why, fix="free space or repair the disk; it is retried")
+            is_locked = "locked" in why
+            self.log.error("store.trouble", why=why, fix=_END_THE_LOCK if is_locked else _REPAIR_THE_DISK)
         self.trouble = why
         with anyio.move_on_after(self._pause):
             await self.stopping.wait()

@@ -90,7 +90,7 @@ def test_claude_code_acts_through_the_tools(home: Home, place: Place, where: str
             assert run.end() == 0, run.said()
             said = run.said()
         assert "It is shared." in said
-        logged = [json.loads(line) for line in place.call("exchange", "log", "--json").out.splitlines()]
+        logged = json.loads(place.call("exchange", "log", "--json").out)
         done = [(each["intent"]["action_type"], each["result"].get("error_code")) for each in logged]
         assert done == [("write_artifact", None), ("read_artifact", "not_found")], said
         assert {each["session_key"] for each in logged} == {"native:runs/one" if is_in_run else None}

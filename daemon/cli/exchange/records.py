@@ -112,7 +112,7 @@ def _entry(row: LedgerRow) -> tuple[str, ...]:
 @click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
 @limit_option
 @click.option("-f", "--follow", is_flag=True, help="Print new actions as they come.")
-@click.option("--json", "json_wanted", is_flag=True, help="Print JSON, one object per line.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON: a list; with -f, one object per line.")
 @click.pass_context
 def log(
     context: click.Context,
@@ -138,7 +138,9 @@ def log(
     """Blanks as wide as each column so far, so that what follows is aligned with it."""
     while True:
         after = found[-1].seq if found else after
-        if json_wanted:
+        if json_wanted and not follow:
+            print_json([action_as_json(row) for row in found])
+        elif json_wanted:
             for row in found:
                 print_json_line(action_as_json(row))
         else:

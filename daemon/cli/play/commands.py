@@ -139,6 +139,7 @@ def check(context: click.Context, playbook: str, agent: str | None, as_json: boo
 def _as_json(found: Declared) -> dict[str, JsonValue]:
     return {
         "contract": contract_to_json(found.contract) if found.contract is not None else None,
+        "timeout": None if found.playbook is None else found.playbook.timeout,
         "problems": [_problem_as_json(problem) for problem in found.problems],
     }
 

@@ -59,7 +59,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         )
         is_news = is_unseen_failure(connection, row.key, time.time())
     click.echo(text_without_secrets("\n".join(lines), settings.bundle.redact))
-    if is_news:
+    if is_news and sys.stdout.isatty():  # a pipe may have cut it short, and a program is not a person
         from runward.daemon.cli.session.seen import shown
 
         shown(settings, row)

@@ -63,14 +63,17 @@ def check(file: str, kind: str | None, as_json: bool) -> None:
             {"field": each.field, "message": each.message} for each in found.problems
         ]
         if as_json:
-            print_json({"valid": False, "outcome_kind": kind, "problems": problems})
+            print_json(
+                {"valid": False, "kind": kind, "outcome_kind": kind, "outcome": None, "problems": problems}
+            )
         else:
             for each in found.problems:
                 click.echo(f"{safe(file)}: {safe(each.said())}")
         sys.exit(NOT_SO)
     checked = found.outcome
     if as_json:
-        print_json({"valid": True, "outcome_kind": checked.kind, "problems": [], "outcome": checked.value})
+        said: dict[str, JsonValue] = {"valid": True, "kind": checked.kind, "outcome_kind": checked.kind}
+        print_json({**said, "problems": [], "outcome": checked.value})
         return
     kept = "" if checked.is_known else ", an unregistered kind: it is kept as it is"
     click.echo(f"{coloured('ok', 'valid')}: {safe(checked.kind)}{kept}: {safe(checked.summary)}")

@@ -223,6 +223,9 @@ def _counted(status: Mapping[str, JsonValue]) -> str:
 def _daemons_own(status: Mapping[str, JsonValue], now: float) -> Iterator[tuple[str, str]]:
     """What only a running daemon knows."""
     lag, coverage = _table(status["lag"]), _table(status["coverage"])
+    if status["since"] is None:
+        yield "starting", "it has not reported anything yet"
+        return
     if lag["event_to_verdict_p50_s"] is not None:
         median, slowest = _lag(lag["event_to_verdict_p50_s"]), _lag(lag["event_to_verdict_p99_s"])
         yield "verdicts", f"{median} after the end of a run (99 of 100 within {slowest})"

@@ -146,6 +146,10 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         return _of_chain(connection, text)
     if _EXCHANGE.match(text) and (told := _of_exchange(connection, text)) is not None:
         return told
+    kind, _, name = text.partition(":")
+    if kind in ("artifact", "principal") and not _is_session_id(connection, text):
+        fix = f"`runward exchange {kind} list` shows those that exist"
+        fail(f"the exchange has no {kind} {safe(name)!r}: {fix}", NOT_FOUND)
     if not text:
         fail("an empty id is not valid: write the beginning of one, or @last", WRONG_USAGE)
     exact = reading_sessions.session(connection, text)

@@ -123,7 +123,7 @@ async def test_a_client_acts_as_the_principal_that_the_server_was_started_for(
             assert "writer: wrote paper" in json.dumps(why)
             unknown = said(await reader.call_tool("show_session", {"id": "nothing"}))
             assert "there is no session 'nothing'" in unknown
-        logged = [json.loads(line) for line in place.call("exchange", "log", "--json").out.splitlines()]
+        logged = json.loads(place.call("exchange", "log", "--json").out)
         assert logged[0]["intent"]["reasoning"] == "to earn"
         assert [each["principal_id"] for each in logged] == ["writer"] + ["reader"] * 4
 

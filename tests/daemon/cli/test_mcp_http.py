@@ -113,7 +113,7 @@ async def test_a_client_acts_as_the_principal_of_its_token(served: Served, mode:
         assert told(await reader.call_tool("show_principal"))["id"] == "reader"
         assert "writer: wrote" in json.dumps(told(await reader.call_tool("why", {"id": f"artifact:{name}"})))
         assert told(await reader.call_tool("list_sessions")) == {"sessions": [], "more": False}
-    logged = [json.loads(line) for line in served.place.call("exchange", "log", "--json").out.splitlines()]
+    logged = json.loads(served.place.call("exchange", "log", "--json").out)
     done = [each["principal_id"] for each in logged if each["intent"].get("artifact_id") == name]
     assert done == ["writer", "reader"]
 

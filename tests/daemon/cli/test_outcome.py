@@ -43,6 +43,7 @@ def test_a_right_outcome_is_valid(place: Place) -> None:
     assert place.call("outcome", "check", "t.xml", "--kind", "ci_result").out.startswith("valid: ci_result")
     shown = place.call("outcome", "check", "t.xml", "--json").object()
     assert (shown["valid"], shown["outcome_kind"], shown["problems"]) == (True, "test_result", [])
+    assert shown["kind"] == "test_result"
     (place.directory / "o.json").write_text('{"summary": "s"}')
     assert place.call("outcome", "check", "o.json", "--kind", "ci_result").code == 0
     assert "an unregistered kind" in place.call("outcome", "check", "o.json", "--kind", "own").out

@@ -22,6 +22,7 @@ def test_the_json_has_the_contract_that_results(place: Place) -> None:
     assert isinstance(expected, list)
     assert [each["id"] for each in expected if isinstance(each, dict)] == ["report", "review", "notes"]
     assert checked["problems"] == []
+    assert "timeout" in checked
 
 
 def test_an_id_that_both_declare_is_the_playbooks_and_said(place: Place) -> None:
@@ -37,6 +38,7 @@ def test_a_wrong_playbook_exits_2_with_file_line_column_and_fix(place: Place) ->
     assert checked.code == 2
     assert checked.object() == {
         "contract": None,
+        "timeout": None,
         "problems": [
             {
                 "file": str(place.directory / "playbooks/wrong.playbook.yaml"),

@@ -10,7 +10,7 @@ from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.status.text import due_words
+from runward.daemon.cli.status.text import _daemons_own, due_words
 
 _KEYS = [
     "running",
@@ -238,3 +238,10 @@ def test_each_root_that_is_ill_needs_somebody(place: Place) -> None:
 )
 def test_what_is_due_next_is_said_without_what_only_programs_read(what: str, words: str) -> None:
     assert due_words(what) == words
+
+
+def test_a_daemon_that_has_not_reported_yet_is_starting(place: Place) -> None:
+    place.daemon_once()
+    status = place.call("status", "--json").object()
+    lines = list(_daemons_own({**status, "running": True, "since": None}, time.time()))
+    assert lines == [("starting", "it has not reported anything yet")]

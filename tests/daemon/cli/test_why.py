@@ -164,3 +164,11 @@ def test_without_a_daemon_what_waits_says_so(stuck: Place) -> None:
     stuck.change_store("update jobs set state = 'waiting', error = null where id = 32")
     (obstacle, _) = stuck.call("why", "stuck", "--json").items("not_done")
     assert (obstacle["why"], obstacle["fix"]) == ("no daemon is running", "start `runward daemon`")
+
+
+@pytest.mark.parametrize("kind", ["artifact", "principal"])
+def test_what_the_exchange_does_not_have_is_named_as_such(place: Place, kind: str) -> None:
+    place.daemon_once()
+    why = place.call("why", f"{kind}:nosuch")
+    assert why.code == 3
+    assert f"the exchange has no {kind} 'nosuch'" in why.err
