@@ -3,14 +3,18 @@
 import sqlite3
 from typing import Final, NamedTuple
 
-from runward.daemon.store.tables.intent_files import PROGRESS
-
 ASKED: Final = "substr(e.key, 1, length(e.lane) + 1) <> e.lane || '#'"
 """Whether an event `e` came through the inbox: its key doesn't begin with its lane. Written as in the index on
 lanes."""
 
 ASKED_LATELY: Final = 86_400.0
 """Seconds for which a request is remembered in any case, because the same file may come again."""
+
+PROGRESS: Final = (
+    "(select i.*, iif(i.run is null, i.told, (select count(*) from actions a where a.key > i.run || '#intent/'"
+    " and a.key < i.run || '#intent0' and a.line <= i.line)) as done from intent_files i)"
+)
+"""The files, with how many of their lines have their result: those of a copy may have it from another place of its run."""
 
 NOTHING_OWED: Final = (
     "s.status <> 'running'"  # noqa: S608 # our own words

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from runward.daemon.store.reading import STORE, open_to_read
-from runward.daemon.store.tables.intent_files import PROGRESS
+from runward.daemon.store.reading_pruning import PROGRESS
 from runward.handlers.bundle.calls import Told
 from runward.handlers.exchange.calls import TakenAction, told_by_action
 

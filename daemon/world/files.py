@@ -37,6 +37,7 @@ from runward.daemon.ports.journals import (
 from runward.daemon.ports.processes import RunPlace
 from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
 from runward.daemon.rundir import bundle_parts, journals, looking, replay_growth, session_places
+from runward.daemon.rundir.arriving import change_of_run
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.bundle_verifying import receipt_fields
 from runward.daemon.rundir.call_reading import CallReading
@@ -45,7 +46,6 @@ from runward.daemon.rundir.final_messages import final_message
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.intents import has_intents, read_intents
-from runward.daemon.rundir.last_change import change_of_run
 from runward.daemon.rundir.launcher_notes import leave_word
 from runward.daemon.rundir.left_files import left_files_in
 from runward.daemon.rundir.legs import early_legs, filled_without

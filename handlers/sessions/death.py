@@ -6,9 +6,10 @@ exactly that process alive, or if a hook from here named it. It also proves deat
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.handlers.layouts.scanner import RecordedProcess
+if TYPE_CHECKING:  # commands import this page, and most of them need no events
+    from runward.handlers.layouts.scanner import RecordedProcess
 
 FIRST_NAMESPACE: Final = 0xEFFFFFFC
 """The inode of a machine's first PID namespace, in which each of its processes has a number (PROC_PID_INIT_INO)."""
@@ -49,7 +50,7 @@ class Absence(NamedTuple):
     `is_nowhere`: no process of the machine has that start with that number in any namespace.
     """
 
-    named: tuple[RecordedProcess, ...]
+    named: "tuple[RecordedProcess, ...]"
     is_in_first_namespace: bool
     is_local: bool
     is_nowhere: bool
@@ -58,12 +59,12 @@ class Absence(NamedTuple):
         """Whether nobody else can be writing. `grew_elsewhere`: a session in that home grew without a process here."""
         return self.is_in_first_namespace and self.is_local and self.is_nowhere and not grew_elsewhere
 
-    def is_about(self, known: Sequence[RecordedProcess]) -> bool:
+    def is_about(self, known: "Sequence[RecordedProcess]") -> bool:
         """Whether each process that the files name is one of these."""
         return all(any(is_same(each, process) for process in known) for each in self.named)
 
 
-def is_same(named: RecordedProcess, known: RecordedProcess) -> bool:
+def is_same(named: "RecordedProcess", known: "RecordedProcess") -> bool:
     """Whether a file names this process: maybe by its number in another namespace, and without its boot."""
     if named.start_ticks == NO_TICKS:
         return named.pid == known.pid

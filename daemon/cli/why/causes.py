@@ -15,7 +15,6 @@ from runward.daemon.cli.why.event_sentences import sentence
 from runward.daemon.store import reading_causes, reading_sessions, reading_starts
 from runward.daemon.store.reading_causes import CancellationRow, DecisionRow, EventRow, JobRow, LineRow
 from runward.daemon.store.reading_sessions import StatusChange
-from runward.handlers.exchange.events import ActionRequested, ActionTaken, IntentMade
 from runward.handlers.exchange.intent import line_without_content, without_content
 from runward.handlers.requests.subjects import of_start
 
@@ -165,10 +164,10 @@ def _event(event: EventRow) -> Entry:
 def _without_content(kind: str, payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """What an event says, without what others pay for in the exchange."""
     text, told = payload.get("text"), payload.get("told")
-    if kind == ActionTaken.type and isinstance(told, dict):
+    if kind == "ActionTaken" and isinstance(told, dict):
         bare = {name: without_content(told.get(name)) for name in ("intent", "result")}
         return {**payload, "told": {**told, **bare}}
-    if kind in (IntentMade.type, ActionRequested.type) and isinstance(text, str):
+    if kind in ("IntentMade", "ActionRequested") and isinstance(text, str):
         return {**payload, "text": line_without_content(text)}
     return payload
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.daemon.ports.intents import IntentCursor
+from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import as_float, as_int, listed
@@ -62,12 +63,6 @@ class IntentFile(NamedTuple):
     seen: SeenRun | None
     run: str | None
 
-
-PROGRESS: Final = (
-    "(select i.*, iif(i.run is null, i.told, (select count(*) from actions a where a.key > i.run || '#intent/'"
-    " and a.key < i.run || '#intent0' and a.line <= i.line)) as done from intent_files i)"
-)
-"""The files, with how many of their lines have their result: those of a copy may have it from another place of its run."""
 
 _SELECT: Final = (
     'select f.session_key, f.directory, f.attempt, f.identity, f."offset", f.line, f.before,'  # noqa: S608 # our own words

@@ -7,8 +7,8 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
 from runward.config.bundle import BundleRules
+from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.intent_files import PROGRESS
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.transaction import Row
 from runward.daemon.store.values import as_int, listed, stored_text

@@ -27,7 +27,7 @@ from runward.daemon.inbox.spool import put
 from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import Execution
 from runward.daemon.sandbox.workers import Job
-from runward.daemon.store.tables.intent_files import PROGRESS
+from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.values import as_float, as_int
 from runward.handlers.exchange.acting_with_code import ActedWithCode, Worked
 from runward.handlers.exchange.action_result import CODES

@@ -16,7 +16,7 @@ from runward.daemon import faults
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.parts.intents import AT_ONCE, Intents
-from runward.daemon.store.tables.intent_files import PROGRESS
+from runward.daemon.store.reading_pruning import PROGRESS
 from runward.handlers import route
 from runward.handlers.exchange.events import ActionRequested, PrincipalCreateRequested
 
