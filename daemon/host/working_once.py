@@ -93,7 +93,7 @@ class WorkingOnce:
         if any(root.doubted for root in self._assembly.roots.values()):
             return 0.5
         now = self._clock.now()
-        again = self._assembly.rounds.next_due()
+        again = self._assembly.rounds.next_due(with_judged=False)
         if again is not None and again < SOON:
             return max(0.05, again)
         times = [await self._assembly.worker.next_due(), await self._assembly.background.next_due(now)]

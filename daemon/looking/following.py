@@ -358,7 +358,7 @@ class _Batch:
         )
 
     def _ended_at_boot(self, root: WatchedRoot, changed_at: float | None) -> float | None:
-        """When this machine started, if that ended whoever wrote the files before: not where others write, too."""
+        """When this machine started, if that ended all that wrote the files before: not where other machines write, too."""
         booted_at = self._booted_at
         if booted_at is None or changed_at is None or changed_at >= booted_at or root.grew_elsewhere:
             return None

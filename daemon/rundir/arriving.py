@@ -4,7 +4,7 @@ import os
 
 from runward.daemon.rundir.last_change import MOST_ENTRIES
 from runward.daemon.rundir.opening import ABSENT, unreadable
-from runward.handlers.bundle.parts import is_part_or_temporary
+from runward.handlers.bundle.parts import OURS, is_part_or_temporary
 from runward.handlers.facts import LastChange
 from runward.handlers.layouts import native
 from runward.handlers.unreadable import Unreadable
@@ -24,7 +24,7 @@ def change_of_run(path: str) -> LastChange | Unreadable | None:
             with os.scandir(directory) as entries:
                 for _, entry in zip(range(left), entries, strict=False):
                     left -= 1
-                    if directory == path and (entry.name in native.OURS or is_part_or_temporary(entry.name)):
+                    if directory == path and (entry.name in OURS or is_part_or_temporary(entry.name)):
                         continue
                     try:
                         changed = entry.stat(follow_symlinks=False).st_ctime_ns / 1e9

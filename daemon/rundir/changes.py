@@ -9,8 +9,7 @@ import os
 import stat
 import time
 
-from runward.handlers.bundle.parts import is_part_or_temporary
-from runward.handlers.layouts.native import OURS
+from runward.handlers.bundle.parts import OURS, is_part_or_temporary
 
 _MOST = 10_000
 """Entries that one look checks; of a larger directory only the first ones count."""

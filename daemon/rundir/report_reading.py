@@ -1,7 +1,7 @@
 """Reading large reports of runs: a program of its own, a process for each run, which the daemon never waits for.
 
 A report may have 64 MiB, and a hostile one needs seconds. So `Reports` starts the process in a thread and says at once how
-long it has been going on; whoever asked puts its job off and asks again. What was read is valid as long as the files are
+long it has been going on; the handler that asked puts its job off and asks again. What was read is valid as long as the files are
 the ones that were opened, unchanged. A run that keeps changing its reports gets a problem instead.
 """
 

@@ -302,10 +302,21 @@ class Rounds:
                 due = [(root.name, place) for place, at in root.due.items() if at <= now]
                 self.hints.add(due, Why.AGAIN | Why.PROCESS)
 
-    def next_due(self) -> float | None:
-        """The seconds until something must be looked at again although nothing changes; None if nothing must."""
+    def next_due(self, *, with_judged: bool = True) -> float | None:
+        """The seconds until something must be looked at again although nothing changes; None if nothing must.
+
+        Without those of native runs that are judged, and lack a file that may still arrive, unless `with_judged`.
+        """
         now = self.clock.monotonic()
-        return min((at - now for root in self._judged() for at in root.due.values()), default=None)
+        return min(
+            (
+                at - now
+                for root in self._judged()
+                for place, at in root.due.items()
+                if with_judged or root.shape is not None or place in root.open
+            ),
+            default=None,
+        )
 
     def check_writers(self) -> None:
         """Hint at some of the running foreign sessions each time: only a look finds out who writes one."""

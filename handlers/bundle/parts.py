@@ -1,6 +1,10 @@
-"""The names of a bundle's parts."""
+"""The names of a bundle's parts, and of what else Runward writes into a run directory."""
 
-from typing import Final
+from __future__ import annotations
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from typing import Final
 
 REPLAY: Final = "REPLAY.jsonl"
 RECEIPT: Final = "RECEIPT.json"
@@ -8,6 +12,9 @@ SUMMARY: Final = "PR_SUMMARY.md"
 
 PARTS: Final = (REPLAY, SUMMARY, RECEIPT)
 """The parts by their plain names, in the order in which they are made."""
+
+OURS: Final = frozenset({"events.jsonl", "results.jsonl", "cancel.json"})
+"""Names in a run directory that Runward writes, besides the parts of a bundle."""
 
 
 def part_name(plain: str, attempt: int) -> str:

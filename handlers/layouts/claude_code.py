@@ -90,7 +90,7 @@ def recognises_log(name: str, head: bytes) -> bool:
     """Whether a file that begins with `head` (whole lines, or a first line that is cut) is such a transcript.
 
     It has a word of the conversation in Claude Code's form. Other tools chain their records in the same way, and Claude
-    Code also writes files with notes alone, which are no session's.
+    Code also writes files with notes alone, which don't belong to a session.
     """
     contents = head.split(b"\n")
     whole = contents[:-1] or contents

@@ -57,9 +57,6 @@ UNTELLING: Final = frozenset(
 )
 """Names in a known run directory whose change alone says nothing about start or end."""
 
-OURS: Final = frozenset({"events.jsonl", "results.jsonl", "cancel.json"})
-"""Names in a run directory that Runward writes, besides the parts of a bundle."""
-
 KINDS: Final = ("agent", "flow", "step")
 CAUSES: Final = ("exited", "signalled", "timed_out", "cancelled", "not_started")
 _MAXIMUM_TEXT: Final = 4096

@@ -124,7 +124,7 @@ def judge(
     or in what is known about its process. `stale_after`: the silence that ends a session whose end can't be detected,
     if the root sets it. `start_within`: the same, for a session that began without a line in its log yet. `status`:
     what a living process says about itself, because a turn that looks open may wait for a person or a prompt, and a
-    process that says `idle` after a closed one waits for the next, whoever drives it. `left`: it went on with another
+    process that says `idle` after a closed one waits for the next, no matter what drives it. `left`: it went on with another
     session."""
     if told.close is not None and told.declared:
         return _over(told, told.close, "declared", None)

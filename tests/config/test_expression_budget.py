@@ -183,6 +183,7 @@ def test_an_expression_over_hostile_data_takes_little_memory(source: str) -> Non
 
 @pytest.mark.prove
 @pytest.mark.longest
+@pytest.mark.timeout(600)
 @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(expressions)
 def test_five_hundred_expressions_over_hostile_data_take_little_time_and_memory(source: str) -> None:

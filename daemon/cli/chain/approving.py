@@ -33,6 +33,7 @@ def approvals(context: click.Context, as_json: bool) -> None:
     "--without",
     multiple=True,
     metavar="PATH",
+    shell_complete=completing.files,
     help="A file, as it was shown, that the approval does not cover. Repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

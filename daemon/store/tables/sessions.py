@@ -102,11 +102,11 @@ async def known(store: Store, keys: Iterable[str]) -> dict[str, Session]:
 
 
 async def working_directories(store: Store, keys: Iterable[str]) -> dict[str, str]:
-    """Where these sessions work, if their files say it."""
+    """Where these sessions work, if their files say it. One that began and ended in one look has no row yet."""
     rows = await store.read(
-        "select s.key, coalesce(iif(s.layout <> ?, json_extract(c.state, '$[10][0]'), null),"
-        " (select e.payload ->> '$.declaration.cwd' from events e where e.key = s.key || '#1/started'))"
-        " from sessions s left join cursors c on c.key = s.key where s.key in (select value from json_each(?))",
+        "select asked.value, coalesce(iif(asked.value glob ? || ':*', null, json_extract(c.state, '$[10][0]')),"
+        " (select e.payload ->> '$.declaration.cwd' from events e where e.key = asked.value || '#1/started'))"
+        " from json_each(?) asked left join cursors c on c.key = asked.value",
         (DEFAULT_LAYOUT, listed(keys)),
     )
     return {str(key): str(cwd) for key, cwd in rows if cwd is not None}
@@ -137,8 +137,9 @@ async def lacking_now(store: Store, keys: Iterable[str], now: float) -> dict[str
 async def judged_lately(store: Store, now: float) -> list[str]:
     """The keys of the sessions whose verdict may still be corrected by a file that arrives."""
     rows = await store.read(
-        "select subject from (select subject, at, handler from decisions order by id desc limit ?)"
-        " where at > ? and handler = 'sessions/ended'",
+        "select s.key from (select subject, at, handler from decisions order by id desc limit ?)"
+        " join sessions s on s.key = subject where at > ? and handler = 'sessions/ended'"
+        " and s.reason_code = 'run.failed.missing_artifact'",
         (MOST_DECISIONS, now - CORRECTED_WITHIN),
     )
     return [str(key) for (key,) in rows]

@@ -93,7 +93,7 @@ def test_a_run_acts_by_writing_lines_and_reads_what_became_of_them(place: Place)
         assert exchange(place, "principal", "create", "writer").code == 0
         assert run(place, sys.executable, str(script)) == 0
         assert place.call("session", "logs", "one").out == "True\n"
-        (action,) = [json.loads(line) for line in exchange(place, "log", "--json").out.splitlines()]
+        (action,) = exchange(place, "log", "--json").objects()
         assert (action["session_key"], action["line"], action["principal_id"]) == (
             "native:runs/one",
             1,
@@ -255,10 +255,7 @@ def test_code_is_run_in_the_sandbox_and_paid_for(place: Place) -> None:
         assert isinstance(cpu, dict)
         assert float(str(cpu["used_s"])) >= 0.2
         assert shown["scrip"] == 4, "what failed cost no scrip"
-        (logged, *_) = [
-            json.loads(line)
-            for line in exchange(place, "log", "--artifact", "counter", "--json").out.splitlines()
-        ][1:]
+        (_, logged, *_) = exchange(place, "log", "--artifact", "counter", "--json").objects()
         assert logged["sandbox"] == "bubblewrap+seccomp"
 
 
