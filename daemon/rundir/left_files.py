@@ -255,7 +255,7 @@ def _from_artifacts(place: LeftPlace, root: str, path: str) -> str:
     if root == place.artifacts_path:
         return _visible(path)
     if place.artifacts_path.startswith(f"{root}/"):
-        return _visible(os.path.relpath(path, place.artifacts_path[len(root) + 1 :]))
+        return _visible(os.path.relpath(f"/{path}", f"/{place.artifacts_path[len(root) + 1 :]}"))
     return _visible(f"{root}/{path}")
 
 

@@ -142,6 +142,7 @@ class _Path:
     dirname = staticmethod(posixpath.dirname)
     basename = staticmethod(posixpath.basename)
     join = staticmethod(posixpath.join)
+    relpath = staticmethod(posixpath.relpath)
 
 
 class Kernel:
@@ -158,6 +159,7 @@ class Kernel:
     O_DIRECTORY, O_NOCTTY, O_PATH = os.O_DIRECTORY, os.O_NOCTTY, os.O_PATH
     R_OK, X_OK = os.R_OK, os.X_OK
     strerror = staticmethod(os.strerror)
+    fsencode = staticmethod(os.fsencode)
     fspath = staticmethod(os.fspath)
 
     def __init__(self, now_ns: Callable[[], int], weather: Weather, changed: Callable[[str], None]) -> None:

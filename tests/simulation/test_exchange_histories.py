@@ -19,7 +19,7 @@ from runward.handlers.asking import Asking
 from runward.handlers.exchange.reading import Reading
 
 FEW: Final = 2
-SOME: Final = (*range(FEW, 16), 23)
+SOME: Final = (*range(FEW, 16), 23, 25)
 """The histories in which everything of `MET` happens, all together."""
 
 MANY: Final = 32
