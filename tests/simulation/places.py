@@ -104,6 +104,8 @@ class Place:
     died: bool = False
     late: bool = False
     """An artifact came, or another one in its place, when the run was over."""
+    arrived_late: int = 0
+    """How many artifacts were written when the run was over: each may correct a verdict that lacked it."""
     covered: bool = False
     """What a leg had left was taken away, perhaps before anybody saw it."""
     withdrawn: bool = False
@@ -200,7 +202,7 @@ class Places:
             verdicts |= {gone, RUNNING, RESUMED} if place.odd else set()
         elif place.cancelled:
             verdicts = {CANCELLED}
-        return Expected(verdicts, there and not place.free, 1 + place.reopened)
+        return Expected(verdicts, there and not place.free, 1 + place.reopened + place.arrived_late)
 
     def _all_gone(self, place: Place) -> bool:
         begun, named = self.stands(place, "run.json"), self.stands(place, "process.json")

@@ -234,8 +234,10 @@ class Run:
     def deliver(self, path: str) -> None:
         """Write an artifact, or what should be one."""
         base = f"{self.path}/artifacts"
-        self.place.late = self.place.late or self.universe.kernel.exists(f"{self.path}/exit.json")
         kernel = self.universe.kernel
+        if kernel.exists(f"{self.path}/exit.json"):
+            self.place.late = True
+            self.place.arrived_late += 1
         way = base
         for part in ["", *path.split("/")[:-1]]:
             way = f"{way}/{part}" if part else way

@@ -6,6 +6,7 @@ Nobody watches: the scan is the truth.
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
@@ -20,9 +21,18 @@ from tests.daemon.worker.without_threads import without_threads
 
 from runward.daemon.store.hash_chain import ChainedEvent, Head, follow
 from runward.daemon.store.journals import STOPPED_CLEANLY
+from runward.daemon.store.tables import sessions
 from runward.daemon.watch.hints import Why
 
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_is_corrected() -> Iterator[None]:
+    """The model has no files that arrive after the verdict: tests/daemon/looking/test_arriving.py is about them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sessions, "CORRECTED_WITHIN", 0.0)
+        yield
 
 
 Journals: TypeAlias = list[dict[str, list[str]]]
