@@ -117,7 +117,8 @@ async def lacking_now(store: Store, keys: Iterable[str], now: float) -> dict[str
     rows = await store.read(
         "select s.key, s.attempt, d.at, s.artifacts_path, s.artifact_contract_json, s.started_at, d.known"
         " from json_each(?) asked join sessions s on s.key = asked.value join decisions d on d.id ="
-        "  (select max(id) from decisions where subject = s.key and handler = 'sessions/ended')"
+        "  (select max(id) from decisions where subject = s.key and handler = 'sessions/ended'"
+        "   and verdict = 'decided')"
         " where s.reason_code = 'run.failed.missing_artifact' and d.at > ?",
         (listed(keys), now - CORRECTED_WITHIN),
     )

@@ -2,7 +2,9 @@
 
 import json
 import os
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,21 @@ async def test_a_file_that_arrives_within_a_minute_corrects_the_verdict(tmp_path
         assert await verdict(running) == (1, "failed")
         arrives(directory, "report")
         await pass_by(running, 59.0)
+        assert await verdict(running) == (2, "completed")
+
+
+async def test_an_end_that_was_refused_meanwhile_hides_no_verdict(tmp_path: Path) -> None:
+    async with daemon(tmp_path, clock_now(), ToldProcesses()) as running:
+        directory = copied(tmp_path, "report")
+        await pass_by(running, 3.0)
+        with closing(sqlite3.connect(running.state / "runward.db", isolation_level=None)) as connection:
+            connection.execute(
+                "insert into decisions (event, handler, subject, at, verdict, summary, known)"
+                " select event, handler, subject, at, 'refused', 'it is over', null from decisions"
+                " where handler = 'sessions/ended'"
+            )
+        arrives(directory, "report")
+        await pass_by(running, 20.0)
         assert await verdict(running) == (2, "completed")
 
 
