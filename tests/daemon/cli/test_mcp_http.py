@@ -224,8 +224,11 @@ def test_a_server_that_was_killed_comes_back(served: Served) -> None:
     # Not at once, for one that keeps ending must not be started all the time.
     wait_for(lambda: served.post(HELLO_BODY)[0] == 200, "a server again")
     assert served.server() != killed
-    degraded = served.place.call("status", "--json").object()["degraded"]
-    assert "http.mcp" not in str(degraded)
+    # The daemon writes its report once a second.
+    wait_for(
+        lambda: "http.mcp" not in str(served.place.call("status", "--json").object()["degraded"]),
+        "all is well",
+    )
 
 
 def test_settings_that_switch_it_off_end_the_server(served: Served) -> None:
