@@ -121,7 +121,6 @@ def restore(state: Path, plan: Plan, now: float) -> None:
     _remove(made)
     try:
         shutil.copyfile(plan.backup, made)
-        made.chmod(0o600)
         migrate(made, keep=False)
         with closing(sqlite3.connect(made, isolation_level=None)) as connection:
             make_ready(connection, state, plan, now)

@@ -108,7 +108,6 @@ async def _serve(
         notify.extend(MIGRATION)
         with malformed_is_told():
             refuse_strange(state / STORE, migrate(state / STORE))
-        (state / STORE).chmod(0o600)
         declarer = Declarer(settings, math.inf if once else PATIENCE, CheckedChains(state))
         listener = None if once else stack.enter_context(_listener(state, declarer, log))
 

@@ -4,7 +4,7 @@ import os
 import re
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -58,9 +58,9 @@ def _empty(steps: tuple[Migration, ...]) -> bytes:
 def migrate(path: Path, *, keep: bool = True) -> int:
     """Bring the store at `path` to this program's schema; returns its version.
 
-    The earlier store is kept next to it as `runward.before-upgrade-<version>-<UTC>.db`, unless `keep` is false. Raises
-    `StoreTooNew`, having touched nothing. Raises `OSError` and `sqlite3.Error` if the file is not a store or the disk
-    refuses.
+    Only this user can read it afterwards. The earlier store is kept next to it as
+    `runward.before-upgrade-<version>-<UTC>.db`, unless `keep` is false. Raises `StoreTooNew`, having touched nothing.
+    Raises `OSError` and `sqlite3.Error` if the file is not a store or the disk refuses.
     """
     steps = migrations()
     version = _version(path)
@@ -68,6 +68,7 @@ def migrate(path: Path, *, keep: bool = True) -> int:
         raise StoreTooNew(
             f"{path} has version {version}, this Runward knows {steps[-1].number}: install the newer one"
         )
+    _make_private(path)
     due = [step for step in steps if step.number > version]
     if not due:
         return version
@@ -86,6 +87,15 @@ def migrate(path: Path, *, keep: bool = True) -> int:
         return steps[-1].number
     finally:
         connection.close()
+
+
+def _make_private(path: Path) -> None:
+    """Keep other users out before SQLite opens the store: the files that it puts next to it get the store's mode."""
+    if not path.exists():
+        path.touch(mode=0o600)
+    for end in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.chmod(f"{path}{end}", 0o600)
 
 
 def _version(path: Path) -> int:

@@ -213,3 +213,29 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"this is not a database, whatever its name says" * 100)
     with pytest.raises(sqlite3.DatabaseError):
         migrate(path)
+
+
+def test_no_other_user_can_read_a_store_or_what_sqlite_puts_next_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "runward.db"
+    earlier = os.umask(0o022)
+    try:
+        migrate(path)
+        reader = sqlite3.connect(path)
+        reader.execute("select * from daemon").fetchall()  # makes the log and its index
+        modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
+        reader.close()
+    finally:
+        os.umask(earlier)
+    assert modes == dict.fromkeys(("runward.db", "runward.db-wal", "runward.db-shm"), 0o600)
+
+
+def test_what_others_could_read_since_an_earlier_version_is_closed_to_them(tmp_path: Path) -> None:
+    path = tmp_path / "runward.db"
+    migrate(path)
+    reader = sqlite3.connect(path)
+    reader.execute("select * from daemon").fetchall()
+    for each in tmp_path.iterdir():
+        each.chmod(0o644)
+    migrate(path)
+    assert {each.stat().st_mode & 0o777 for each in tmp_path.iterdir()} == {0o600}
+    reader.close()
