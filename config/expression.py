@@ -68,9 +68,14 @@ class Expression:
             for depth, part in enumerate(path):
                 following = look_up(value, part)
                 if isinstance(following, Missing):
-                    return f"{_written(path[: depth + 1])} is not there: {_of(value, path[:depth])}"
+                    return f"{written(path[: depth + 1])} is not there: {_of(value, path[:depth])}"
                 value = following
         return None
+
+    def found(self, given: Given) -> list[tuple[tuple[str | int, ...], object]]:
+        """The look-ups known by their words that lead somewhere, each once, and what is there."""
+        values = [(path, _at(path, given)) for path in dict.fromkeys(self.paths)]
+        return [(path, value) for path, value in values if not isinstance(value, Missing)]
 
 
 @lru_cache(maxsize=512)  # the definition of a chain run is read again at each of its steps
@@ -81,6 +86,13 @@ def _read(source: str, known: frozenset[str]) -> tuple[tuple[tuple[str | int, ..
     (output,) = template.body
     assert isinstance(output, nodes.Output)
     return paths, output.nodes[0]
+
+
+def _at(path: Sequence[str | int], given: Given) -> object:
+    value: object = given
+    for part in path:
+        value = look_up(value, part)
+    return value
 
 
 class _Evaluation:
@@ -196,14 +208,15 @@ def _of(value: object, path: Sequence[str | int]) -> str:
     held = "null" if value is None else "a table" if isinstance(value, dict) else type(value).__name__
     if isinstance(value, dict | Steps):
         return (
-            f"{_written(path)} has {', '.join(str(key)[:MAX_QUOTED] for key in islice(value, 8)) or 'nothing'}"
+            f"{written(path)} has {', '.join(str(key)[:MAX_QUOTED] for key in islice(value, 8)) or 'nothing'}"
             if isinstance(value, dict)
             else f"there are {len(value)} steps before it"
         )
-    return f"{_written(path)} is {held}"
+    return f"{written(path)} is {held}"
 
 
-def _written(path: Sequence[str | int]) -> str:
+def written(path: Sequence[str | int]) -> str:
+    """A look-up as people write it."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 

@@ -207,32 +207,4 @@ def newest_job(connection: sqlite3.Connection, held: bool = False) -> int | None
     return None if number is None else int(number)
 
 
-def newest_conclusions(connection: sqlite3.Connection) -> list[tuple[float, str]]:
-    """The newest conclusion of each kind: when, and of what.
-
-    The kinds are a session that ended, a chain run that ended, a firing that was skipped or missed, a refusal and a
-    held job.
-    """
-    return [
-        (float(at), str(subject))
-        for query in (_NEWEST_FINISHED, _NEWEST_CHAIN_RUN, _NEWEST_SKIPPED, _NEWEST_REFUSED, _NEWEST_STOPPED)
-        for at, subject in connection.execute(query)
-    ]
-
-
 _NEWEST_HELD: Final = "select max(+id) from jobs where state in ('waiting', 'held') and state = 'held'"
-_NEWEST_FINISHED: Final = (
-    "select recorded_at, lane from events where type = 'SessionFinished' order by seq desc limit 1"
-)
-_NEWEST_CHAIN_RUN: Final = (
-    "select e.recorded_at, r.id from chain_runs r join events e on e.key = r.id || '/finished'"
-    " where r.status not in ('running', 'waiting_approval') order by r.updated_at desc limit 1"
-)
-_NEWEST_SKIPPED: Final = "select at, 'chain ' || chain from firings where result not like 'firing.fired.%' order by id desc limit 1"
-_NEWEST_REFUSED: Final = (
-    "select at, subject from decisions where verdict = 'refused' order by id desc limit 1"
-)
-_NEWEST_STOPPED: Final = (
-    "select updated_at, 'job ' || id from jobs where state in ('waiting', 'held') and state = 'held'"
-    " order by updated_at desc limit 1"
-)

@@ -43,8 +43,9 @@ def decide(event: SessionFinished | StartFailed | StartedEarlier, given: Given) 
     else:
         if (yield from ask(LaneWaits(lane(event.session_key)))):
             raise TryLater("an artifact that was added to the session of its step is not stored yet")
-        found, result = yield from ask(LeftBy(event.session_key, verdict.attempt))
-        outcome = None if found is None else dict(found)
+        left = yield from ask(LeftBy(event.session_key, verdict.attempt))
+        outcome, result = None if left.outcome is None else dict(left.outcome), left.result
+        why = left.why if status != "completed" else None
     over = StepStanding(current.step, status, code, event.session_key, current.attempt, outcome, result)
     ended = SetStep(
         *(run.id, over.step, given.at, status, code, why, True, event.session_key, over.attempt, outcome),

@@ -46,10 +46,14 @@ MOST_OUTCOMES: Final = 512 << 10
 
 
 class LeftBySession(NamedTuple):
-    """The last outcome of a registered kind that a session left, or None, and the rest."""
+    """The last outcome of a registered kind that a session left, or None, and the rest.
+
+    `why` is the reason of its status in a sentence.
+    """
 
     outcome: Mapping[str, JsonValue] | None = None
     result: StepResult = StepResult()
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

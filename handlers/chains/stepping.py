@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.counted_values import Budget, Missing, Steps, TooMuchWork
-from runward.config.expression import Given, Value
+from runward.config.expression import Expression, Given, Value, written
 from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, fill_command
+from runward.config.problem import quoted
 from runward.config.seen import SeenChain, SeenStep
 from runward.config.step import NAMES, Step
 from runward.config.template import TemplateError, parse_template
@@ -16,6 +17,10 @@ from runward.handlers.chains.effects import StepResult
 from runward.handlers.chains.facts import MOST_OUTCOMES
 from runward.handlers.contracts.artifact_facts import RULES
 from runward.handlers.facts import Play
+from runward.handlers.secrets import names_secret
+
+_MOST_SHOWN: Final = 8
+"""Values that the reason of a skipped step names."""
 
 SkipReason: TypeAlias = Literal["step.skipped.condition_false", "step.skipped.undefined"]
 
@@ -122,10 +127,25 @@ def judge(step: Step, given: Given, budget: Budget) -> Judged:
     if isinstance(found, Missing):
         return Judged(None, "step.skipped.undefined", missing or found.why)
     if not found:
-        return Judged(
-            found, "step.skipped.condition_false", missing or f"its condition {step.condition} is false"
-        )
+        why, values = missing or f"its condition {step.condition} is false", _values(expression, given)
+        return Judged(found, "step.skipped.condition_false", f"{why}; {values}" if values else why)
     return Judged(found)
+
+
+def _values(expression: Expression, given: Given) -> str:
+    """What a condition saw, in words."""
+    return ", ".join(
+        f"{written(path)} is {_in_words(str(path[-1]), value)}"
+        for path, value in expression.found(given)[:_MOST_SHOWN]
+    )
+
+
+def _in_words(key: str, value: object) -> str:
+    if isinstance(value, str) and names_secret(key, value):
+        return "a secret"
+    if isinstance(value, list | Steps):
+        return f"a list of {len(value)}"
+    return quoted(value)
 
 
 def command_of(step: Step, play: Play, given: Given, budget: Budget) -> Ready | NotStarted:

@@ -47,7 +47,7 @@ def details_as_json(
 ) -> dict[str, JsonValue]:
     """A chain run with all its steps, also those that did not begin; `approvals` are their ids by their steps."""
     tries = {each.step: each for each in steps}
-    defined = _defined(row)
+    defined = defined_steps(row)
     shown: list[JsonValue] = [
         _step_as_json(number, each, tries.get(number), invocations) | {"approval_id": approvals.get(number)}
         for number, each in enumerate(defined)
@@ -65,7 +65,8 @@ def details_as_json(
     }
 
 
-def _defined(row: ChainRunRow) -> list[dict[str, JsonValue]]:
+def defined_steps(row: ChainRunRow) -> list[dict[str, JsonValue]]:
+    """The steps of its definition, and then those of `on_failure`."""
     definition = json.loads(row.definition)
     steps = [*definition["steps"], *(definition.get("on_failure") or ())]
     return [each for each in steps if isinstance(each, dict)]
@@ -84,7 +85,7 @@ def _step_as_json(
         "name": defined.get("skill", defined.get("action")),
         "status": "pending" if standing is None else standing.status,
         "try": 0 if standing is None or standing.session_key is None else standing.attempt,
-        "session_id": None if standing is None else _session_id(standing),
+        "session_id": None if standing is None else session_id_of(standing),
         "invocation_id": None if standing is None else invocations.get((number, standing.attempt)),
         "condition": defined.get("condition"),
         "value": None if standing is None else _loaded(standing.value),
@@ -100,7 +101,8 @@ def _step_as_json(
     }
 
 
-def _session_id(standing: ChainStepRow) -> str | None:
+def session_id_of(standing: ChainStepRow) -> str | None:
+    """The id of the session of a try."""
     return None if standing.session_key is None else standing.session_key.rpartition("/")[2]
 
 
@@ -133,7 +135,7 @@ def lines_of(
     ]
     tries = {each.step: each for each in steps}
     table: list[tuple[str, ...]] = []
-    for number, defined in enumerate(_defined(row)):
+    for number, defined in enumerate(defined_steps(row)):
         standing = tries.get(number)
         said = "" if standing is None else standing.reason_summary or standing.reason_code or ""
         table.append(
@@ -142,7 +144,7 @@ def lines_of(
                 safe(str(defined.get("id", f"step{number}"))),
                 safe(str(defined.get("skill", defined.get("action")))),
                 coloured("pending" if standing is None else standing.status),
-                "-" if standing is None else safe(_session_id(standing) or "-"),
+                "-" if standing is None else safe(session_id_of(standing) or "-"),
                 safe(said),
             )
         )

@@ -12,15 +12,17 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.chain.asked import asked_run
+from runward.daemon.cli.chain.asked import asked_run, newest_asked_run
+from runward.daemon.cli.chain.runs import find_run
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.session.as_json import produced_of, verification_of
-from runward.daemon.cli.session.unjudged import NOT_JUDGED, as_its_files_tell, unjudged, unjudged_called
+from runward.daemon.cli.session.unjudged import NOT_JUDGED, as_its_files_tell, unjudged_called
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import (
     LAST,
     find_job,
+    find_session,
     refuse_ambiguous,
     refuse_unknown,
     session_called,
@@ -32,6 +34,7 @@ from runward.daemon.cli.why.causes import Entry
 from runward.daemon.cli.why.obstacles import Obstacle
 from runward.daemon.store import reading_causes, reading_chains, reading_sessions, reading_starts
 from runward.daemon.store.ownership import holder
+from runward.daemon.store.reading_chains import ChainRunRow
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.handlers.requests.subjects import START, of_start
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
@@ -39,7 +42,7 @@ from runward.handlers.secrets import json_without_secrets, text_without_secrets
 _JOB = "job:"
 _CHAIN_RUN = "cr_"
 _APPROVAL = "ap_"
-_CHAIN = "chain "
+_CHAINS: Final = ("chain ", "chain:")
 _EXCHANGE: Final = re.compile("artifact:|principal:|.*#intent/|[0-9a-f]{8}-[0-9a-f]{4}-")
 """An artifact, a principal, a line of a run, or the action of a person."""
 _TIMERS: Final = ("TimerSet", "TimerRang")
@@ -79,8 +82,9 @@ def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -
     """Explain why something happened: every event, decision and evidence in order, the first cause first.
 
     ID names a session, a run that was asked for, a run directory that is not a session yet, a job (its number, or
-    job:NUMBER), a chain run, an approval, a chain ("chain NAME"), and of the exchange artifact:ID, principal:ID or an
-    action. @last is the newest thing that ended, was skipped or was refused. What did not happen, and why, is at the end.
+    job:NUMBER), a chain run, an approval, a chain (chain:NAME), and of the exchange artifact:ID, principal:ID or an
+    action. @last is the newest session, chain:@last the newest chain run, and job:@last the newest job. What did not
+    happen, and why, is at the end.
 
     \b
     Example:
@@ -110,7 +114,8 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
     files = list_inbox(Path(state))
     if not files:
         return None
-    asked = asked_run(Path(state), text)
+    is_last_run = text in [f"{word}{LAST}" for word in _CHAINS]
+    asked = newest_asked_run(Path(state)) if is_last_run else asked_run(Path(state), text)
     if asked is not None:
         headline = f"{asked.said_by} asked for the chain {asked.chain} to be fired"
         return Story("chain run", asked.id, "asked", headline, [], [obstacles.not_taken_up(is_up)])
@@ -130,10 +135,10 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
 
 def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up: bool, now: float) -> Story:
     if text == LAST:
-        newest = _newest(connection, settings)
-        if isinstance(newest, SessionRow):
+        newest = find_session(connection, settings, LAST)
+        if newest.not_judged_yet:
             return _of_unjudged(connection, newest, is_up, now)
-        text = newest
+        return _of_recorded(connection, newest, is_up, now)
     if text.startswith(_JOB):
         return _of_job(connection, text.removeprefix(_JOB), is_up, now)
     if text.startswith(START):
@@ -142,8 +147,8 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
         return told
     if text.startswith(_APPROVAL) and (told := _of_approval(connection, text)) is not None:
         return told
-    if text.startswith(_CHAIN):
-        return _of_chain(connection, text)
+    if text.startswith(_CHAINS) and not _is_session_id(connection, text):
+        return _of_chain(connection, settings, text[len(_CHAINS[0]) :], is_up)
     if _EXCHANGE.match(text) and (told := _of_exchange(connection, text)) is not None:
         return told
     kind, _, name = text.partition(":")
@@ -184,19 +189,6 @@ def _of_unjudged(connection: sqlite3.Connection, row: SessionRow, is_up: bool, n
     return Story("session", row.key, row.status, headline, [], [obstacles.not_judged(is_up)])
 
 
-def _newest(connection: sqlite3.Connection, settings: Settings) -> str | SessionRow:
-    """What `@last` means here: the newest thing that ended, was skipped, was refused or is held; also an end that is not judged yet."""
-    found = reading_causes.newest_conclusions(connection)
-    ended = [row for row in unjudged(connection, settings) if row.finished_at is not None]
-    last = max(ended, key=lambda row: row.finished_at or 0.0, default=None)
-    if last is not None and last.finished_at is not None and (not found or last.finished_at > max(found)[0]):
-        return last
-    if not found:
-        fail("nothing has ended or been refused yet: `runward session list` shows what runs", NOT_FOUND)
-    subject = max(found)[1]
-    return f"{_JOB}{subject.removeprefix('job ')}" if subject.startswith("job ") else subject
-
-
 def _is_session_id(connection: sqlite3.Connection, text: str) -> bool:
     return any(text in each for each in reading_sessions.sessions_called(connection, text, 2))
 
@@ -230,24 +222,31 @@ def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
     )
 
 
-def _of_chain(connection: sqlite3.Connection, text: str) -> Story:
-    """A chain: what fired it lately, and why it did not fire."""
-    name = text.removeprefix(_CHAIN)
-    decided = reading_causes.decisions_about(connection, text)
-    if not decided:
-        fail(
-            f"nothing was ever decided about the chain {name!r}; `runward chain list` shows what there is",
-            NOT_FOUND,
-        )
+def _of_chain(connection: sqlite3.Connection, settings: Settings, name: str, is_up: bool) -> Story:
+    """A chain: what fired it lately, and why it did not fire. `@last` is the newest run of any chain."""
+    if name == LAST:
+        return _about_chain_run(connection, find_run(connection, LAST), is_up)
+    subject = f"chain {name}"
+    decided = reading_causes.decisions_about(connection, subject)
     standing = reading_chains.chain_statuses(connection).get(name)
     return Story(
         "chain",
         name,
         "active" if standing is None else standing.status,
-        decided[-1].summary,
-        causes.causes_of_chain(connection, text),
-        [],
+        decided[-1].summary if decided else _never_fired(settings, name),
+        causes.causes_of_chain(connection, subject),
+        list(obstacles.of_chain(name, standing)),
     )
+
+
+def _never_fired(settings: Settings, name: str) -> str:
+    """What a chain waits for about which nothing was decided yet; exits 2 or 3 if it is not valid, or does not exist."""
+    from runward.daemon.cli.chain.named_chain import right_chain
+
+    leaves = right_chain(settings, name).trigger.leaves
+    named = (each.event or (each.schedule and each.schedule.times.text) for each in leaves)
+    waits = ", ".join(each for each in named if each) or "a person (`runward chain fire`)"
+    return f"nothing has fired it yet: it waits for {waits}"
 
 
 def _of_exchange(connection: sqlite3.Connection, text: str) -> Story | None:
@@ -262,7 +261,10 @@ def _of_chain_run(connection: sqlite3.Connection, text: str, is_up: bool) -> Sto
     found = reading_chains.chain_runs_called(connection, text, 2)
     if len(found) != 1:
         return None
-    (row,) = found
+    return _about_chain_run(connection, found[0], is_up)
+
+
+def _about_chain_run(connection: sqlite3.Connection, row: ChainRunRow, is_up: bool) -> Story:
     return Story(
         "chain run",
         row.id,
@@ -294,6 +296,10 @@ def _of_approval(connection: sqlite3.Connection, text: str) -> Story | None:
 def _of_session(connection: sqlite3.Connection, key: str, is_up: bool, now: float) -> Story:
     row = reading_sessions.session(connection, key)
     assert row is not None, "it was found in the same transaction"
+    return _of_recorded(connection, row, is_up, now)
+
+
+def _of_recorded(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> Story:
     return Story(
         "session",
         row.key,

@@ -13,6 +13,9 @@ Fact: TypeAlias = Mapping[str, JsonValue]
 _NAMED: Final = 5
 """Legs of a flow that are named in one sentence."""
 
+_NOBODY: Final = "Runward"
+"""Who an event comes from that no person sent: a run that is over, a changed file."""
+
 _HOOK_WORDS: Final = {
     "started": "started",
     "prompted": "was given a prompt",
@@ -27,6 +30,8 @@ def sentence(kind: str, fact: Fact) -> str:
     said = SENTENCES.get(kind)
     if said is None:
         return json.dumps(fact, ensure_ascii=False)
+    if not fact.get("said_by"):
+        fact = {**fact, "said_by": _NOBODY}
     return said(fact) if callable(said) else said.format_map(fact)
 
 

@@ -10,7 +10,7 @@ from runward.daemon.cli.session.liveness import fix_of
 from runward.daemon.cli.terminal.output import local
 from runward.daemon.store import reading_causes, reading_chains, reading_problems, reading_sessions
 from runward.daemon.store.reading_causes import JobRow
-from runward.daemon.store.reading_chains import ChainRunRow
+from runward.daemon.store.reading_chains import ChainRunRow, ChainStatusRow
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_starts import StartRow
 
@@ -80,18 +80,41 @@ def of_start(start: StartRow, is_up: bool) -> list[Obstacle]:
 
 
 def of_chain_run(connection: sqlite3.Connection, row: ChainRunRow, is_up: bool) -> Iterator[Obstacle]:
-    """What keeps a chain run from progressing."""
+    """What keeps a chain run from progressing; which steps did not complete or never ran, and why."""
+    from runward.daemon.cli.chain.runs import defined_steps, session_id_of
+
     approvals = reading_chains.approvals_of_run(connection, row.id)
-    for step in reading_chains.chain_steps(connection, row.id):
-        what = f"step {step.step} has not begun"
-        if step.status == "waiting_approval":
+    is_open = row.status in ("running", "waiting_approval")
+    tries = {each.step: each for each in reading_chains.chain_steps(connection, row.id)}
+    for number, defined in enumerate(defined_steps(row)):
+        step, name = tries.get(number), f"step {number} ({defined.get('id', f'step{number}')})"
+        if step is None:
+            if row.status != "completed" and not is_open:
+                yield Obstacle(f"{name} never began", f"the run was over before: {row.reason_summary}", None)
+            continue
+        what = f"step {number} has not begun"
+        why = ", ".join(each for each in (step.reason_code, step.reason_summary) if each)
+        if step.status == "skipped":
+            yield Obstacle(f"{name} was skipped", why, None)
+        elif step.status not in ("waiting", "waiting_approval", "running", "completed"):
+            session = session_id_of(step)
+            fix = None if session is None else f"`runward why {session}` says more"
+            yield Obstacle(f"{name} ended {step.status}", why, fix)
+        elif step.status == "waiting_approval":
             asked = approvals.get(step.step)
             fix = asked and f"`runward chain approve {asked}` or `runward chain deny {asked}`"
             yield Obstacle(what, "it waits for a person", fix)
         elif step.status == "waiting":
             yield Obstacle(what, step.reason_summary or "it waits", None)
-    if not is_up and row.status in ("running", "waiting_approval"):
+    if not is_up and is_open:
         yield Obstacle(_NOT_OVER, "no daemon is running", _START)
+
+
+def of_chain(name: str, standing: ChainStatusRow | None) -> Iterator[Obstacle]:
+    """What keeps a chain from firing."""
+    if standing is not None and standing.status != "active":
+        why = f"it is {standing.status}, as {standing.said_by} asked{f': {standing.note}' if standing.note else ''}"
+        yield Obstacle("it does not fire", why, f"`runward chain resume {name}`")
 
 
 def _of_contract(row: SessionRow, problem: str) -> Obstacle:

@@ -138,12 +138,13 @@ async def left(store: Store, asked: Iterable[tuple[str, int]]) -> dict[tuple[str
         cut |= {str(key)} if is_cut else set()
     rows = await store.read(
         "select s.key, a.value ->> 1, s.attempt, s.delivery, s.artifact_verification_json, s.artifacts_path,"
+        " s.reason_summary,"
         " e.payload ->> '$.exit_code' from json_each(?) a join sessions s on s.key = a.value ->> 0"
         " left join events e on e.key = s.key || '#' || (a.value ->> 1) || '/ended'",
         (listed(attempts),),
     )
     found: dict[tuple[str, int], LeftBySession] = {}
-    for key, attempt, now, delivery, verification, path, exit_code in rows:
+    for key, attempt, now, delivery, verification, path, reason, exit_code in rows:
         known = outcomes.get(str(key), [])
         is_current = now == attempt  # what an earlier attempt delivered was replaced
         result = result_of(
@@ -153,7 +154,8 @@ async def left(store: Store, asked: Iterable[tuple[str, int]]) -> dict[tuple[str
             str(path),
             None if str(key) in cut else known[:-1],
         )
-        found[str(key), as_int(attempt)] = LeftBySession(known[-1] if known else None, result)
+        why = str(reason) if is_current and reason is not None else None
+        found[str(key), as_int(attempt)] = LeftBySession(known[-1] if known else None, result, why)
     return found
 
 

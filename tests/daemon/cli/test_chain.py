@@ -168,6 +168,15 @@ def test_the_verdict_of_a_session_fires_the_chains_that_listen_to_it(firing: Pla
     assert event["outcome"]["verdict"] == "REJECT"  # type: ignore[call-overload,index] # an object
     assert event["cwd"] == f"{firing.runs}/{event['session_id']}/artifacts"
     assert echoed["status"] == "completed"
+    told = firing.call("why", str(echoed["chain_run_id"])).out
+    assert "EventOccurred: Runward reported that session.finished happened, as " in told
+    rejected = str(event["session_id"]).partition("-")[0]
+    (obstacle,) = firing.call("why", rejected, "--json").items("not_done")
+    assert obstacle["what"] == "step 1 (merge) was skipped"
+    assert str(obstacle["why"]).startswith(
+        "step.skipped.condition_false, its condition {{ steps.review.outcome"
+    )
+    assert "is false; steps.review.outcome.verdict is 'REJECT', " in str(obstacle["why"])
 
 
 def test_a_chain_that_fires_itself_ends_at_the_eighth_run(firing: Place) -> None:
@@ -221,12 +230,49 @@ def test_a_step_that_fails_ends_the_chain(firing: Place) -> None:
         {"code": "chain.failed.step_failed", "summary": "step review ended failed (run.failed.exit_nonzero)"},
     )
     assert steps_of(firing) == [("review", "failed"), ("merge", "pending")]
-    subject = firing.call("why", "@last", "--json").object()["subject"]
-    assert subject == {"noun": "chain run", "id": row["chain_run_id"]}
-    assert firing.call("chain", "pause", "two").code == 0
+    told = firing.call("why", "chain:@last", "--json")
+    assert told.object()["subject"] == {"noun": "chain run", "id": row["chain_run_id"]}
+    assert told.items("not_done") == [
+        {
+            "what": "step 0 (review) ended failed",
+            "why": "run.failed.exit_nonzero, exited with 3",
+            "fix": f"`runward why {row['chain_run_id']}-0-1` says more",
+        },
+        {
+            "what": "step 1 (merge) never began",
+            "why": "the run was over before: step review ended failed (run.failed.exit_nonzero)",
+            "fix": None,
+        },
+    ]
+    assert firing.call("why", "@last", "--json").object()["subject"] == {
+        "noun": "session",
+        "id": f"native:runs/{row['chain_run_id']}-0-1",
+    }
+
+
+def test_why_a_chain_did_not_fire_is_told_by_its_own_word(firing: Place) -> None:
+    fired = firing.call("chain", "fire", "two", "verdict=x").out.strip()
+    assert firing.call("why", "chain:@last", "--json").object()["subject"] == {
+        "noun": "chain run",
+        "id": fired,
+    }
+    (firing.state / "inbox").rename(firing.state / "elsewhere")
+    firing.daemon_once()
+    assert firing.call("why", "chain:two").out.startswith(
+        "chain two: active: nothing has fired it yet: it waits for asked\n"
+    )
+    assert firing.call("chain", "pause", "two", "--note", "a freeze").code == 0
     assert firing.call("event", "emit", "asked", "wanted:=true").code == 0
     firing.daemon_once()
-    assert firing.call("why", "@last", "--json").object()["subject"] == {"noun": "chain", "id": "two"}
+    for text in ("chain:two", "chain two"):
+        told = firing.call("why", text, "--json")
+        assert told.object()["subject"] == {"noun": "chain", "id": "two"}
+        assert "asked" in str(told.object()["summary"])
+        assert "is skipped: it is paused" in str(told.object()["summary"])
+        (obstacle,) = told.items("not_done")
+        assert str(obstacle["why"]).endswith("asked: a freeze")
+        assert obstacle["fix"] == "`runward chain resume two`"
+    assert firing.call("why", "chain:tow").code == 3
 
 
 def test_chain_runs_that_are_not_there(place: Place) -> None:

@@ -23,6 +23,14 @@ def test_a_sentence_is_not_json_and_has_no_gaps(event: Event) -> None:
     assert "None" not in said
 
 
+@pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event.type)
+def test_an_event_that_no_person_sent_has_a_subject(event: Event) -> None:
+    fact = json.loads(dump_payload(event))
+    said = sentence(event.type, {**fact, "said_by": ""} if "said_by" in fact else fact)
+    assert said.strip() == said
+    assert "  " not in said
+
+
 def test_a_timer_and_a_schedule_are_told_without_what_only_programs_read() -> None:
     timer: dict[str, JsonValue] = {
         "subject": "schedule:nightly",

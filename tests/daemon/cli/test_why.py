@@ -45,11 +45,10 @@ def test_people_read_the_evidence_below_what_rests_on_it(recorded: Place) -> Non
     assert "evidence: expected_artifact review (review.md)" in lines
 
 
-def test_last_is_what_ended_last(recorded: Place) -> None:
-    told = recorded.call("why", "@last", "--json")
-    finished = json.loads(recorded.call("log", "--json").out)
-    last = [line["session"] for line in finished if line["event"] == "session.finished"][-1]
-    assert told.object()["subject"] == {"noun": "session", "id": last}
+def test_last_is_the_session_that_it_is_for_every_command(recorded: Place) -> None:
+    told = recorded.call("why", "@last", "--json").object()
+    shown = recorded.call("session", "show", "@last", "--json").object()
+    assert told["subject"] == {"noun": "session", "id": shown["key"]}
 
 
 def test_a_running_session_is_not_over_and_it_is_said_why(recorded: Place) -> None:
@@ -131,7 +130,9 @@ def test_a_held_job_explains_itself_and_what_waits_behind_it(stuck: Place) -> No
 
 
 def test_a_job_is_named_by_its_number_or_by_last(stuck: Place) -> None:
-    for text in ("32", "job:32", "@last"):
+    newest = stuck.call("queue", "show", "@last", "--json").object()["id"]
+    assert stuck.call("why", "job:@last", "--json").object()["subject"] == {"noun": "job", "id": str(newest)}
+    for text in ("32", "job:32"):
         told = stuck.call("why", text, "--json").object()
         assert told["subject"] == {"noun": "job", "id": "32"}
         assert told["status"] == "held"

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from runward.config.chain import read_chain
+from runward.config.counted_values import Budget
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
 from runward.config.seen import CHAIN_FIELDS, STEP_FIELDS
-from runward.config.step import Callables
+from runward.config.step import Callables, Step
 from runward.handlers.asking import Given, TryLater
 from runward.handlers.chains import advance, advancing, begun, cancel, fire, match, order
 from runward.handlers.chains import status as changed_status
-from runward.handlers.chains.advancing import position_of, run_id
+from runward.handlers.chains.advancing import about, position_of, run_id
 from runward.handlers.chains.effects import (
     ChainRunStatus,
     ChainStatus,
@@ -49,6 +50,7 @@ from runward.handlers.chains.facts import (
     StepsAtOnce,
     StepStanding,
 )
+from runward.handlers.chains.stepping import given_to, judge
 from runward.handlers.effects import Deciding, Effect, Emit, Explain, StartRun
 from runward.handlers.events import AttemptStarted, SessionFinished, Status
 from runward.handlers.facts import LaneWaits, Play, PlayOf, Session, SessionOf
@@ -216,6 +218,39 @@ def finished(
             **(answers or {}),
         },
     )
+
+
+def test_a_false_condition_says_which_values_it_saw_shortly_and_without_secrets() -> None:
+    condition = (
+        "{{ trigger.n > 3 and trigger.token and trigger.text and trigger.list and not trigger.nothing }}"
+    )
+    step, chain = Step(0, "s", condition=condition), about(position_of(stands({}), "hash"))
+    trigger: dict[str, JsonValue] = {
+        "n": 2,
+        "token": "hunter2 is short",
+        "text": "x\x1b[31m" * 100_000,
+        "list": [1, 2],
+    }
+    judged = judge(step, given_to({**trigger, "nothing": None}, [], chain), Budget())
+    assert judged.reason == "step.skipped.condition_false"
+    assert str(judged.why).startswith(
+        f"its condition {condition} is false; trigger.n is 2, trigger.token is a "
+    )
+    assert "hunter2" not in str(judged.why)
+    assert "\x1b" not in str(judged.why)
+    assert str(judged.why).endswith("…', trigger.list is a list of 2, trigger.nothing is nothing")
+    assert len(str(judged.why)) < 500
+    missing = judge(step, given_to({"n": 2}, [], chain), Budget()).why
+    assert missing == "trigger.token is not there: trigger has n; trigger.n is 2"
+
+
+def test_a_step_that_failed_keeps_the_reason_of_its_session() -> None:
+    why = "missing required artifacts: review (Review.md)"
+    key = f"native:runs/{RUN}-0-1"
+    (step,) = of(SetStep, finished("failed", answers={LeftBy(key, 1): LeftBySession(why=why)}))
+    assert (step.status, step.reason_summary) == ("failed", why)
+    steps = of(SetStep, finished("completed", answers={LeftBy(key, 1): LeftBySession(why="exited with 0")}))
+    assert (steps[0].status, steps[0].reason_summary) == ("completed", None)
 
 
 def test_a_condition_that_holds_starts_the_next_step() -> None:
