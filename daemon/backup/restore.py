@@ -6,8 +6,10 @@ has begun that the backup still had to start. If that is unknown, it is not star
 """
 
 import os
+import shlex
 import shutil
 import sqlite3
+import stat
 import time
 from contextlib import closing
 from itertools import count
@@ -36,6 +38,11 @@ _STARTS_SINCE: Final = 3
 _APPROVALS_SINCE: Final = 17
 """The version of the schema that added approvals."""
 
+_STATE_SINCE: Final = 32
+"""The version of the schema that records the state directory."""
+
+_WITH_SESSIONS: Final = "select name, path from roots where name in (select root from sessions union select root from cursors) order by name"
+
 _TEMPORARY: Final = f".{STORE}.restoring"
 _SIDES: Final = ("-wal", "-shm")
 _LAST_ABSENT: Final = "select max(last) from absent_events"
@@ -53,6 +60,10 @@ _NOT_PLACED: Final = (
     " where placed_at is not null and receipt_hash is not null and not exists (select 1 from tombstones t"
     "  where t.session_key = receipts.session_key and t.attempt >= receipts.attempt)"
 )
+
+
+class MadeElsewhere(Exception):
+    """The backup knows its runs by paths that are not this place's; the message names them, and what to do."""
 
 
 class Current(NamedTuple):
@@ -93,13 +104,14 @@ class Plan(NamedTuple):
 def plan_restore(state: Path, backup: Path, now: float) -> Plan:
     """The plan for restoring `backup` into `state`; the caller holds the state directory's lock.
 
-    Raises `Damaged` and `StoreTooNew` if the backup can't be used, and `OSError`.
+    Raises `Damaged` and `StoreTooNew` if the backup can't be used, `MadeElsewhere` and `OSError`.
     """
     found = examine(backup)
     store = state / STORE
     current = _current(store, found) if os.path.lexists(store) else None
     kept = None if current is None else _name_for(state, now)
     with unchanging(backup) as connection:
+        _refuse_elsewhere(connection, state, found.version)
         return plan_of(connection, state, Plan(backup, found, current, kept, 0))
 
 
@@ -109,6 +121,48 @@ def plan_of(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
     starts, jobs = _maybe_begun(connection, state, plan.found)
     approvals = open_approvals(connection) if plan.found.version >= _APPROVALS_SINCE else ()
     return plan._replace(epoch=max(epochs) + 1, starts=starts, jobs=jobs, approvals=tuple(approvals))
+
+
+def _refuse_elsewhere(connection: sqlite3.Connection, state: Path, version: int) -> None:
+    """Raises `MadeElsewhere` if the state directory was another one, or roots with sessions don't exist.
+
+    The daemon makes the roots that are in its state directory.
+    """
+    reasons, fixes = [], []
+    former = _state_of(connection) if version >= _STATE_SINCE else None
+    if former is not None and os.path.realpath(former) != os.path.realpath(state):
+        reasons.append(f"it is of the state directory {former}, and this one is {state}")
+        fixes.append(f"restore it there (RUNWARD_STATE_DIR={shlex.quote(former)})")
+    roots = connection.execute(_WITH_SESSIONS).fetchall()
+    missing = [(name, path) for name, path in roots if not path.startswith(f"{state}/") and _is_missing(path)]
+    if missing:
+        reasons += [f"root {name} ({path}) does not exist" for name, path in missing]
+        paths = " ".join(shlex.quote(path) for _, path in missing)
+        fixes.append(
+            "mount or move back what is missing; if its runs are gone for good, an empty directory is enough"
+            f" (mkdir -p {paths})"
+        )
+    if reasons:
+        why = "; ".join(reasons)
+        raise MadeElsewhere(
+            f"the backup knows its runs by paths that are not those of this place: {why}. To restore it, {'; '.join(fixes)}"
+        )
+
+
+def _state_of(connection: sqlite3.Connection) -> str | None:
+    """The state directory of the daemon that wrote the store last; None if an older program did."""
+    (state,) = connection.execute("select state_dir from daemon").fetchone()
+    return None if state is None else str(state)
+
+
+def _is_missing(path: str) -> bool:
+    """Whether there is no such directory. One that can't be reached is somebody's."""
+    try:
+        return not stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except PermissionError:
+        return False
 
 
 def restore(state: Path, plan: Plan, now: float) -> None:

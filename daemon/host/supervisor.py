@@ -133,7 +133,7 @@ class Supervisor:
 
     async def start(self) -> None:
         """Take the store over and remember what was in progress. Nobody else may write from here on."""
-        epoch = await self._store.take_over(self._world.processes.boot_id())
+        epoch = await self._store.take_over(self._world.processes.boot_id(), self._settings.state_dir)
         if self._state is not None:
             self._held_epoch = HeldEpoch(self._state, epoch, self._log)
         await self.assembly.queue.start()

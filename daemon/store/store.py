@@ -96,8 +96,8 @@ class Store:
         self.fences_refused = 0
         self.commits = 0
 
-    async def take_over(self, boot_id: str = "") -> int:
-        """Begin the next epoch: from its commit on, no older daemon can write.
+    async def take_over(self, boot_id: str = "", state_dir: str | None = None) -> int:
+        """Begin the next epoch in this state directory: from its commit on, no older daemon can write.
 
         If the boot has no name (`boot_id` is empty), an orderly stop counts whenever it was.
         """
@@ -109,8 +109,8 @@ class Store:
                     (boot_id,),
                 )
                 await self._connection.execute(
-                    "update daemon set epoch = epoch + 1, stopped_cleanly = 0, boot_id = ? where id = 1",
-                    (boot_id,),
+                    "update daemon set epoch = epoch + 1, stopped_cleanly = 0, boot_id = ?, state_dir = ? where id = 1",
+                    (boot_id, state_dir),
                 )
                 await self._connection.commit()
         epoch, clean = next(iter(rows))

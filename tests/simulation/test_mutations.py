@@ -166,8 +166,8 @@ def without_knowing_of_unclean_stops(patch: pytest.MonkeyPatch) -> None:
     """Every stop counts as one in order."""
     take_over = Store.take_over
 
-    async def forgetful(self: Store, boot_id: str = "") -> int:
-        epoch = await take_over(self, boot_id)
+    async def forgetful(self: Store, *of_machine: Any) -> int:
+        epoch = await take_over(self, *of_machine)
         self.after_clean_stop = True
         return epoch
 

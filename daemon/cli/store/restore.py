@@ -31,12 +31,14 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
     The daemon must be stopped. When it starts again, it looks at every run again: runs that were judged after the backup
     are judged again, and no line is written twice.
 
+    The state directory must be that of the backup, and the roots must exist at its paths.
+
     \b
     Example:
       runward restore ~/runward-backup.db --dry-run
     """
     from runward.daemon.backup.examine import Damaged
-    from runward.daemon.backup.restore import plan_restore, restore
+    from runward.daemon.backup.restore import MadeElsewhere, plan_restore, restore
     from runward.daemon.store.ownership import StateDirectoryHeld, hold, prepare
     from runward.daemon.store.reading import StoreTooNew
 
@@ -57,7 +59,11 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
         fail(f"{error}", TRY_AGAIN)
     except StoreTooNew as error:
         fail(str(error), WRONG_SETTINGS)
-    except (Damaged, ValueError) as error:  # the latter for a packed session that can't be read
+    except (
+        Damaged,
+        MadeElsewhere,
+        ValueError,
+    ) as error:  # the latter for a packed session that can't be read
         fail(f"nothing was changed: {error}", NOT_SO)
     except (OSError, sqlite3.Error) as error:
         fail(f"the store of {state} is unchanged: {error}", TRY_AGAIN)

@@ -50,3 +50,6 @@ update principals set cpu_default = coalesce(cpu_seconds, 0) where not exists (
     select 1 from events e where e.type = 'PrincipalCreateRequested' and e.payload ->> 'principal' = principals.id
     and e.payload ->> 'cpu_seconds' is not null
 );
+
+-- The state directory of the daemon that wrote last: its record knows runs by their paths, so it is restored only there.
+alter table daemon add column state_dir text;

@@ -1,6 +1,8 @@
 """`runward restore`: what people and scripts see of it."""
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,59 @@ def test_what_is_no_sound_backup_is_refused(backed_up: Place) -> None:
     result = backed_up.call("restore", "newer.db")
     assert (result.code, "install a newer one" in result.err) == (78, True)
     assert sessions(backed_up) == [("one",), ("two",)]
+
+
+@pytest.fixture
+def elsewhere(place: Place) -> Place:
+    """A place whose runs are in a root outside of its state directory; one of them is in the backup."""
+    runs = place.directory / "app runs"
+    runs.mkdir()
+    settings = place.directory / "runward.toml"
+    settings.write_text(f'{settings.read_text()}[[roots]]\nname = "app"\npath = "app runs"\n')
+    place.add_run("one", exit_code=0)
+    (place.runs / "one").rename(runs / "one")
+    place.daemon_once()
+    assert place.call("backup", "copy.db").code == 0
+    return place
+
+
+def test_a_restore_without_a_root_of_the_backup_is_refused_and_says_what_to_do(elsewhere: Place) -> None:
+    place, runs = elsewhere, elsewhere.directory / "app runs"
+    shutil.rmtree(runs)
+    before = store_and_epoch(place)
+    for words in (["--dry-run"], []):
+        refused = place.call("restore", "copy.db", *words)
+        assert refused.code == 1
+        assert "nothing was changed" in refused.err
+        assert f"root app ({runs}) does not exist" in refused.err
+        assert f"(mkdir -p '{runs}')" in refused.err
+    assert store_and_epoch(place) == before
+    runs.mkdir()
+    assert place.call("restore", "copy.db").code == 0
+    place.daemon_once()
+    assert place.call("session", "list", "--json").code == 0
+
+
+def test_a_backup_of_another_state_directory_is_not_restored(elsewhere: Place) -> None:
+    place, former = elsewhere, str(elsewhere.state)
+    refused = place.call("restore", "copy.db", RUNWARD_STATE_DIR=f"{former}-other")
+    assert refused.code == 1
+    assert f"it is of the state directory {former}, and this one is {former}-other" in refused.err
+    assert f"restore it there (RUNWARD_STATE_DIR={former})" in refused.err
+    assert not (place.directory / "state-other" / "runward.db").exists()
+
+
+def test_roots_in_the_state_directory_and_roots_without_sessions_may_be_gone(backed_up: Place) -> None:
+    shutil.rmtree(backed_up.state)
+    with closing(sqlite3.connect(backed_up.directory / "copy.db", isolation_level=None)) as backup:
+        backup.execute(
+            "insert into roots (name, path, layout, first_seen_at) values ('old', '/nowhere', 'show', 0)"
+        )
+    assert backed_up.call("restore", "copy.db").code == 0
+
+
+def store_and_epoch(place: Place) -> list[bytes]:
+    return [(place.state / name).read_bytes() for name in ("runward.db", "epoch")]
 
 
 def with_trace(place: Place, *names: str) -> list[Path]:
