@@ -46,6 +46,7 @@ __all__ = [
     "Settings",
     "Source",
     "Watch",
+    "changed_keys",
     "read_settings",
     "settings_from_json",
     "settings_to_json",
@@ -97,7 +98,8 @@ class Settings(NamedTuple):
     `log_limit` are the bytes that each log of a run may take, 0 for no limit.
     `contracts` are the rules in the order in which they are tried. `origin` says for each key (`state_dir`,
     `watch.step`, `roots.<name>`, `contracts[0]`, …) where it was set: `file:line`, `environment VARIABLE` or `default`.
-    `files` are the paths that were read, each with a checksum of what it held.
+    `files` are the paths that were read, each with a checksum of what it held; `absent` are the places that come
+    before these and had no file.
     """
 
     state_dir: str
@@ -113,6 +115,7 @@ class Settings(NamedTuple):
     contracts: tuple[ContractRule, ...] = ()
     origin: Mapping[str, str] = MappingProxyType({})
     files: tuple[tuple[str, int], ...] = ()
+    absent: tuple[str, ...] = ()
     chains: tuple[str, ...] = ()
     actions: tuple[Action, ...] = ()
     notify: tuple[Recipient, ...] = ()
@@ -206,6 +209,22 @@ def settings_to_json(settings: Settings) -> JsonValue:
             "executor": executor_to_json(settings.executor),
         },
     }
+
+
+def changed_keys(before: Settings, after: Settings) -> list[str]:
+    """The keys whose values differ, in tables one by one: `retention`, `watch.step`, `roots`."""
+    old, new = settings_to_json(before), settings_to_json(after)
+    assert isinstance(old, dict), "our own JSON"
+    assert isinstance(new, dict), "our own JSON"
+    changed: list[str] = []
+    for key, value in new.items():
+        other = old[key]
+        if value != other and isinstance(value, dict) and isinstance(other, dict):
+            inner = dict.fromkeys((*other, *value))
+            changed += [f"{key}.{each}" for each in inner if value.get(each) != other.get(each)]
+        elif value != other:
+            changed.append(key)
+    return changed
 
 
 def settings_from_json(value: JsonValue) -> Settings | None:

@@ -67,7 +67,9 @@ def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) 
     if overlaps:
         return Parsed(None, (*parsed.problems, *overlaps))
     read = tuple((source.file, checksum(source.text)) for source in sources)
-    return parsed._replace(value=parsed.value._replace(files=read))
+    places = settings_places(config, environment, cwd)
+    absent = places[: places.index(files[0])] if files else places
+    return parsed._replace(value=parsed.value._replace(files=read, absent=absent))
 
 
 def checksum(text: str) -> int:
@@ -77,14 +79,18 @@ def checksum(text: str) -> int:
     return crc32(text.encode())
 
 
-def changed_files(files: Sequence[tuple[str, int]]) -> list[str]:
-    """Which of the settings files that were read, each with its checksum, have changed since; also new drop-ins."""
+def changed_files(files: Sequence[tuple[str, int]], absent: Sequence[str] = ()) -> list[str]:
+    """Which of the settings files that were read, each with its checksum, have changed since.
+
+    So have new drop-ins, and files at places that come first and were `absent`.
+    """
     known = dict(files)
     try:
-        there = [files[0][0], *_drop_ins(files[0][0])] if files else []
+        there = [files[0][0], *drop_ins(files[0][0])] if files else []
     except OSError:
         there = []
-    return [path for path in dict.fromkeys([*known, *there]) if _checksum_of(path) != known.get(path)]
+    first = [path for path in absent if os.path.exists(path)]
+    return [path for path in dict.fromkeys([*first, *known, *there]) if _checksum_of(path) != known.get(path)]
 
 
 def _checksum_of(path: str) -> int | None:
@@ -127,7 +133,7 @@ def _line_of_state_dir(text: str) -> str:
 def settings_files(config: str | None, environment: Mapping[str, str], cwd: str) -> list[str]:
     """The settings file, if there is one, and its drop-ins, later ones winning. Raises `OSError`."""
     file = settings_file(config, environment, cwd)
-    return [file, *_drop_ins(file)] if file is not None else []
+    return [file, *drop_ins(file)] if file is not None else []
 
 
 def working_directory() -> str:
@@ -145,16 +151,21 @@ def home_of(environment: Mapping[str, str]) -> str:
 
 def settings_file(config: str | None, environment: Mapping[str, str], cwd: str) -> str | None:
     """The first of the places that exists; a named file counts whether it exists or not."""
+    places = settings_places(config, environment, cwd)
+    if config or environment.get("RUNWARD_CONFIG"):
+        return places[0]
+    return next((path for path in places if os.path.exists(path)), None)
+
+
+def settings_places(config: str | None, environment: Mapping[str, str], cwd: str) -> tuple[str, ...]:
+    """Where the settings file may be, the place that counts first at the front; a named file is the only place."""
     named = config or environment.get("RUNWARD_CONFIG")
     if named:
-        return os.path.join(cwd, named)
+        return (os.path.join(cwd, named),)
     user = environment.get("XDG_CONFIG_HOME") or ""
     if not user.startswith("/"):
         user = f"{home_of(environment)}/.config"
-    for path in (f"{cwd}/runward.toml", f"{user}/runward/runward.toml", SYSTEM_FILE):
-        if os.path.exists(path):
-            return path
-    return None
+    return (f"{cwd}/runward.toml", f"{user}/runward/runward.toml", SYSTEM_FILE)
 
 
 def _not_to_be_obeyed(path: str) -> Problem | None:
@@ -184,7 +195,7 @@ def _refused(path: str, message: str, fix: str) -> Problem:
     return Problem(path, None, None, message, fix)
 
 
-def _drop_ins(file: str) -> list[str]:
+def drop_ins(file: str) -> list[str]:
     """What `<file>.d/*.toml` means to a shell, in order of name."""
     try:
         names = sorted(os.listdir(f"{file}.d"))

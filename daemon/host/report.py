@@ -33,12 +33,14 @@ class RootReport:
 class SettingsReport:
     """The settings in force, as `config show --json` prints them, since when, and their files with checksums.
 
-    It also says when and why newer ones were refused since.
+    `absent` are the places that come before these files and had none. It also says when and why newer settings were
+    refused since.
     """
 
     values: JsonValue
     files: tuple[tuple[str, int], ...]
     since: float
+    absent: tuple[str, ...] = ()
     refused_at: float | None = None
     refused: tuple[str, ...] = ()
 

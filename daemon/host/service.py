@@ -17,6 +17,7 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.checked_chains import CheckedChains
 from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
+from runward.daemon.configuration.settings_files import Look, SettingsFiles
 from runward.daemon.host import notify
 from runward.daemon.host.acting_with_code import Trouble, acting_with_code
 from runward.daemon.host.disk_guard import Room
@@ -50,17 +51,20 @@ from runward.handlers.schedules.due import PATIENCE
 if TYPE_CHECKING:
     from runward.daemon.web.listener import Listener
 
+_THEN: Final = "the daemon takes them over by itself, and until then the old settings stay in force"
+
 MIGRATION: Final = 600.0
 """Seconds that a start may take to upgrade the store of an older version, including its copy."""
 
-Load = Callable[[], Parsed[Settings]]
+LOOK_PERIOD: Final = 2.0
+"""Seconds between two looks at the settings files. What two looks saw unchanged is not being written any more."""
 
 
 async def serve(
     settings: Settings,
     log: structlog.typing.FilteringBoundLogger,
     sinks: Sinks,
-    reload: Load,
+    settings_files: SettingsFiles,
     signals: Signals,
     once: bool = False,
     waits: bool = True,
@@ -73,7 +77,7 @@ async def serve(
     took over), `StoreMalformed`, `CannotListen`, and `OSError` or `sqlite3.Error` if the state directory can't be used.
     """
     try:
-        await _serve(settings, log, sinks, reload, signals, once, waits)
+        await _serve(settings, log, sinks, settings_files, signals, once, waits)
     except BaseExceptionGroup as group:
         cause = _cause(group)
         if isinstance(cause, EpochRefused | EpochPassed):
@@ -95,7 +99,7 @@ async def _serve(
     settings: Settings,
     log: structlog.typing.FilteringBoundLogger,
     sinks: Sinks,
-    reload: Load,
+    settings_files: SettingsFiles,
     signals: Signals,
     once: bool,
     waits: bool,
@@ -124,7 +128,7 @@ async def _serve(
             checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
             _collect_rarely()
             async with anyio.create_task_group() as tasks:
-                obedience = Obedience(supervisor, declarer, listener, log, reload)
+                obedience = Obedience(supervisor, declarer, listener, inotify, log, settings_files)
                 signals.obey(asyncio.get_running_loop(), log, obedience.stop, obedience.reload)
                 tasks.start_soon(obedience.run)
                 if listener is not None:
@@ -231,22 +235,27 @@ def _listen(settings: Settings) -> tuple[str, ...]:
 
 
 class Obedience:
-    """How the daemon reacts to signals: it stops, or reads its settings again. Invalid settings change nothing."""
+    """How the daemon reacts to signals, and to changed settings files: it stops, or reads its settings again.
+
+    Invalid settings change nothing. They are shown until the files change again.
+    """
 
     def __init__(
         self,
         supervisor: Supervisor,
         declarer: Declarer,
         listener: "Listener | None",
+        inotify: Inotify,
         log: structlog.typing.FilteringBoundLogger,
-        load: Load,
+        settings_files: SettingsFiles,
     ) -> None:
         self._supervisor = supervisor
         self._declarer = declarer
         self._listener = listener
+        self._inotify = inotify
         self._listen = _listen(declarer.settings)
         self._log = log
-        self._load = load
+        self._files = settings_files
         self._wanted = anyio.Event()
 
     def stop(self, name: str) -> None:
@@ -261,41 +270,66 @@ class Obedience:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Read the settings again whenever requested, until cancelled."""
+        """Read the settings again whenever requested, and whenever their files changed, until cancelled."""
         await self._supervisor.begun.wait()
+        last = dealt_with = self._files.first_look
         while True:
-            await self._wanted.wait()
-            self._wanted = anyio.Event()
-            await self._reload()
+            with anyio.move_on_after(LOOK_PERIOD):
+                await self._wanted.wait()
+            is_asked = self._wanted.is_set()
+            look = await self._looked()
+            if is_asked:
+                self._wanted = anyio.Event()
+                notify.reloading()
+            # A file that is being saved may be valid half-way, so two looks must agree: before the reading, and after.
+            if is_asked or (look == last and look != dealt_with):
+                parsed = await anyio.to_thread.run_sync(self._files.read, abandon_on_cancel=True)
+                last = await self._looked()
+                if (is_asked or last == look) and await self._take(parsed, is_asked):
+                    dealt_with = look
+            else:
+                last = look
+            if is_asked:
+                notify.ready(self._supervisor.doing())
 
-    async def _reload(self) -> None:
-        notify.reloading()
-        parsed = await anyio.to_thread.run_sync(self._load, abandon_on_cancel=True)
+    async def _looked(self) -> Look:
+        return await anyio.to_thread.run_sync(self._files.look, abandon_on_cancel=True)
+
+    async def _take(self, parsed: Parsed[Settings], is_asked: bool) -> bool:
+        """Bring these settings into force, or refuse them; returns whether that is the end of it."""
         if parsed.value is None:
             problems = [problem.render() for problem in parsed.errors]
-            self._refuse(problems, "fix them, then `runward daemon reload`; the old settings stay in force")
+            self._refuse(problems, f"fix them; {_THEN}", is_asked)
         elif parsed.value.state_dir != self._supervisor.state_dir:
-            self._refuse(["state_dir can't change while the daemon runs (restart it)"], "restart it")
-        elif _listen(parsed.value) != self._listen:
-            self._refuse(["http.listen can't change while the daemon runs (restart it)"], "restart it")
-        else:
-            await self._use(parsed.value)
-        notify.ready(self._supervisor.doing())
-
-    async def _use(self, settings: Settings) -> None:
-        try:
-            await self._supervisor.reload(settings)
-        except SettingsNotTaken as error:
-            problems = [f"the store can't be written: {error}"]
             self._refuse(
-                problems,
-                "free space or repair the disk, then `runward daemon reload`; the old settings stay in force",
+                ["state_dir can't change while the daemon runs (restart it)"], "restart it", is_asked
+            )
+        elif _listen(parsed.value) != self._listen:
+            self._refuse(
+                ["http.listen can't change while the daemon runs (restart it)"], "restart it", is_asked
             )
         else:
-            self._declarer.use(settings)
-            if self._listener is not None:
-                await self._listener.use_settings()
+            return await self._use(parsed.value, is_asked)
+        return True
 
-    def _refuse(self, problems: list[str], fix: str) -> None:
-        self._supervisor.note_refusal(problems)
-        self._log.error("settings.refused", problems=problems, fix=fix)
+    async def _use(self, settings: Settings, is_asked: bool) -> bool:
+        try:
+            await self._supervisor.reload(settings, is_asked)
+        except SettingsNotTaken as error:
+            self._refuse(
+                [f"the store can't be written: {error}"],
+                "free space or repair the disk: the daemon tries again; until then the old settings stay in force",
+                is_asked,
+            )
+            return False
+        watch = settings.watch
+        self._inotify.use(watch.step, watch.debounce, watch.limit_share, settings.scan.period)
+        self._declarer.use(settings)
+        if self._listener is not None:
+            await self._listener.use_settings()
+        return True
+
+    def _refuse(self, problems: list[str], fix: str, is_asked: bool) -> None:
+        if is_asked or tuple(problems) != self._supervisor.settings_report.refused:
+            self._log.error("settings.refused", problems=problems, fix=fix)
+            self._supervisor.note_refusal(problems)

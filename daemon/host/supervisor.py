@@ -17,7 +17,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from runward.config.counting import counted
-from runward.config.settings import Settings, settings_to_json
+from runward.config.settings import Settings, changed_keys, settings_to_json
 from runward.daemon import __version__
 from runward.daemon.disk.epoch import HeldEpoch
 from runward.daemon.host import notify
@@ -156,19 +156,30 @@ class Supervisor:
         await self.assembly.known_roots.use(settings)
         await self.assembly.rounds.learn_roots()
 
-    async def reload(self, settings: Settings) -> None:
+    async def reload(self, settings: Settings, is_asked: bool = True) -> None:
         """Continue under other settings; work in progress under the old ones is finished under the new ones.
+
+        If nobody asked for it, and no value differs, no root is scanned again.
 
         Raises `SettingsNotTaken`, after which the old settings stay in force.
         """
+        changed = changed_keys(self._settings, settings)
+        is_due = is_asked or bool(changed)
         try:
-            await self._use_roots(settings)
+            if is_due:
+                await self._use_roots(settings)
         except (CommitUnknown, sqlite3.Error) as error:
             raise SettingsNotTaken(str(error)) from error
         self._settings = settings
         self.settings_report = _told(settings, self._world.clock.now())
-        self.assembly.use(settings)
-        self._log.info("reloaded", roots=[root.name for root in settings.roots])
+        if is_due:
+            self.assembly.use(settings)
+        self._log.info(
+            "reloaded",
+            roots=[root.name for root in settings.roots],
+            changed=changed,
+            files=[path for path, _ in settings.files],
+        )
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Run the daemon until `stop`."""
@@ -269,4 +280,4 @@ class Supervisor:
 
 
 def _told(settings: Settings, since: float) -> SettingsReport:
-    return SettingsReport(settings_to_json(settings), settings.files, since)
+    return SettingsReport(settings_to_json(settings), settings.files, since, settings.absent)

@@ -94,16 +94,20 @@ class Inotify:
         self, inbox: Path, step_ms: int, debounce_ms: int, limit_share: float, plan_period: float
     ) -> None:
         self.inbox = str(inbox)
-        self.step = step_ms
-        self.debounce = debounce_ms
-        self._limit_share = limit_share
-        self._plan_period = plan_period
+        self.use(step_ms, debounce_ms, limit_share, plan_period)
         self.directories = WatchedDirectories()
         """What is watched in addition to the roots."""
         self._limiter = anyio.CapacityLimiter(2)
         self.pulse: Pulse | None = None
         self._refused_until = 0.0
         self._refused = ""
+
+    def use(self, step_ms: int, debounce_ms: int, limit_share: float, plan_period: float) -> None:
+        """Go by these settings from the next wait, and from the next time that the watch is set up."""
+        self.step = step_ms
+        self.debounce = debounce_ms
+        self._limit_share = limit_share
+        self._plan_period = plan_period
 
     async def watch(
         self,

@@ -16,6 +16,7 @@ import anyio
 
 from runward.config.settings import Settings
 from runward.daemon.configuration.settings import load_settings
+from runward.daemon.configuration.settings_files import SettingsFiles
 from runward.daemon.host.service import serve
 from runward.daemon.host.signals import Signals
 from runward.daemon.log.daemon_log import LOG, JsonStream, LogFile, Sinks, open_log
@@ -40,7 +41,7 @@ async def _be(settings: Settings, signals: Signals, beats: list[tuple[float, flo
             settings,
             open_log(sinks),
             sinks,
-            lambda: load_settings(None, os.environ, str(Path.cwd())),
+            SettingsFiles(None, os.environ),
             signals,
         )
         tasks.cancel_scope.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import os
 import sqlite3
 import sys
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import complain, fail, to_stderr
 
 if TYPE_CHECKING:
+    from runward.daemon.configuration.settings_files import SettingsFiles
     from runward.daemon.host.signals import Signals
 
 
@@ -53,6 +55,10 @@ def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet
 
     signals = Signals()
     signals.listen()
+    from runward.daemon.configuration.settings_files import SettingsFiles
+
+    root = context.find_root().obj
+    settings_files = SettingsFiles(root["config"], os.environ)
     settings = own_settings(context)
     from runward.daemon.disk.state_rights import StateDirectoryUnsafe
     from runward.daemon.store.ownership import StateDirectoryHeld
@@ -60,9 +66,8 @@ def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet
     from runward.daemon.store.transaction import StoreMalformed
     from runward.daemon.web.sockets import CannotListen
 
-    root = context.find_root().obj
     try:
-        _be(settings, root["config"], signals, once, not no_wait, "debug" if root["debug"] else "info", quiet)
+        _be(settings, settings_files, signals, once, not no_wait, "debug" if root["debug"] else "info", quiet)
     except _refusals() as error:
         if once and isinstance(error, StateDirectoryHeld) and _ask_for_scan(settings.state_dir):
             return
@@ -76,7 +81,7 @@ def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet
 
 def _be(
     settings: Settings,
-    config: str | None,
+    settings_files: SettingsFiles,
     signals: Signals,
     once: bool,
     waits: bool,
@@ -84,7 +89,6 @@ def _be(
     quiet: bool,
 ) -> None:
     """Run the daemon to its end. If it crashes, the terminal gets one line, the log all of it."""
-    import os
     from pathlib import Path
 
     import anyio
@@ -104,7 +108,7 @@ def _be(
     try:
         faults.from_environment(_fault())
         signals.hold()
-        anyio.run(serve, settings, log, sinks, lambda: read_settings_of(config), signals, once, waits)
+        anyio.run(serve, settings, log, sinks, settings_files, signals, once, waits)
     except StoreMalformed as error:
         log.critical("store.malformed", why=str(error))
         raise
@@ -131,8 +135,6 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _fault() -> str | None:
-    import os
-
     return os.environ.get("RUNWARD_FAULT")
 
 

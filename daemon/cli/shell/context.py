@@ -44,9 +44,7 @@ def settings_in_force(context: click.Context) -> Settings:
     if settings is None:
         return own_settings(context)
     complain(parsed.errors)
-    note(
-        "the settings are invalid, so this command uses those of the daemon: correct them, then `runward daemon reload`"
-    )
+    note("the settings are invalid, so this command uses those of the daemon until you correct them")
     return settings
 
 

@@ -271,7 +271,7 @@ def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
     return {
         "files": [path for path, _ in files],
         "since": iso(_number(told.get("since"))),
-        "changed": [*changed_files(files)],
+        "changed": [*changed_files(files, _paths(told.get("absent")))],
         "refused_at": iso(_number(told.get("refused_at"))),
         "refused": told.get("refused", []),
     }
@@ -280,6 +280,10 @@ def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
 def _files_read(value: JsonValue) -> list[tuple[str, int]]:
     pairs = value if isinstance(value, list) else []
     return [(str(path), int(str(checksum))) for path, checksum in map(_pair, pairs)]
+
+
+def _paths(value: JsonValue) -> list[str]:
+    return [str(path) for path in value] if isinstance(value, list) else []
 
 
 def _pair(value: JsonValue) -> tuple[JsonValue, JsonValue]:

@@ -95,18 +95,21 @@ def _failures(failures: Mapping[str, JsonValue]) -> Iterator[Need]:
 
 
 def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:
-    """Settings that are not in force: those that were refused, or that no daemon has read yet."""
+    """Settings that are not in force: those that were refused, or that the daemon has not read yet."""
     refused, changed = _list(settings["refused"]), _list(settings["changed"])
-    if refused and changed:
+    if refused:
         more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
         what = f"new settings were refused, the old ones are in force: {refused[0]}{more}"
         yield Need(
-            what, "correct them, then `runward daemon reload`; `runward daemon --check` shows all problems"
+            what,
+            "correct them, and the daemon takes them over by itself; `runward daemon --check` shows all problems",
         )
     elif changed:
         named = ", ".join(map(str, changed))
         what = f"{named} changed after the daemon read it: the settings in force are the old ones"
-        yield Need(what, "`runward daemon --check`, then `runward daemon reload`")
+        yield Need(
+            what, "the daemon takes it over when nobody has written to it for a moment, or says what is wrong"
+        )
 
 
 def _waiting(status: Mapping[str, JsonValue]) -> Iterator[Need]:

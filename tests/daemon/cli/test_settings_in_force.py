@@ -1,7 +1,11 @@
 """What commands go by while a daemon runs: its settings, whatever has become of the file meanwhile."""
 
+import contextlib
+import json
 import os
 import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ from tests.daemon.cli.calling import SETTINGS, Place, Result
 from tests.waiting import wait_for
 
 from runward.config.settings import Settings, Source, read_settings, settings_from_json, settings_to_json
+from runward.daemon.log.daemon_log import LOG
 
 
 def _write(place: Place, text: str) -> None:
@@ -26,29 +31,102 @@ def _told(place: Place) -> dict[str, object]:
     return wait_for(told, "a daemon that tells of its settings")
 
 
+@contextlib.contextmanager
+def _frozen(daemon: subprocess.Popen[str]) -> Iterator[None]:
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+
+
+def _in_force(place: Place, key: str, value: object) -> None:
+    """Wait until the daemon uses this value."""
+    wait_for(lambda: place.call("status", "--json").object()[key] == value or None, f"{key} = {value}")
+
+
+def _lines(place: Place, event: str) -> list[dict[str, object]]:
+    """The lines of the daemon's log about this event."""
+    lines = [json.loads(line) for line in (place.state / LOG).read_text().splitlines()]
+    return [line for line in lines if line["event"] == event]
+
+
 def test_status_shows_the_settings_of_the_daemon_and_that_the_file_changed(place: Place) -> None:
     (place.directory / "playbooks/wrong.playbook.yaml").unlink()
     _write(place, SETTINGS + 'retention = "30d"\n')
-    with place.daemon():
+    with place.daemon_process() as daemon:
         assert _told(place)["changed"] == []
-        _write(place, SETTINGS + 'retention = "2d"\n')
-        status = place.call("status", "--json").object()
-        assert status["retention_s"] == 30 * 86400
-        assert _told(place)["changed"] == [str(place.directory / "runward.toml")]
-        page = place.call("status").out
-        assert "runward.toml changed after the daemon read it" in page
-        assert "all is well" not in page
+        with _frozen(daemon):
+            _write(place, SETTINGS + 'retention = "2d"\n')
+            status = place.call("status", "--json").object()
+            assert status["retention_s"] == 30 * 86400
+            assert _told(place)["changed"] == [str(place.directory / "runward.toml")]
+            page = place.call("status").out
+            assert "runward.toml changed after the daemon read it" in page
+            assert "all is well" not in page
         assert place.call("daemon", "reload").out == "the settings are in force\n"
         assert place.call("status", "--json").object()["retention_s"] == 2 * 86400
         assert "all is well" in place.call("status").out
 
 
-def test_a_new_drop_in_is_a_change(place: Place) -> None:
+def test_a_valid_change_is_applied_by_itself_and_the_log_says_which_keys_it_changed(place: Place) -> None:
+    _write(place, SETTINGS + 'retention = "30d"\n')
     with place.daemon():
         _told(place)
+        _write(place, SETTINGS + 'retention = "2d"\n[watch]\nstep = 3\n')
+        _in_force(place, "retention_s", 2 * 86400)
+        (line,) = wait_for(lambda: _lines(place, "reloaded") or None, "a line of the log")
+        assert (line["changed"], line["files"]) == (
+            ["retention", "watch.step"],
+            [str(place.directory / "runward.toml")],
+        )
         (place.directory / "runward.toml.d").mkdir()
-        (place.directory / "runward.toml.d/more.toml").write_text("batch = 7\n")
-        assert _told(place)["changed"] == [str(place.directory / "runward.toml.d/more.toml")]
+        (place.directory / "runward.toml.d/more.toml").write_text('retention = "3d"\n')
+        _in_force(place, "retention_s", 3 * 86400)
+        (place.directory / "runward.toml.d/more.toml").unlink()
+        _in_force(place, "retention_s", 2 * 86400)
+
+
+def test_a_first_settings_file_is_shown_and_applied_by_itself(place: Place) -> None:
+    (place.directory / "runward.toml").unlink()
+    place.environment["RUNWARD_STATE_DIR"] = str(place.state)
+    (place.directory / ".config/runward").mkdir(parents=True)
+    with place.daemon_process() as daemon:
+        assert _told(place)["files"] == []
+        for file, retention in (
+            (place.directory / ".config/runward/runward.toml", 2),
+            (place.directory / "runward.toml", 3),
+        ):
+            with _frozen(daemon):
+                file.write_text(f'retention = "{retention}d"\n')
+                assert _told(place)["changed"] == [str(file)]
+                assert f"{file} changed after the daemon read it" in " ".join(
+                    place.call("status").out.split()
+                )
+            _in_force(place, "retention_s", retention * 86400)
+            assert (_told(place)["changed"], _told(place)["files"]) == ([], [str(file)])
+
+
+def test_a_new_drop_in_is_a_change(place: Place) -> None:
+    with place.daemon_process() as daemon:
+        _told(place)
+        with _frozen(daemon):
+            (place.directory / "runward.toml.d").mkdir()
+            (place.directory / "runward.toml.d/more.toml").write_text("batch = 7\n")
+            assert _told(place)["changed"] == [str(place.directory / "runward.toml.d/more.toml")]
+
+
+def test_an_invalid_change_is_shown_until_the_file_is_repaired(place: Place) -> None:
+    (place.directory / "playbooks/wrong.playbook.yaml").unlink()
+    with place.daemon():
+        _told(place)
+        _write(place, SETTINGS + 'batch = "many"\n')
+        wait_for(lambda: _told(place)["refused"] or None, "a refusal that nobody asked for")
+        page = place.call("status").out
+        assert "new settings were refused, the old ones are in force" in page
+        assert "runward.toml:4:" in page
+        _write(place, SETTINGS + "batch = 9\n")
+        wait_for(lambda: "all is well" in place.call("status").out or None, "the repaired file")
 
 
 def test_a_reload_that_was_refused_is_told_until_one_is_taken(place: Place) -> None:

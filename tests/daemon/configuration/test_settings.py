@@ -7,7 +7,8 @@ import pytest
 from tests.daemon.disk.test_state_rights import STRANGER, give_away
 
 from runward.config.settings import Settings
-from runward.daemon.configuration.settings import load_settings
+from runward.daemon.configuration.settings import changed_files, load_settings
+from runward.daemon.configuration.settings_files import SettingsFiles
 
 
 @pytest.fixture
@@ -76,3 +77,62 @@ def test_another_users_settings_in_a_home_are_refused_too(tmp_path: Path) -> Non
     (tmp_path / "work").mkdir()
     give_away(file)
     assert f"{file}: belongs to {STRANGER}" in str(loaded(tmp_path / "work"))
+
+
+def _looks(home: Path, **environment: str) -> SettingsFiles:
+    return SettingsFiles(None, {"HOME": str(home), **environment})
+
+
+def test_a_look_sees_every_file_that_would_decide_about_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / ".config/runward").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    files = _looks(tmp_path)
+    user, here = tmp_path / ".config/runward/runward.toml", tmp_path / "here/runward.toml"
+    drop_in = Path(f"{here}.d/more.toml")
+    drop_in.parent.mkdir()
+
+    def linked() -> None:
+        here.unlink()
+        here.symlink_to(user)
+
+    seen = [files.first_look]
+    for change in (
+        lambda: user.write_text("batch = 7\n"),
+        lambda: here.write_text("batch = 8\n"),
+        lambda: here.chmod(0o666),
+        lambda: drop_in.write_text("batch = 9\n"),
+        lambda: drop_in.unlink(),
+        linked,
+        lambda: (tmp_path / ".claude").mkdir(),
+        lambda: here.unlink(),
+    ):
+        assert files.look() == seen[-1], "nothing changed"
+        change()
+        assert files.look() != seen[-1]
+        seen.append(files.look())
+
+
+def test_a_session_that_begins_in_an_agents_home_changes_no_settings(tmp_path: Path) -> None:
+    (tmp_path / ".claude/projects").mkdir(parents=True)
+    files = _looks(tmp_path)
+    (tmp_path / ".claude/projects/-w-app").mkdir()
+    (tmp_path / ".claude/projects/-w-app/s.jsonl").write_text("{}\n")
+    assert files.look() == files.first_look
+
+
+def test_the_places_that_come_first_and_have_no_file_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment, here = {"HOME": str(tmp_path)}, tmp_path / "runward.toml"
+    loaded = load_settings(None, environment, str(tmp_path)).value
+    assert loaded is not None
+    assert loaded.absent[:2] == (str(here), f"{tmp_path}/.config/runward/runward.toml")
+    assert changed_files(loaded.files, loaded.absent) == []
+    here.write_text("batch = 7\n")
+    assert changed_files(loaded.files, loaded.absent) == [str(here)]
+    loaded = load_settings(None, environment, str(tmp_path)).value
+    assert loaded is not None
+    assert loaded.absent == ()

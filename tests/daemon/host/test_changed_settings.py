@@ -1,0 +1,144 @@
+"""A change of the settings files while the daemon runs: when it is read, and when it is not yet."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import anyio
+import pytest
+import structlog
+
+from runward.config.problem import Parsed, Problem
+from runward.config.settings import Settings, read_settings
+from runward.daemon.configuration.declarations import Declarer
+from runward.daemon.configuration.settings_files import Look, SettingsFiles
+from runward.daemon.host import service
+from runward.daemon.host.service import Obedience
+from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
+from runward.daemon.watch.notifications import Inotify
+
+QUIET: Look = (("a", (1,)),)
+
+
+class Written(SettingsFiles):
+    """Files that look like this, one look after another; the last look stays."""
+
+    def __init__(self, looks: list[Look], settings: Parsed[Settings]) -> None:
+        self.first_look = QUIET
+        self.looks = looks
+        self.settings = settings
+        self.readings = 0
+
+    def look(self) -> Look:
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+    def read(self) -> Parsed[Settings]:
+        self.readings += 1
+        return self.settings
+
+
+class Daemon:
+    """What settings are brought into force in: it takes them, after refusing them this many times."""
+
+    def __init__(self, settings: Settings, refusals: int = 0) -> None:
+        self.begun = anyio.Event()
+        self.begun.set()
+        self.state_dir = settings.state_dir
+        self.settings_report = SimpleNamespace(refused=())
+        self.told: list[tuple[str, ...]] = []
+        self.taken: list[Settings] = []
+        self._refusals = refusals
+
+    async def reload(self, settings: Settings, is_asked: bool) -> None:
+        if self._refusals:
+            self._refusals -= 1
+            raise SettingsNotTaken("the disk is full")
+        self.taken.append(settings)
+
+    def note_refusal(self, problems: list[str]) -> None:
+        self.settings_report = SimpleNamespace(refused=tuple(problems))
+        self.told.append(tuple(problems))
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setattr(service, "LOOK_PERIOD", 0.001)
+    found = read_settings((), {}, home="/h", working_directory="/w").value
+    assert found is not None
+    return found
+
+
+async def _obey(daemon: Daemon, settings: Settings, files: Written, looks: int) -> None:
+    """Have the daemon look this often after it has seen the last of the given looks."""
+    left = looks
+
+    def counted(look: Look) -> Iterator[Look]:
+        nonlocal left
+        while left:
+            left -= len(files.looks) == 1
+            yield look
+        over.set()
+        while True:
+            yield look
+
+    over = anyio.Event()
+    looked = files.look
+    endless = counted(files.looks[-1])
+
+    def look() -> Look:
+        found = looked()
+        if len(files.looks) == 1:
+            anyio.from_thread.run_sync(next, endless)
+        return found
+
+    files.look = look  # type: ignore[method-assign]  # it is this test's own
+    inotify = Inotify(Path("/nowhere"), 1, 1, 0.5, 1.0)
+    obedience = Obedience(
+        cast("Supervisor", daemon), Declarer(settings), None, inotify, structlog.get_logger(), files
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(obedience.run)
+        await over.wait()
+        tasks.cancel_scope.cancel()
+
+
+def _look(number: int) -> Look:
+    return (("a", (number,)),)
+
+
+async def test_a_file_that_is_being_saved_is_not_read_before_two_looks_agree(settings: Settings) -> None:
+    files, daemon = Written([_look(2), _look(3), _look(4)], Parsed(settings)), Daemon(settings)
+    await _obey(daemon, settings, files, 4)
+    assert (files.readings, len(daemon.taken)) == (1, 1)
+
+
+async def test_what_changed_while_it_was_read_is_not_applied(settings: Settings) -> None:
+    files, daemon = Written([_look(2), _look(2), _look(3)], Parsed(settings)), Daemon(settings)
+    await _obey(daemon, settings, files, 4)
+    assert (files.readings, len(daemon.taken)) == (2, 1)
+
+
+async def test_files_that_stay_as_they_are_are_read_no_more(settings: Settings) -> None:
+    files, daemon = Written([QUIET], Parsed(settings)), Daemon(settings)
+    await _obey(daemon, settings, files, 4)
+    assert files.readings == 0
+
+
+async def test_settings_that_the_store_could_not_take_are_tried_again_and_told_once(
+    settings: Settings,
+) -> None:
+    files, daemon = Written([_look(2)], Parsed(settings)), Daemon(settings, refusals=3)
+    await _obey(daemon, settings, files, 12)
+    assert daemon.told == [("the store can't be written: the disk is full",)]
+    assert len(daemon.taken) == 1
+
+
+async def test_invalid_settings_are_refused_once_and_read_again_only_after_a_change(
+    settings: Settings,
+) -> None:
+    wrong = Problem("/c/runward.toml", 1, 1, "is wrong", "correct it")
+    files, daemon = Written([_look(2)], Parsed(None, (wrong,))), Daemon(settings)
+    await _obey(daemon, settings, files, 6)
+    assert (files.readings, daemon.taken) == (1, [])
+    assert daemon.told == [(wrong.render(),)]
