@@ -161,8 +161,7 @@ def _launch(ordered: Ordered, state: Path, claim: "Claim", answer: Answer) -> No
     from runward.daemon.launch.launch import launch
 
     def before_release() -> None:
-        claim.ticket.mark()
-        answer.give(BEGUN)
+        answer.give(BEGUN, repr(claim.ticket.mark()))
 
     environment = {**os.environ, **dict(ordered.environment)}
     try:

@@ -46,10 +46,12 @@ class Ticket:
         """Whether a launcher released the command of this start."""
         return os.fstat(self._descriptor).st_size > 0
 
-    def mark(self) -> None:
-        """The command is about to be released. Durable when it returns; raises `OSError`."""
+    def mark(self) -> float:
+        """The command is about to be released: when, by the kernel's time for files. Durable when it returns; raises
+        `OSError`."""
         os.write(self._descriptor, _MARK)
         os.fsync(self._descriptor)
+        return os.fstat(self._descriptor).st_mtime
 
     def close(self) -> None:
         """Leave the start to the next launcher that tries."""

@@ -173,7 +173,7 @@ def answers_of_the_world(
     answers.at_once(LegsBefore, files.early_legs)
     answers.at_once(LastChangeOf, lambda asked: files.change_of_run(asked.path))
     answers.at_once(HashesOf, lambda asked: files.hashes(asked.root, asked.within, asked.paths, go_on))
-    answers.at_once(FilesLeftIn, lambda asked: files.left(asked.places, go_on))
+    answers.at_once(FilesLeftIn, lambda asked: files.left(asked.places, asked.elsewhere, go_on))
     answers.at_once(AgeOf, lambda asked: _age(processes, asked))
     answers.once_a_batch(DeclaredContract, lambda asked: declared(asked.playbook, asked.agent))
     answers.at_once(RuledPlaybook, ruled)

@@ -193,8 +193,8 @@ class Starts(Part):
         settled: list[Row] = []
         for order, answer in results:
             match answer:
-                case Begun():
-                    settled.append((self.clock.now(), order.key))
+                case Begun(at=at):
+                    settled.append((self.clock.now() if at is None else at, order.key))
                     self._unseen[order.key] = UnseenRun(order.session, f"{order.root}/{order.name}")
                     self.begun(order)
                 case NotBegun(why=why, for_good=True):

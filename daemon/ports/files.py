@@ -14,7 +14,7 @@ from runward.handlers.unreadable import Unreadable
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
     from runward.daemon.ports.intents import IntentCursor, IntentsRead
     from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
-    from runward.handlers.approvals.left_files import LeftFiles, LeftPlace
+    from runward.handlers.approvals.left_files import LeftFiles, LeftPlace, WorkPlace
     from runward.handlers.bundle.calls import Told
     from runward.handlers.bundle.facts import NoDraft
     from runward.handlers.bundle.part import Part
@@ -232,9 +232,10 @@ class Files(Protocol):
     ) -> RootHashes | Unreadable: ...
 
     def left(
-        self, places: Sequence[LeftPlace], go_on: Callable[[int], bool]
+        self, places: Sequence[LeftPlace], elsewhere: Sequence[WorkPlace], go_on: Callable[[int], bool]
     ) -> tuple[LeftFiles | Unreadable, ...]:
-        """All files that the runs in these places left, with their hashes. Raises `Halted` if `go_on` says no."""
+        """All files that runs left in these places and elsewhere, with their hashes. Raises `Halted` if `go_on` says
+        no."""
         ...
 
     def append(self, lines: Sequence[JournalLine], epoch: int) -> list[Appended | NotAppended | NotFirst]:

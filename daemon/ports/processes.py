@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
@@ -39,8 +40,14 @@ class NotTold(NamedTuple):
     too_late: bool = False
 
 
-class Begun(NamedTuple):
-    """A run that was ordered has begun, now or earlier: its `run.json` exists, and its command may have run."""
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A run that was ordered has begun, now or earlier: its `run.json` exists, and its command may have run.
+
+    `at` is when its command was released (Unix seconds), if that was now.
+    """
+
+    at: float | None = field(default=None, compare=False, repr=False)
 
 
 class NotBegun(NamedTuple):

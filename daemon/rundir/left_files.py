@@ -3,12 +3,15 @@
 No link is followed. The files are listed first and hashed afterwards, the smallest first, so that a giant takes no hash
 from the others. Three bounds hold for all the places of one call: the files that are listed one by one, the entries that
 are looked at, and the bytes that are hashed.
+
+Outside the run directories, the kernel's time of the last change (ctime) tells what steps left: nobody but root can set
+it back. In a worktree it only says which files are shown one by one; the others are bound together.
 """
 
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -25,8 +28,9 @@ from runward.daemon.rundir.opening import (
     opened_below,
     unreadable,
 )
+from runward.daemon.rundir.work_tree import checked_out
 from runward.handlers.approvals import left_files
-from runward.handlers.approvals.left_files import FileIdentity, LeftFile, LeftFiles, LeftPlace
+from runward.handlers.approvals.left_files import FileIdentity, LeftFile, LeftFiles, LeftPlace, WorkPlace
 from runward.handlers.bundle.parts import is_part_or_temporary
 from runward.handlers.contracts.file_hashes import FileHash
 from runward.handlers.exchange.tell import RESULTS
@@ -38,6 +42,8 @@ DEEPEST: Final = 40
 
 _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _EVERYTHING: Final = "."
+_NANOSECONDS: Final = 1e9
+_ROUNDING_S: Final = 1e-6
 
 
 class _Entry(NamedTuple):
@@ -50,11 +56,19 @@ class _Entry(NamedTuple):
 
 
 def left_files_in(
-    places: Sequence[LeftPlace], go_on: Callable[[int], bool]
+    places: Sequence[LeftPlace],
+    go_on: Callable[[int], bool],
+    elsewhere: Sequence[WorkPlace] = (),
+    ours: Collection[str] = (),
 ) -> tuple[LeftFiles | Unreadable, ...]:
-    """What each run left. `go_on` is that of `file_hashes`. Raises `Halted`."""
-    reading = _Reading(go_on)
+    """What each run left, and then what steps left elsewhere. `go_on` is that of `file_hashes`. Raises `Halted`.
+
+    What is below the real paths `ours` is left out where it is in a directory elsewhere: Runward writes there.
+    """
+    reading = _Reading(go_on, left_files.MOST_SEEN)
     listed = [reading.list(place) for place in places]
+    reading.turn_elsewhere(left_files.MOST_SEEN_ELSEWHERE, frozenset(ours))
+    listed += [reading.list(place) for place in elsewhere]
     reading.hash()
     return tuple(each if isinstance(each, Unreadable) else reading.found(each) for each in listed)
 
@@ -62,42 +76,75 @@ def left_files_in(
 class _Listed:
     """The entries of a place that are shown one by one, and what binds the others."""
 
-    def __init__(self, place: LeftPlace) -> None:
+    def __init__(self, place: LeftPlace | WorkPlace) -> None:
         self.place = place
+        self.real_path = os.path.realpath(place.path) if isinstance(place, WorkPlace) else None
         self.entries: dict[tuple[str, str], _Entry] = {}
         self.states: dict[tuple[str, str], LeftFile] = {}
         self.others = 0
         self.digest = hashlib.sha256()
         self.is_whole = True
+        self.is_there = False
+        self.commit: LeftFile | None = None
+
+    def counts(self, identity: FileIdentity) -> bool:
+        """Whether steps may have left it: a file where others work must have changed in their time."""
+        place = self.place
+        if isinstance(place, LeftPlace) or place.is_worktree:
+            return True
+        changed_at = identity.ctime_ns / _NANOSECONDS
+        return changed_at >= place.since - _ROUNDING_S and (place.until is None or changed_at <= place.until)
+
+    def is_shown(self, entry: _Entry) -> bool:
+        """Whether it is shown by itself: in a worktree, what nobody changed is not."""
+        place = self.place
+        return (
+            isinstance(place, LeftPlace)
+            or entry.state in left_files.UNBOUND
+            or entry.identity.ctime_ns / _NANOSECONDS >= place.since - _ROUNDING_S
+        )
 
 
 class _Reading:
     """One call."""
 
-    def __init__(self, go_on: Callable[[int], bool]) -> None:
+    def __init__(self, go_on: Callable[[int], bool], most_seen: int) -> None:
         self._go_on = go_on
         self._bytes = hashes.MOST
         self._listed = left_files.MOST_LISTED
-        self._seen = left_files.MOST_SEEN
+        self._seen = most_seen
+        self._ours: frozenset[str] = frozenset()
         self._to_hash: list[tuple[int, str, str, _Listed]] = []
 
-    def list(self, place: LeftPlace) -> _Listed | Unreadable:
+    def turn_elsewhere(self, most_seen: int, ours: frozenset[str]) -> None:
+        """What is listed from now on is outside the run directories: it has a bound of its own."""
+        self._seen, self._ours = most_seen, ours
+
+    def list(self, place: LeftPlace | WorkPlace) -> _Listed | Unreadable:
         """List a place without reading any file."""
         listed = _Listed(place)
+        if listed.real_path in self._ours:
+            listed.is_there, listed.is_whole = True, False
+            return listed
+        if isinstance(place, WorkPlace) and place.is_worktree:
+            listed.commit = _commit(place.path)
         for root in _roots(place):
             try:
                 with opened(root, _flags(place, root)) as top, opened(".", _LISTED, top) as directory:
+                    listed.is_there = True
                     for entry in self._entries(directory, "", 0, listed, is_run=root == place.path):
                         self._take(listed, root, entry)
             except OSError as error:
                 if error.errno in REFUSED or error.errno == LINK:
-                    listed.is_whole = False
+                    listed.is_there, listed.is_whole = True, False
                 elif error.errno not in ABSENT:
                     return unreadable(error)
         return listed
 
     def _take(self, listed: _Listed, root: str, entry: _Entry) -> None:
-        if self._listed == 0:
+        if entry.state != "not_listed" and not listed.counts(entry.identity):
+            return
+        if self._listed == 0 or not listed.is_shown(entry):
             if entry.state in left_files.UNBOUND:
                 listed.is_whole = False
                 return
@@ -129,6 +176,8 @@ class _Reading:
                 status = os.stat(name, dir_fd=directory, follow_symlinks=False)
                 if not stat.S_ISDIR(status.st_mode):
                     yield _entry(directory, name, path, status)
+                elif listed.real_path is not None and os.path.join(listed.real_path, path) in self._ours:
+                    continue
                 elif depth == DEEPEST:
                     yield _Entry(path, "not_listed", _identity(status))
                 else:
@@ -158,7 +207,7 @@ class _Reading:
             identity = entry.identity if found.state == "too_large" else None
             listed.states[root, path] = LeftFile(path, found.state, found.size, found.sha256, identity)
 
-    def _digest(self, place: LeftPlace, root: str, entry: _Entry) -> FileHash:
+    def _digest(self, place: LeftPlace | WorkPlace, root: str, entry: _Entry) -> FileHash:
         *parts, name = entry.path.split("/")
         try:
             with (
@@ -193,14 +242,20 @@ class _Reading:
                     entry.identity.size if entry.state == "not_regular" else 0,
                     target=entry.target,
                 )
-            files.append(known._replace(path=shown))
+            changed_at = entry.identity.ctime_ns / _NANOSECONDS if isinstance(place, WorkPlace) else None
+            files.append(known._replace(path=shown, changed_at=changed_at))
         files.sort(key=lambda each: each.path)
+        everything = _from_artifacts(place, place.path, _EVERYTHING) if listed.real_path else _EVERYTHING
         if listed.others:
             digest = listed.digest.hexdigest()
-            files.append(LeftFile(_EVERYTHING, "many", sha256=digest, number=listed.others))
+            files.append(LeftFile(everything, "many", sha256=digest, number=listed.others))
         if not listed.is_whole:
-            files.append(LeftFile(_EVERYTHING, "not_listed"))
-        return LeftFiles((*files, *self._named(place, {each.path for each in files})))
+            files.append(LeftFile(everything, "not_listed"))
+        if isinstance(place, LeftPlace):
+            return LeftFiles((*files, *self._named(place, {each.path for each in files})))
+        if not listed.is_there:
+            return LeftFiles((LeftFile(_visible(place.path), "absent"),))
+        return LeftFiles((*([listed.commit] if listed.commit else []), *files))
 
     def _named(self, place: LeftPlace, known: set[str]) -> Iterator[LeftFile]:
         """The paths that a contract or an outcome names and that are not among the files: through links, or gone."""
@@ -220,15 +275,29 @@ class _Reading:
                 yield LeftFile(_visible(name), each.state, each.size, each.sha256)
 
 
-def _roots(place: LeftPlace) -> tuple[str, ...]:
+def _commit(worktree: str) -> LeftFile | None:
+    """What binds a worktree beside its files."""
+    if not os.path.lexists(worktree):
+        return None
+    found = checked_out(worktree)
+    if found is None:
+        return LeftFile(_visible(worktree), "unreadable")
+    return LeftFile(_visible(worktree), "commit", sha256=found.staged, target=found.commit)
+
+
+def _roots(place: LeftPlace | WorkPlace) -> tuple[str, ...]:
     """The directories to list: the run's, and its artifacts' unless they are in it."""
+    if isinstance(place, WorkPlace):
+        return (place.path,)
     if place.artifacts_path == place.path or place.artifacts_path.startswith(f"{place.path}/"):
         return (place.path,)
     return (place.path, place.artifacts_path)
 
 
-def _flags(place: LeftPlace, root: str) -> int:
-    """How a place is opened: the run's directory may be no link."""
+def _flags(place: LeftPlace | WorkPlace, root: str) -> int:
+    """How a place is opened: the run's directory and a worktree may be no link."""
+    if isinstance(place, WorkPlace):
+        return DIRECTORY if place.is_worktree else ROOT
     return DIRECTORY if root == place.path else ROOT
 
 
@@ -250,8 +319,10 @@ def _entry(directory: int, name: str, path: str, status: os.stat_result) -> _Ent
     return _Entry(path, "not_regular", _identity(status))
 
 
-def _from_artifacts(place: LeftPlace, root: str, path: str) -> str:
+def _from_artifacts(place: LeftPlace | WorkPlace, root: str, path: str) -> str:
     """A path as it is seen from the artifacts: that is where the paths of contracts begin."""
+    if isinstance(place, WorkPlace):
+        return _visible(f"{root}/{path}")
     if root == place.artifacts_path:
         return _visible(path)
     if place.artifacts_path.startswith(f"{root}/"):

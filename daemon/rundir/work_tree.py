@@ -5,6 +5,7 @@ the index of the real one. So no configuration of the repository applies while f
 external diff, text conversion or monitor exists. Submodules are left out. Time and output are bounded.
 """
 
+import hashlib
 import os
 import signal
 import stat
@@ -13,7 +14,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.daemon.rundir.opening import REGULAR, opened
 from runward.handlers.bundle.edits import FileEdit
@@ -45,6 +46,15 @@ _GIT: Final = (
     "core.bigFileThreshold=8m",
 )
 _DIFF: Final = ("diff", "--numstat", "-z", "--no-renames", "--no-ext-diff", "--no-textconv")
+_STAGED: Final = (
+    "diff-index",
+    "--cached",
+    "--raw",
+    "-z",
+    "--no-renames",
+    "--no-abbrev",
+    "--ignore-submodules=none",
+)
 
 
 class _NotTold(Exception):
@@ -60,6 +70,27 @@ def work_tree_since(cwd: str, since: float) -> WorkTree | None:
         return _asked(cwd, since, deadline)
     except (_NotTold, OSError):
         return None  # the summary is shorter then; nothing depends on it
+
+
+class CheckedOut(NamedTuple):
+    """The commit of a worktree, and a hash (SHA-256, hex) of what its index has in addition; None if nothing."""
+
+    commit: str
+    staged: str | None
+
+
+def checked_out(worktree: str) -> CheckedOut | None:
+    """What is checked out in a worktree; None if git doesn't say."""
+    deadline = time.monotonic() + PATIENCE_S
+    own = {
+        "GIT_CEILING_DIRECTORIES": os.path.dirname(worktree)
+    }  # a `.git` that was removed is not looked for above
+    try:
+        commit = _run(("rev-parse", "--verify", "HEAD^{commit}"), worktree, own, deadline).strip()
+        staged = _run((*_STAGED, commit, "--"), worktree, own, deadline)
+    except (_NotTold, OSError):
+        return None
+    return CheckedOut(commit, hashlib.sha256(staged.encode()).hexdigest() if staged else None)
 
 
 def _asked(cwd: str, since: float, deadline: float) -> WorkTree:

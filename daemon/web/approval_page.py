@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store.reading_chains import ApprovalRow
-from runward.handlers.approvals.left_files import as_lines, unbound
+from runward.handlers.approvals.left_files import ELSEWHERE, as_lines, unbound
 
 LONGEST_NOTE: Final = 2000
 
@@ -53,10 +53,12 @@ def said_page(status: int, heading: str, said: str) -> Response:
 def question_page(row: ApprovalRow) -> Response:
     """The page that shows what will run, and asks."""
     shown = json.loads(row.shown)
+    files = as_lines(shown)
     parts = [
         ("Directory", visible(str(shown["cwd"])) if shown.get("cwd") else ""),
         *((title, _listed(shown.get(key))) for title, key in _PARTS),
-        ("Files before it, which the approval covers", visible("\n".join(as_lines(shown)))),
+        ("Files before it, which the approval covers", visible("\n".join(files))),
+        ("What it does not cover", ELSEWHERE if files else ""),
     ]
     return _page(
         200,

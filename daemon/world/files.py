@@ -12,6 +12,7 @@ from runward.daemon.disk.durable import make_durably
 from runward.daemon.disk.epoch import read_epoch
 from runward.daemon.disk.mounts import is_local
 from runward.daemon.inbox import spool
+from runward.daemon.launch.worktree import place_of
 from runward.daemon.ports.files import (
     Gone,
     KeptAside,
@@ -56,7 +57,7 @@ from runward.daemon.rundir.report_reading import Reports
 from runward.daemon.rundir.session_calls import told_by
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.daemon.rundir.work_tree import work_tree_since
-from runward.handlers.approvals.left_files import LeftFiles, LeftPlace
+from runward.handlers.approvals.left_files import LeftFiles, LeftPlace, WorkPlace
 from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.facts import NoDraft
 from runward.handlers.bundle.part import Part
@@ -187,10 +188,16 @@ class RealFiles:
         return self._unless_away(within or root, file_hashes(root, within, paths, go_on))
 
     def left(
-        self, places: Sequence[LeftPlace], go_on: Callable[[int], bool]
+        self, places: Sequence[LeftPlace], elsewhere: Sequence[WorkPlace], go_on: Callable[[int], bool]
     ) -> tuple[LeftFiles | Unreadable, ...]:
-        found = left_files_in(places, go_on)
-        return tuple(self._unless_away(place.path, each) for place, each in zip(places, found, strict=True))
+        worked = [
+            each._replace(path=place_of(str(self._state), each.path)) if each.is_worktree else each
+            for each in elsewhere
+        ]
+        ours = {os.path.realpath(each) for each in (str(self._state), *(root for root, _, _ in self._roots))}
+        found = left_files_in(places, go_on, worked, ours)
+        paths = [*(each.path for each in places), *(each.path for each in worked)]
+        return tuple(self._unless_away(path, each) for path, each in zip(paths, found, strict=True))
 
     def append(self, lines: Sequence[JournalLine], epoch: int) -> list[Appended | NotAppended | NotFirst]:
         directory = lines[0].directory

@@ -181,7 +181,7 @@ def understood(answer: str) -> Begun | NotBegun:
     word, _, why = answer.partition(" ")
     match word:
         case detached.BEGUN:
-            return Begun()
+            return Begun(float(why) if why else None)
         case detached.SUPERSEDED:
             raise EpochPassed("another daemon took the state directory over: its launcher starts nothing")
         case detached.HELD:

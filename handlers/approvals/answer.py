@@ -67,7 +67,8 @@ def approved(
         return NotCovered(why)
     run = yield from ask(ChainRunOf(approval.run))
     assert run is not None
-    now = yield from shown(position_of(run, given.event_hash), approval.step, given.tries, without)
+    position = position_of(run, given.event_hash)
+    now = yield from shown(position, approval.step, given.tries, without, approval.asked_at)
     if isinstance(now, NotStarted) or not _is_as_shown(now, approval, without):
         why = f"the approval of {approval.id}: what was shown has changed; a new approval is asked for"
         return (*_refused(approval.run, why), *decided(approval, given.at, "changed", note, by))

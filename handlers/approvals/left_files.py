@@ -17,9 +17,18 @@ MOST_LISTED: Final = 1000
 MOST_SEEN: Final = 100_000
 """Entries of directories that are looked at for an approval."""
 
-LeftState: TypeAlias = HashState | Literal["link", "many", "not_listed"]
+MOST_SEEN_ELSEWHERE: Final = 400_000
+"""As `MOST_SEEN`, for all the directories outside the run directories together."""
+
+ELSEWHERE: Final = (
+    "what steps did elsewhere: in other directories, in branches of a repository, over the network"
+)
+"""What an approval never covers, in words for the person."""
+
+LeftState: TypeAlias = HashState | Literal["link", "many", "not_listed", "commit"]
 """`link`: a link, which is bound by its target and not followed. `many`: all files beyond those that are shown one by
-one. `not_listed`: a directory whose entries are too many or too deep to be looked at."""
+one. `not_listed`: a directory whose entries are too many or too deep to be looked at. `commit`: a worktree, which is
+bound by its commit and by what is staged in it."""
 
 UNBOUND: Final = frozenset({"denied", "unreadable", "changing", "not_listed"})
 """States in which nothing says later that a file is still the same: a person approves only without it."""
@@ -53,7 +62,10 @@ class LeftFile(NamedTuple):
     """A file that a run left, by its path from the run's artifacts.
 
     `identity` is that of a file that is not hashed because it is too large. Of `many` files, `sha256` is a hash of
-    their paths and identities, and `number` says how many there are. `target` is that of a link.
+    their paths and identities, and `number` says how many there are. `target` is that of a link. For a `commit`,
+    `target` is the commit and `sha256` a hash of what is staged, if anything is.
+
+    `changed_at` (Unix seconds) is when a file outside the run directories was changed, by the kernel's time.
     """
 
     path: str
@@ -63,6 +75,7 @@ class LeftFile(NamedTuple):
     identity: FileIdentity | None = None
     target: str | None = None
     number: int = 1
+    changed_at: float | None = None
 
 
 class LeftPlace(NamedTuple):
@@ -71,6 +84,20 @@ class LeftPlace(NamedTuple):
     path: str
     artifacts_path: str
     named: tuple[str, ...] = ()
+
+
+class WorkPlace(NamedTuple):
+    """A directory outside their run directories in which commands of steps worked.
+
+    A worktree belongs to its step: all its files count, and those that changed since then are shown one by one. `path`
+    is its name among the worktrees. In any other directory others work, too: there only files count that changed
+    between `since` and `until` (Unix seconds; None: now).
+    """
+
+    path: str
+    since: float
+    until: float | None = None
+    is_worktree: bool = False
 
 
 class LeftFiles(NamedTuple):
@@ -116,6 +143,9 @@ def _in_words(file: dict[str, JsonValue]) -> str:
             return f"is a link to {file['target']}"
         case "many":
             return f"and {file['files']} more files, bound together as sha256:{file['sha256']}"
+        case "commit":
+            staged = f", with staged changes sha256:{file['sha256']}" if file["sha256"] else ""
+            return f"is a worktree at commit {file['target']}{staged}"
     what = STATES.get(str(file["state"]), str(file["state"]))
     return f"{what} ({file['size']} bytes)" if "size" in file else what
 

@@ -5,12 +5,20 @@ What is shown is what an approval covers. So a file that nothing binds is named,
 
 import hashlib
 import json
+import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.approvals.facts import FilesLeftIn
-from runward.handlers.approvals.left_files import STATES, LeftFile, LeftFiles, LeftPlace, hash_of
+from runward.handlers.approvals.facts import FilesLeftIn, Workplace, WorkplaceOf
+from runward.handlers.approvals.left_files import (
+    STATES,
+    LeftFile,
+    LeftFiles,
+    LeftPlace,
+    WorkPlace,
+    hash_of,
+)
 from runward.handlers.asking import Asking, TryLater, ask
 from runward.handlers.chains.advancing import Position, command_at
 from runward.handlers.chains.stepping import NotStarted
@@ -34,16 +42,49 @@ class _Named(NamedTuple):
     place: LeftPlace
     ids: Mapping[str, str]
 
+    def step_of(self, file: LeftFile) -> int:
+        """The number of the step that left the file."""
+        return self.step
+
+
+class _Worked(NamedTuple):
+    """A directory outside the run directories, and the steps that worked there, with when they were ordered."""
+
+    place: WorkPlace
+    steps: tuple[tuple[float, int], ...]
+
+    @property
+    def step(self) -> int:
+        """The first of them."""
+        return self.steps[0][1]
+
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """No contract names a file there."""
+        return {}
+
+    def step_of(self, file: LeftFile) -> int:
+        """The last step that had been ordered when the file changed."""
+        changed_at = file.changed_at
+        if changed_at is None:
+            return self.step
+        return max((each for each in self.steps if each[0] <= changed_at), default=self.steps[0])[1]
+
 
 def shown(
-    position: Position, step: int, tries: int, without: Collection[str] = ()
+    position: Position, step: int, tries: int, without: Collection[str] = (), until: float | None = None
 ) -> Asking[Shown | NotStarted]:
-    """What would be shown now. `tries` says how often this was tried, `without` which files don't matter."""
+    """What would be shown now.
+
+    `tries` says how often this was tried, `without` which files don't matter. What others changed later than `until`
+    (Unix seconds) where they work together with steps doesn't matter either.
+    """
     command = yield from command_at(position, step)
     if isinstance(command, NotStarted):
         return command
     outcomes: list[JsonValue] = []
     places: list[_Named] = []
+    workplaces: dict[int, Workplace] = {}
     for number, standing in sorted(position.steps.items()):
         if standing.session_key is None or number == step:
             continue
@@ -52,12 +93,16 @@ def shown(
         outcomes.append({"step": number, "outcome": standing.outcome, "files": files})
         if session is not None:
             places.append((yield from _place(number, session)))
+            workplace = yield from ask(WorkplaceOf(session.key))
+            if workplace is not None:
+                workplaces[number] = workplace
+    worked = _worked(position, places, workplaces, until)
     value: dict[str, JsonValue] = {
         "argv": list(command.argv),
         "env": dict(command.environment),
         "cwd": command.cwd,
         "outcomes": outcomes,
-        "artifacts": list((yield from _left(places, tries, without))),
+        "artifacts": list((yield from _left(places, worked, tries, without))),
     }
     if command.ready.worktree is not None:
         value["worktree"] = list(command.ready.worktree)
@@ -93,15 +138,40 @@ def _place(step: int, session: Session) -> Asking[_Named]:
     return _Named(step, LeftPlace(session.path, session.artifacts_path, tuple(ids)), ids)
 
 
+def _worked(
+    position: Position, places: list[_Named], workplaces: Mapping[int, Workplace], until: float | None
+) -> list[_Worked]:
+    """The worktrees that are kept, and the directories that no run directory has in it, each once."""
+    found: list[_Worked] = []
+    shared: dict[str, list[tuple[float, int]]] = {}
+    for number, workplace in workplaces.items():
+        ordered = (workplace.ordered_at, number)
+        worktree = position.step(number).worktree
+        if workplace.worktree is not None:
+            if worktree is not None and worktree.is_kept(position.steps[number].status != "completed"):
+                since = workplace.ordered_at if workplace.begun_at is None else workplace.begun_at
+                found.append(_Worked(WorkPlace(workplace.worktree, since, is_worktree=True), (ordered,)))
+            continue
+        cwd = posixpath.normpath(workplace.cwd)
+        whole = [place for each in places for place in (each.place.path, each.place.artifacts_path)]
+        if not any(cwd == each or cwd.startswith(f"{each}/") for each in whole):
+            shared.setdefault(cwd, []).append(ordered)
+    for cwd, steps in shared.items():
+        found.append(_Worked(WorkPlace(cwd, min(steps)[0], until), tuple(sorted(steps))))
+    return found
+
+
 def _left(
-    places: list[_Named], tries: int, without: Collection[str]
+    places: list[_Named], worked: list[_Worked], tries: int, without: Collection[str]
 ) -> Asking[Iterator[dict[str, JsonValue]]]:
     """Every file that the runs of these steps left."""
     if not places:
         return iter(())
-    answer = yield from ask(FilesLeftIn(tuple(each.place for each in places)))
-    found: list[tuple[_Named, LeftFiles]] = []
-    for named, each in zip(places, answer, strict=True):
+    question = FilesLeftIn(tuple(each.place for each in places), tuple(each.place for each in worked))
+    answer = yield from ask(question)
+    found: list[tuple[_Named | _Worked, LeftFiles]] = []
+    everywhere: list[_Named | _Worked] = [*places, *worked]
+    for named, each in zip(everywhere, answer, strict=True):
         if isinstance(each, Unreadable):
             raise TryLater(f"what step {named.step} left can't be read: {each.why}")
         found.append((named, each))
@@ -112,10 +182,10 @@ def _left(
     return (_as_json(named, file) for named, file in files)
 
 
-def _as_json(named: _Named, file: LeftFile) -> dict[str, JsonValue]:
+def _as_json(named: _Named | _Worked, file: LeftFile) -> dict[str, JsonValue]:
     """A file as it is shown. A directory whose files are not shown one by one has no id."""
     shown: dict[str, JsonValue] = {
-        "step": named.step,
+        "step": named.step_of(file),
         "id": named.ids.get(file.path),
         "path": file.path,
         "sha256": file.sha256,

@@ -20,6 +20,7 @@ from runward.daemon.cli.terminal.output import ago, fail, iso, note, print_json,
 from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ApprovalRow
 from runward.handlers.approvals.left_files import (
+    ELSEWHERE,
     as_lines,
     paths_in,
     unbound,
@@ -62,6 +63,8 @@ def _print_left(row: ApprovalRow) -> None:
         click.echo(f"  {safe(line)}")
     if len(lines) > SHOWN_LINES:
         click.echo(f"  and {len(lines) - SHOWN_LINES} more: see --json")
+    if lines:
+        click.echo(f"  but not {ELSEWHERE}")
     for path, what in unbound(shown).items():
         note(f"{safe(path)} {what}: look at it, and approve with --without {safe(shlex.quote(path))}")
 

@@ -37,7 +37,7 @@ def _decide(batch: "Batch", job: Job, effect: DecideApproval) -> None:
 async def standings(store: Store, ids: Iterable[str]) -> dict[str, ApprovalStanding]:
     """The current state of these approvals, by id."""
     rows = await store.read(
-        "select id, run, step, status, shown_hash, expires_at, shown from approvals where id in (select value from json_each(?))",
+        "select id, run, step, status, shown_hash, expires_at, shown, asked_at from approvals where id in (select value from json_each(?))",
         (listed(ids),),
     )
     return {
@@ -49,14 +49,16 @@ async def standings(store: Store, ids: Iterable[str]) -> dict[str, ApprovalStand
             str(digest),
             None if expires is None else as_float(expires),
             from_json(str(shown)),
+            as_float(asked),
         )
-        for approval, run, step, status, digest, expires, shown in rows
+        for approval, run, step, status, digest, expires, shown, asked in rows
     }
 
 
 def _asked(standing: ApprovalStanding | None, effect: AskApproval) -> ApprovalStanding:
     return ApprovalStanding(
-        *(effect.id, effect.run, effect.step, "asked", effect.shown_hash, effect.expires_at, effect.shown)
+        *(effect.id, effect.run, effect.step, "asked", effect.shown_hash, effect.expires_at, effect.shown),
+        asked_at=effect.at,
     )
 
 

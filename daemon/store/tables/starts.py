@@ -8,8 +8,9 @@ from pydantic_core import to_json
 
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
-from runward.daemon.store.tables.table import Table, Write
-from runward.daemon.store.values import as_bytes, listed
+from runward.daemon.store.tables.table import Table, Write, answers_by
+from runward.daemon.store.values import as_bytes, as_float, listed
+from runward.handlers.approvals.facts import Workplace, WorkplaceOf
 from runward.handlers.effects import StartRun
 from runward.handlers.starts.effects import GiveUpStart, WithdrawStart
 
@@ -139,8 +140,29 @@ async def seen_sessions(store: Store, keys: Iterable[str]) -> dict[str, bool]:
     return {str(key): bool(is_missing) for key, is_missing in rows}
 
 
+async def workplaces(store: Store, sessions: Iterable[str]) -> dict[str, Workplace]:
+    """Where the commands of steps were ordered to start, by the keys of their sessions."""
+    rows = await store.read(
+        "select t.session_key, t.effect ->> '$.cwd', iif(t.effect ->> '$.worktree[0]' is null, null, t.name),"
+        " c.started_at, iif(t.state = 'begun', t.ended_at, null)"
+        " from starts t join chain_steps c on c.session_key = t.session_key"
+        " where t.session_key in (select value from json_each(?)) and json_valid(t.effect)",
+        (listed(sessions),),
+    )
+    return {
+        str(key): Workplace(
+            str(cwd),
+            None if worktree is None else str(worktree),
+            as_float(ordered),
+            None if begun is None else as_float(begun),
+        )
+        for key, cwd, worktree, ordered, begun in rows
+    }
+
+
 STARTS: Final = Table(
     writes=(INSERT, GIVE_UP, WITHDRAW),
+    answers={WorkplaceOf: answers_by(workplaces, lambda asked: asked.session_key)},
     appliers={StartRun: _start, GiveUpStart: _give_up, WithdrawStart: _withdraw},
     goes_with_session=("delete from starts where session_key = ?",),
     goes_with_event=("delete from starts where event = ?",),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.cli.test_chain import over, runs_of, steps_of
+from tests.daemon.cli.test_chain_worktrees import git
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
@@ -343,6 +344,56 @@ def test_what_an_approval_can_not_cover_is_named_and_left_out_in_words(merging: 
         assert merging.call("chain", "approve", fired, "--without", path).code == 0
         wait_for(lambda: over(merging, 1), "the end of the chain run")
     assert f"is approved without {path}" in merging.call("why", fired).out
+
+
+WORK = """\
+name: work
+trigger: {manual: true}
+steps:
+  - {id: there, skill: write, cwd: "{{ trigger.cwd }}"}
+  - {id: kept, skill: write, worktree: {repo: "{{ trigger.repo }}", ref: main, keep: always}}
+  - {id: removed, skill: write, worktree: {repo: "{{ trigger.repo }}", ref: main, keep: never}}
+  - {id: publish, action: merge, requires_approval: true}
+"""
+
+
+def test_an_approval_covers_what_steps_left_in_a_directory_of_others_and_in_a_kept_worktree(
+    merging: Place,
+) -> None:
+    repo, shared = merging.directory / "repo", merging.directory / "shared"
+    git(merging.directory, "init", "--quiet", "--initial-branch=main", str(repo))
+    (repo / "source").write_text("x")
+    git(repo, "add", ".")
+    git(repo, "commit", "--quiet", "-m", "first")
+    shared.mkdir()
+    (shared / "of-others").write_text("x")
+    playbook = "command: [sh, -c, 'echo x > made; touch $RUNWARD_ARTIFACTS_DIR/done']\n"
+    (merging.directory / "playbooks/write.playbook.yaml").write_text(playbook)
+    (merging.directory / "work.yaml").write_text(WORK)
+    assert merging.call("chain", "define", "work.yaml").code == 0
+    with merging.daemon():
+        fired = merging.call("chain", "fire", "work", f"cwd={shared}", f"repo={repo}").out.strip()
+        files = shown_in(waits(merging))
+        worktree = merging.state / "worktrees" / f"{fired}-1-1"
+        assert {
+            path: (each["step"], each["state"]) for path, each in files.items() if path.startswith("/")
+        } == {
+            f"{worktree}": (1, "commit"),
+            f"{worktree}/made": (1, "hashed"),
+            f"{worktree}/.": (1, "many"),
+            f"{shared}/made": (0, "hashed"),
+        }
+        shown = merging.call("chain", "approvals").out
+        assert f"is a worktree at commit {git(repo, 'rev-parse', 'HEAD').strip()}" in shown
+        assert "but not what steps did elsewhere" in shown
+        (shared / "of-others").write_text("others work there")
+        for change in (worktree / "source", shared / "made"):
+            before = waits(merging)["approval_id"]
+            change.write_text("another")
+            assert merging.call("chain", "approve", fired).code == 1
+            wait_for(lambda before=before: waits(merging)["approval_id"] != before, "another approval")  # type: ignore[misc] # a default of a lambda
+        (shared / "new").write_text("x")
+        assert merging.call("chain", "approve", fired).code == 0
 
 
 def test_a_run_that_asks_for_nothing_can_not_be_approved(merging: Place) -> None:

@@ -1,16 +1,18 @@
 """What a run left is listed whole: each file with its hash, or with what else binds it, or named as what nothing binds."""
 
 import os
+import subprocess
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from tests.waiting import wait_for
 
 from runward.daemon.rundir import hashes
 from runward.daemon.rundir.left_files import DEEPEST, left_files_in
 from runward.handlers.approvals import left_files
-from runward.handlers.approvals.left_files import LeftFile, LeftFiles, LeftPlace
+from runward.handlers.approvals.left_files import LeftFile, LeftFiles, LeftPlace, WorkPlace
 
 
 @pytest.fixture
@@ -181,3 +183,128 @@ def test_a_named_file_that_is_gone_or_behind_a_link_is_there_under_its_name(run:
 def test_a_run_whose_directory_is_gone_left_nothing(run: Path) -> None:
     assert left(run / "nowhere") == {}
     assert left(run / "nowhere", "a.md")["a.md"].state == "absent"
+
+
+def elsewhere(place: WorkPlace, *ours: str) -> dict[str, LeftFile]:
+    (found,) = left_files_in([], lambda read: True, [place], ours)
+    assert isinstance(found, LeftFiles)
+    return {each.path.removeprefix(f"{place.path}/"): each for each in found.files}
+
+
+def changed_at(path: Path) -> float:
+    return path.stat().st_ctime
+
+
+@pytest.fixture
+def after() -> Callable[[Path], float]:
+    """Waits until the kernel's clock for files has gone on since a file was written; returns its time."""
+
+    def wait(path: Path) -> float:
+        probe = path.with_name(f"{path.name}.probe")
+
+        def ticked() -> bool:
+            probe.touch()
+            return changed_at(probe) > changed_at(path)
+
+        wait_for(ticked, "the kernel's next tick")
+        found = changed_at(probe)
+        probe.unlink()
+        return found
+
+    return wait
+
+
+def test_where_others_work_what_changed_in_the_time_of_steps_counts(
+    tmp_path: Path, after: Callable[[Path], float]
+) -> None:
+    since = after(write(tmp_path / "sub/before"))
+    (tmp_path / "closed").mkdir()
+    until = after(write(tmp_path / "sub/made", b"a"))
+    (tmp_path / "sub/old").symlink_to("before")
+    os.utime(write(tmp_path / "later"), (since, since))
+    later = changed_at(tmp_path / "later")
+    assert set(elsewhere(WorkPlace(str(tmp_path), since))) == {"sub/made", "sub/old", "later"}
+    assert set(elsewhere(WorkPlace(str(tmp_path), since, min(until, later - 1e-5)))) == {"sub/made"}
+    file = elsewhere(WorkPlace(str(tmp_path), since))["sub/made"]
+    assert (file.state, file.sha256) == ("hashed", digest(b"a"))
+    assert file.changed_at == pytest.approx(changed_at(tmp_path / "sub/made"))
+    os.utime(tmp_path / "sub/before", (since - 9, since - 9))
+    assert "sub/before" in elsewhere(WorkPlace(str(tmp_path), since)), "a time that was set hides nothing"
+
+
+def test_what_runward_writes_is_left_out_where_it_lies_in_a_steps_directory(tmp_path: Path) -> None:
+    write(tmp_path / "state/runward.db")
+    write(tmp_path / "state/worktrees/a/file")
+    write(tmp_path / "file")
+    assert set(elsewhere(WorkPlace(str(tmp_path), 0.0), f"{tmp_path}/state")) == {"file"}
+    inside = f"{tmp_path}/state/worktrees/a"
+    assert set(elsewhere(WorkPlace(inside, 0.0), f"{tmp_path}/state")) == {"file"}
+    assert elsewhere(WorkPlace(f"{tmp_path}/state", 0.0), f"{tmp_path}/state")["."].state == "not_listed"
+
+
+def test_a_directory_of_a_step_that_is_gone_is_named(tmp_path: Path) -> None:
+    ((path, file),) = elsewhere(WorkPlace(f"{tmp_path}/nowhere", 0.0)).items()
+    assert (path, file.state) == (f"{tmp_path}/nowhere", "absent")
+
+
+def git(place: Path, *words: str) -> str:
+    command = ["git", "-C", str(place), "-c", "user.name=a", "-c", "user.email=a@b", *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def worktree(tmp_path: Path) -> Path:
+    repo, made = tmp_path / "repo", tmp_path / "worktrees/run-0-1"
+    git(tmp_path, "init", "--quiet", "repo")
+    for name in ("a", "b"):
+        write(repo / name)
+    git(repo, "add", ".")
+    git(repo, "commit", "--quiet", "-m", "first")
+    git(repo, "worktree", "add", "--quiet", "--detach", str(made))
+    return made
+
+
+def test_a_worktree_is_bound_by_its_commit_what_is_staged_and_every_file(
+    worktree: Path, after: Callable[[Path], float]
+) -> None:
+    place = WorkPlace(str(worktree), after(worktree / "b"), is_worktree=True)
+    commit = git(worktree, "rev-parse", "HEAD").strip()
+    untouched = elsewhere(place)
+    assert untouched[str(worktree)] == LeftFile(str(worktree), "commit", target=commit)
+    assert untouched["."].state == "many"
+    assert (set(untouched), untouched["."].number) == ({str(worktree), "."}, 3)
+    write(worktree / "a", b"changed")
+    changed = elsewhere(place)
+    assert (changed["a"].sha256, changed["."].number) == (digest(b"changed"), 2)
+    git(worktree, "add", "a")
+    staged = elsewhere(place)
+    assert staged[str(worktree)].target == commit
+    assert staged[str(worktree)].sha256 is not None
+    git(worktree, "commit", "--quiet", "-m", "second")
+    assert elsewhere(place)[str(worktree)].target != commit
+    before = elsewhere(place._replace(since=place.since + 1e6))
+    write(worktree / "b", b"another")
+    assert elsewhere(place._replace(since=place.since + 1e6))["."].sha256 != before["."].sha256
+
+
+def test_a_worktree_whose_repository_does_not_answer_is_named_and_none_above_it_answers(
+    worktree: Path,
+) -> None:
+    git(worktree.parent, "init", "--quiet")
+    git(worktree.parent, "commit", "--quiet", "--allow-empty", "-m", "of another")
+    (worktree / ".git").unlink()
+    found = elsewhere(WorkPlace(str(worktree), 0.0, is_worktree=True))
+    assert found[str(worktree)].state == "unreadable"
+
+
+def test_git_runs_nothing_that_the_worktree_configures(worktree: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    hook = write(tmp_path / "hook", f"#!/bin/sh\ntouch {mark}\n".encode())
+    hook.chmod(0o755)
+    for key in ("core.fsmonitor", "diff.external", "core.pager"):
+        git(worktree, "config", key, str(hook))
+    git(worktree, "config", "filter.x.clean", str(hook))
+    write(worktree / ".gitattributes", b"* filter=x diff=x\n")
+    write(worktree / "a", b"changed")
+    assert elsewhere(WorkPlace(str(worktree), 0.0, is_worktree=True))[str(worktree)].state == "commit"
+    assert not mark.exists()

@@ -21,7 +21,7 @@ from tests.handlers.chains.drawn_chains import drawn_chain, echo
 
 from runward.config.playbook import Playbook
 from runward.handlers.approvals.effects import AskApproval, DecideApproval
-from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding, FilesLeftIn
+from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding, FilesLeftIn, WorkplaceOf
 from runward.handlers.approvals.left_files import LeftFiles
 from runward.handlers.asking import Given, NotYet, Question, TryLater
 from runward.handlers.chains.effects import (
@@ -341,7 +341,7 @@ class World:
                 return self._approval(approval)
             case RecipientsOf() | OutcomesIn() | ArtifactFilesOf():
                 return ()
-            case ProducedBy():
+            case ProducedBy() | WorkplaceOf():
                 return None
             case FilesLeftIn(places=places):
                 return tuple(LeftFiles(()) for _ in places)
