@@ -45,11 +45,41 @@ def artifact_facts(root: str, within: str, paths: Sequence[str | RuledPath]) -> 
     if descriptor is None:
         return RootFacts(exists=False)
     try:
-        return RootFacts(True, _facts(descriptor, paths))
+        return RootFacts(True, _with_near_misses(descriptor, root, within, paths, _facts(descriptor, paths)))
     except OSError as error:
         return unreadable(error)
     finally:
         os.close(descriptor)
+
+
+def _with_near_misses(
+    descriptor: int,
+    root: str,
+    within: str,
+    paths: Sequence[str | RuledPath],
+    facts: tuple[FileFact, ...],
+) -> tuple[FileFact, ...]:
+    """The facts; absent artifacts with the file that is nearly them, if there is one."""
+    named = [path if isinstance(path, str) else path.file for path in paths]
+    absent = [
+        name for name, fact in zip(named, facts, strict=True) if name is not None and fact.state == "absent"
+    ]
+    if not absent:
+        return facts
+    from runward.daemon.rundir.near_misses import near_misses  # only what is missing something pays for this
+
+    expected = frozenset(name for name in named if name is not None)
+    parent = os.path.dirname(root)
+    above = _open_run(within) if parent == within else open_artifacts(parent, within) if within else None
+    try:
+        near = near_misses(descriptor, above, absent, expected)
+    finally:
+        if above is not None:
+            os.close(above)
+    return tuple(
+        fact._replace(near=near[name]) if name in near and fact.state == "absent" else fact
+        for name, fact in zip(named, facts, strict=True)
+    )
 
 
 def _facts(root: int, paths: Sequence[str | RuledPath]) -> tuple[FileFact, ...]:

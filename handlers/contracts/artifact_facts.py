@@ -1,6 +1,9 @@
 """What is found where artifacts are expected. It imports little, because commands and launchers start with it."""
 
+import unicodedata
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from runward.config.problem import quoted
 
 if TYPE_CHECKING:
     from runward.config.artifact_rules import ArtifactRules
@@ -38,7 +41,8 @@ class Match(NamedTuple):
 class FileFact(NamedTuple):
     """What was found at one path: its size in bytes and modification time (ns) if it is a file.
 
-    An entry with rules also has their results, and an entry with a glob the files that it found.
+    An entry with rules also has their results, and an entry with a glob the files that it found. If it is absent, `near` is
+    the path of a file that is nearly it, from the root.
     """
 
     state: FileState
@@ -46,11 +50,19 @@ class FileFact(NamedTuple):
     modified_ns: int = 0
     rules: tuple[RuleFact, ...] = ()
     matches: tuple[Match, ...] = ()
+    near: str | None = None
 
     @property
     def is_right(self) -> bool:
         """Whether nothing is missing."""
         return self.state in ("file", "excused")
+
+
+def there_is(near: str, wanted: str) -> str:
+    """Names the file that is nearly the one that is `wanted`. Names that look the same are spelled out."""
+    if unicodedata.normalize("NFC", near) == unicodedata.normalize("NFC", wanted):
+        return f"there is {near!a}, in another Unicode form than {wanted!a}"
+    return f"there is {quoted(near)}"
 
 
 class RuledPath(NamedTuple):
@@ -59,6 +71,11 @@ class RuledPath(NamedTuple):
     path: str
     rules: "ArtifactRules"
     since_ns: int
+
+    @property
+    def file(self) -> str | None:
+        """The path of the one file that it is about. None for a glob or an outcome."""
+        return self.path if self.rules.path is None else None
 
 
 class RootFacts(NamedTuple):

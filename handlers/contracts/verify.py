@@ -4,6 +4,8 @@ Pure: the caller read the facts. Verification never raises and never guesses. Wh
 can't be confirmed as a non-empty regular file inside the root was not delivered.
 """
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
@@ -11,7 +13,15 @@ from pydantic_core import to_json
 from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
 from runward.config.problem import printable
-from runward.handlers.contracts.artifact_facts import RULES, FileFact, Match, Produced, RootFacts, RuleFact
+from runward.handlers.contracts.artifact_facts import (
+    RULES,
+    FileFact,
+    Match,
+    Produced,
+    RootFacts,
+    RuleFact,
+    there_is,
+)
 
 VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
@@ -38,6 +48,8 @@ class Verification(NamedTuple):
     reasons: tuple[str, ...] = ()
     at_fault: tuple[str, ...] = ()
     """Likewise, the path of the file that is the reason."""
+    near: tuple[str | None, ...] = ()
+    """Likewise, the path of a file that is nearly the absent one, if there is one."""
     has_root: bool = True
     rules: tuple[tuple[str, RuleFact], ...] = ()
 
@@ -55,6 +67,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
             "missing",
             (ABSENT,) * len(required),
             tuple(entry.path for entry in required),
+            (None,) * len(required),
             has_root=False,
         )
     missing_required: list[ContractEntry] = []
@@ -62,6 +75,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
     produced: list[Produced] = []
     reasons: list[str] = []
     faulty: list[str] = []
+    near: list[str | None] = []
     absent = failing = 0
     for entry, fact in zip(contract.expected, facts.files, strict=True):
         if fact.state == "file":
@@ -74,6 +88,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
             missing_required.append(entry)
             reasons.append(describe(fact))
             faulty.append(at_fault(entry, fact))
+            near.append(fact.near)
             if fact.state == "absent":
                 absent += 1
             else:
@@ -87,6 +102,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
         _delivery(contract, absent, failing),
         tuple(reasons),
         tuple(faulty),
+        tuple(near),
         rules=tuple(
             (entry.id, rule)
             for entry, fact in zip(contract.expected, facts.files, strict=True)
@@ -154,10 +170,7 @@ def missing_summary(verification: Verification) -> str:
     missing = verification.missing_required
     if not missing:
         return _NO_ROOT
-    named = ", ".join(
-        f"{entry.id} ({path}){_but(reason)}"
-        for entry, path, reason in zip(missing[:5], verification.at_fault, verification.reasons, strict=False)
-    )
+    named = ", ".join(f"{entry.id} ({path}){but}" for entry, path, but in islice(_missing(verification), 5))
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
     return f"{_what(verification)}: {named}{more}"
 
@@ -170,8 +183,8 @@ def failure_summary(verification: Verification, artifacts: str, session_id: str)
     missing = verification.missing_required
     lines = [f"Run failed: {_what(verification) if missing else _NO_ROOT}."]
     lines += [
-        f"  {entry.id} ({printable(path)}){_but(reason)} — {entry.source}"
-        for entry, path, reason in zip(missing, verification.at_fault, verification.reasons, strict=True)
+        f"  {entry.id} ({printable(path)}){but} — {entry.source}"
+        for entry, path, but in _missing(verification)
     ]
     is_there = "" if verification.has_root else ", which does not exist"
     lines += [f"Searched {printable(artifacts)}{is_there}."]
@@ -184,9 +197,14 @@ def _what(verification: Verification) -> str:
     return "missing required artifacts" if are_all_absent else "required artifacts were not delivered"
 
 
-def _but(reason: str) -> str:
-    """What is wrong with a file that is there."""
-    return "" if reason == ABSENT else f": {reason}"
+def _missing(verification: Verification) -> Iterator[tuple[ContractEntry, str, str]]:
+    """Each required entry that was not delivered, the path at fault, and what there is instead of a good file."""
+    for entry, path, reason, near in zip(
+        *(verification.missing_required, verification.at_fault, verification.reasons, verification.near),
+        strict=True,
+    ):
+        what = "" if reason == ABSENT else reason
+        yield entry, path, f": {what if near is None else there_is(near, path)}" if what or near else ""
 
 
 def at_fault(entry: ContractEntry, fact: FileFact) -> str:
@@ -201,13 +219,34 @@ def _broken(fact: FileFact) -> RuleFact | None:
     return next((rule for rule in fact.rules if not rule.holds), None) if fact.state == "unfit" else None
 
 
-def describe(fact: FileFact, entry: ContractEntry | None = None) -> str:
-    """Why a file doesn't count as delivered, in a word or two. With its `entry`, a file that is not the entry's is named."""
+def described(contract: Contract, facts: RootFacts) -> dict[str, str]:
+    """Why each entry that was not delivered doesn't count, by its path. A file that is not the entry's, or nearly it, is named."""
+    found: dict[str, str] = {}
+    for entry, fact in zip(contract.expected, facts.files, strict=False):
+        if not fact.is_right:
+            path = at_fault(entry, fact)
+            said = describe(fact) if path == entry.path else f"{path}: {describe(fact)}"
+            found[entry.path] = said if fact.near is None else f"{said}; {there_is(fact.near, path)}"
+    return found
+
+
+def is_absent(description: JsonValue) -> bool:
+    """Whether this is how `described` says that nothing is there."""
+    return isinstance(description, str) and (description == ABSENT or description.startswith(f"{ABSENT}; "))
+
+
+def files_at_fault(contract: Contract, facts: RootFacts) -> dict[str, str]:
+    """The files that are the reason for entries with other paths, by these paths."""
+    pairs = zip(contract.expected, facts.files, strict=False)
+    found = {entry.path: at_fault(entry, fact) for entry, fact in pairs if not fact.is_right}
+    return {path: file for path, file in found.items() if path != file}
+
+
+def describe(fact: FileFact) -> str:
+    """Why a file doesn't count as delivered, in a word or two."""
     broken = _broken(fact)
     if broken is not None:
         place = "" if broken.line is None else f" on line {broken.line}"
-        if entry is not None and at_fault(entry, fact) != entry.path:
-            place = f"{place} of {broken.path}" if place else f" in {broken.path}"
         return f"{broken.rule}{place}: {broken.reason}"
     return {
         "file": "there",

@@ -24,8 +24,9 @@ from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import (
     Verification,
     boundary,
-    describe,
+    described,
     dump_verification,
+    files_at_fault,
     missing_summary,
     verify,
 )
@@ -384,9 +385,8 @@ def _known(event: AttemptEnded, contract: Contract | None, found: RootFacts | No
     if contract is not None and found is not None:
         if not found.exists:
             known[late.ARTIFACTS_ROOT] = "missing"
-        known[late.NOT_DELIVERED] = {
-            entry.path: describe(fact, entry)
-            for entry, fact in zip(contract.expected, found.files, strict=False)
-            if not fact.is_right
-        }
+        known[late.NOT_DELIVERED] = {**described(contract, found)}
+        files = files_at_fault(contract, found)
+        if files:
+            known["at_fault"] = {**files}
     return known

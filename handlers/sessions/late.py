@@ -12,7 +12,7 @@ from runward.handlers.asking import Asking, Given, NotYet, TryLater, ask
 from runward.handlers.contracts.artifact_facts import RuledPath
 from runward.handlers.contracts.needed_facts import paths_asked
 from runward.handlers.contracts.snapshots import stored_contract
-from runward.handlers.contracts.verify import ABSENT
+from runward.handlers.contracts.verify import is_absent
 from runward.handlers.events import AttemptEnded
 from runward.handlers.facts import LastChangeOf, Session
 from runward.handlers.layouts import native
@@ -90,7 +90,7 @@ def lacking(
     missing = {
         entry.path
         for entry in contract.expected
-        if entry.required and (is_empty or _state(states, entry.path) == ABSENT)
+        if entry.required and (is_empty or is_absent(_state(states, entry.path)))
     }
     asked = paths_asked(contract, started_at)
     return Lacking(

@@ -116,7 +116,6 @@ def _facts(directory: str, held: Contract) -> RootFacts:
 
 def _why(held: Contract, facts: RootFacts) -> dict[str, str]:
     """Why the file at a path doesn't count as delivered."""
-    from runward.handlers.contracts.verify import describe
+    from runward.handlers.contracts.verify import described
 
-    pairs = zip(held.expected, facts.files, strict=False)
-    return {entry.path: describe(fact, entry) for entry, fact in pairs if not fact.is_right}
+    return described(held, facts)

@@ -109,7 +109,10 @@ def _state(
         found = sizes.get(str(entry["id"]))
         return click.style("OK" if found is None else f"OK ({size(found)})", fg="green")
     reason = why.get(_path(entry), "absent")
-    said = "MISSING" if reason == "absent" else f"NOT DELIVERED ({safe(reason)})"
+    absent, _, near = reason.partition("; ")
+    said = f"NOT DELIVERED ({safe(reason)})"
+    if absent == "absent":
+        said = f"MISSING ({safe(near)})" if near else "MISSING"
     return click.style(said, fg="red" if entry["required"] else "yellow")
 
 

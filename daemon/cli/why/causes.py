@@ -173,7 +173,7 @@ def _without_content(kind: str, payload: dict[str, JsonValue]) -> dict[str, Json
 
 
 def _decision(event: EventRow, decision: DecisionRow) -> Entry:
-    known = json.loads(decision.known) if decision.known is not None else None
+    known = _by_file_at_fault(json.loads(decision.known) if decision.known is not None else None)
     found = known.get("not_delivered") if isinstance(known, dict) else None
     notes = [f"{path}: {why}" for path, why in found.items()] if isinstance(found, dict) else []
     if isinstance(known, dict) and known.get("artifacts_root"):
@@ -188,6 +188,21 @@ def _decision(event: EventRow, decision: DecisionRow) -> Entry:
         {"verdict": decision.verdict, "handler": decision.handler, "known": known},
         tuple(notes),
     )
+
+
+def _by_file_at_fault(known: JsonValue) -> JsonValue:
+    """What a verdict knew, with what was not delivered under the names of the files that are the reasons."""
+    if not isinstance(known, dict):
+        return known
+    found, files = known.get("not_delivered"), known.get("at_fault")
+    if not isinstance(found, dict) or not isinstance(files, dict):
+        return known
+    reasons: dict[str, list[str]] = {}
+    for path, why in found.items():
+        file = str(files.get(path, path))
+        reasons.setdefault(file, []).append(str(why).removeprefix(f"{file}: "))
+    told: dict[str, JsonValue] = {file: "; ".join(whys) for file, whys in reasons.items()}
+    return {**{key: each for key, each in known.items() if key != "at_fault"}, "not_delivered": told}
 
 
 def _invalid_outcomes(invalid: JsonValue) -> list[str]:

@@ -199,7 +199,7 @@ def test_a_directory_is_verified_against_the_profile(place: Place) -> None:
     assert told.code == 1
     assert f"{PLAN}:1: F: F.status: 'Status' is 'DRAFT'; write SIGNED" in told.err
     assert "MISSING" in told.out
-    assert "NOT DELIVERED (F.status on line 1" in told.out
+    assert f"NOT DELIVERED ({PLAN}: F.status on line 1" in told.out
 
 
 def ctcp_run(place: Place, name: str, **files: bytes | None) -> Path:
@@ -266,9 +266,13 @@ def test_the_reason_names_the_file_that_is_at_fault(place: Place) -> None:
         if each.get("handler") == "sessions/ended"
     ]
     assert isinstance(known, dict)
-    assert known["not_delivered"] == {
-        DRAFT: f"F.status on line 1 of {PLAN}: 'Status' is 'DRAFT'; write SIGNED"
-    }
+    assert known["not_delivered"] == {PLAN: "F.status on line 1: 'Status' is 'DRAFT'; write SIGNED"}
+    assert f"{PLAN}: F.status on line 1: " in place.call("why", "unsigned").out
+    assert DRAFT not in place.call("why", "unsigned").out.partition("delivered in")[2].partition("\n")[2]
+    assert (
+        f"NOT DELIVERED ({PLAN}: F.status on line 1: 'Status'"
+        in place.call("session", "show", "unsigned").out
+    )
 
 
 def test_inspect_names_the_lines_that_check_names(place: Place) -> None:

@@ -204,6 +204,15 @@ def test_an_empty_file_was_not_delivered(declared: Launcher) -> None:
     assert declared.run("--playbook", "report", "--", "sh", "-c", script).returncode == 1
 
 
+def test_who_waits_for_a_run_reads_which_file_is_nearly_the_missing_one(declared: Launcher) -> None:
+    script = 'echo done > "$RUNWARD_ARTIFACTS_DIR/../Report.md"'
+
+    result = declared.run("--playbook", "report", "--", "sh", "-c", script)
+
+    assert result.returncode == 1
+    assert "  report (report.md): there is '../Report.md' — " in result.stderr.decode()
+
+
 def test_a_link_that_leads_out_of_the_run_was_not_delivered(declared: Launcher) -> None:
     script = 'ln -s /etc/passwd "$RUNWARD_ARTIFACTS_DIR/report.md"'
 

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.daemon.cli.calling import Place
+from tests.daemon.cli.calling import CONTRACT, Place
 
 from runward.daemon.processes.identity import identity_of
 
@@ -49,6 +49,21 @@ def test_last_is_the_session_that_it_is_for_every_command(recorded: Place) -> No
     told = recorded.call("why", "@last", "--json").object()
     shown = recorded.call("session", "show", "@last", "--json").object()
     assert told["subject"] == {"noun": "session", "id": shown["key"]}
+
+
+def test_a_file_that_is_nearly_the_missing_one_is_named_and_does_not_count(place: Place) -> None:
+    place.add_run("near", exit_code=0, contract=CONTRACT, files={"Review.md": "r", "report.md": "r"})
+    place.daemon_once()
+    shown = place.call("session", "show", "near", "--json").object()
+    reason = {"code": "run.failed.missing_artifact"}
+    summary = "missing required artifacts: review (review.md): there is 'Review.md'"
+    assert isinstance(shown["reason"], dict)
+    assert shown["reason"].items() >= {**reason, "summary": summary}.items()
+    assert (shown["status"], shown["delivery"]) == ("failed", "partial")
+    assert "MISSING (there is 'Review.md')" in place.call("session", "show", "near").out
+    lines = [line.strip() for line in place.call("why", "near").out.splitlines()]
+    assert lines[0].endswith(summary)
+    assert {"review.md: absent; there is 'Review.md'", "notes.md: absent"} <= {*lines}
 
 
 def test_a_running_session_is_not_over_and_it_is_said_why(recorded: Place) -> None:

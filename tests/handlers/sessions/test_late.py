@@ -89,6 +89,8 @@ def test_only_required_files_that_were_absent_may_correct_a_verdict() -> None:
     contract = Contract((REVIEW, REPORT, NOTES))
     states: dict[str, JsonValue] = {REVIEW.path: "absent", REPORT.path: "empty", NOTES.path: "absent"}
     assert lacked({late.NOT_DELIVERED: states}, contract).absent == (REVIEW.path,)
+    states[REVIEW.path] = "absent; there is 'Review.md'"
+    assert lacked({late.NOT_DELIVERED: states}, contract).absent == (REVIEW.path,)
 
 
 def test_without_an_artifacts_directory_all_required_files_are_absent() -> None:

@@ -1,0 +1,129 @@
+"""Files that are nearly what a contract expects: `Review.md` where `review.md` is absent.
+
+They never count as delivered. They are named because a person who reads "absent" would otherwise search for them. A run
+can make any number of files with any names, so what is listed and compared is bounded.
+"""
+
+import os
+import unicodedata
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Final
+
+from runward.daemon.rundir.artifacts import refusal
+from runward.daemon.rundir.opening import opened, opened_below
+
+MOST_ABSENT: Final = 20
+"""Absent artifacts for which anything is searched."""
+
+MOST_NAMES: Final = 1000
+"""Names that are looked at for all of them, with one for each directory that is opened."""
+
+DEEPEST: Final = 2
+"""Levels of directories below the root that are searched, besides those in which something is expected."""
+
+ABOVE: Final = ".."
+_SHORTEST: Final = 3
+"""Characters before the ending that a name has at least, if one wrong character is forgiven."""
+
+_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def near_misses(
+    root: int, above: int | None, absent: Sequence[str], expected: frozenset[str]
+) -> dict[str, str]:
+    """For each of the `absent` paths the file that is nearly it, if there is one, by its path from `root`.
+
+    What is `expected` under its own name is none. `above` is the directory that the root is in, if it belongs to the run,
+    too. Raises `OSError` if the machine is at fault.
+    """
+    nearest: dict[str, tuple[int, int, str]] = {}
+    for found in _files(root, above, absent[:MOST_ABSENT]):
+        if found in expected:
+            continue
+        for wanted in absent[:MOST_ABSENT]:
+            rank = _rank(wanted, found)
+            if rank is not None:
+                this = rank, len(found), found
+                nearest[wanted] = min(nearest.get(wanted, this), this)
+    return {wanted: path for wanted, (_, _, path) in nearest.items()}
+
+
+def _files(root: int, above: int | None, absent: Sequence[str]) -> Iterator[str]:
+    """The regular files near the absent ones: first beside them, then above the root, then below it, level by level."""
+    left = MOST_NAMES
+    beside = dict.fromkeys(os.path.dirname(path) for path in absent)
+    todo = deque([*((each, DEEPEST if each == "" else 1) for each in beside), (ABOVE, 0), ("", DEEPEST)])
+    seen: set[str] = set()
+    while todo and left > 0:
+        directory, levels = todo.popleft()
+        if directory in seen or (directory == ABOVE and above is None):
+            continue
+        seen.add(directory)
+        left -= 1
+        start = above if directory == ABOVE and above is not None else root
+        try:
+            for name, is_directory in _names(start, [] if directory == ABOVE else directory.split("/"), left):
+                left -= 1
+                path = f"{directory}/{name}" if directory else name
+                if not is_directory:
+                    yield path
+                elif levels > 0 and not name.startswith("."):
+                    todo.append((path, levels - 1))
+        except OSError as error:
+            refusal(error)  # raises if the machine is at fault
+
+
+def _names(start: int, parts: list[str], most: int) -> list[tuple[str, bool]]:
+    """The names of regular files and directories in a directory, and whether each is a directory."""
+    found: list[tuple[str, bool]] = []
+    with (
+        opened_below(start, [part for part in parts if part]) as place,
+        opened(".", _LISTED, place) as listed,
+        os.scandir(listed) as entries,
+    ):
+        for _, entry in zip(range(most), entries, strict=False):
+            is_directory = entry.is_dir(follow_symlinks=False)
+            if is_directory or entry.is_file(follow_symlinks=False):
+                with suppress(UnicodeEncodeError):  # no text of the store could name it
+                    entry.name.encode()
+                    found.append((entry.name, is_directory))
+    return sorted(found)
+
+
+def _rank(wanted: str, found: str) -> int | None:
+    """How near the path of a file is to what is wanted, 0 nearest. None if it is something else, or the same."""
+    place, name = os.path.split(_folded(wanted))
+    other_place, other = os.path.split(_folded(found))
+    if wanted == found:
+        return None  # it has just arrived
+    if place != other_place:
+        return 2 if name == other else None
+    if name == other:
+        return 0
+    return 1 if _has_other_ending(name, other) or _has_one_wrong(name, other) else None
+
+
+@lru_cache(maxsize=4 * MOST_NAMES)
+def _folded(path: str) -> str:
+    """The path without what people don't see: the case, and the way in which characters are composed."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", path).casefold())
+
+
+def _has_other_ending(name: str, other: str) -> bool:
+    stem, other_stem = os.path.splitext(name)[0], os.path.splitext(other)[0]
+    return other.startswith(f"{name}.") or stem == other_stem
+
+
+def _has_one_wrong(name: str, other: str) -> bool:
+    """Whether one character is missing, too many or another one, or two neighbours are swapped."""
+    short, long = sorted((name, other), key=len)
+    if len(long) - len(short) > 1 or len(os.path.splitext(name)[0]) < _SHORTEST:
+        return False
+    same = next((at for at, char in enumerate(short) if char != long[at]), len(short))
+    short, long = short[same:], long[same:]
+    if len(short) < len(long):
+        return short == long[1:]
+    return short[1:] == long[1:] or (short[:2] == long[1::-1] and short[2:] == long[2:])
