@@ -10,7 +10,6 @@ from runward.config.bundle import Scheme
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN
-from runward.daemon.cli.session.bundle_of import SessionBundle, session_bundle
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.shell.request_waiting import refuse_without_daemon, wait_for
@@ -22,6 +21,7 @@ from runward.daemon.store import reading, reading_causes
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_bundles import SigningRow, signing
 from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.views.bundles import SessionBundle, session_bundle
 from runward.handlers.bundle.events import ReceiptSignRequested
 from runward.handlers.bundle.signatures import NotSignable, nostr_event
 

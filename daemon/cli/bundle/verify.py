@@ -9,7 +9,7 @@ from runward.config.counting import counted
 from runward.daemon.cli.bundle.place import BundlePlace, bundle_place
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell.context import read_settings_of
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
+from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.handlers.bundle.verify import Verified
 
@@ -45,12 +45,12 @@ def answer_of(
 
 def _authorized(context: click.Context, keys: Sequence[str]) -> frozenset[str]:
     """The keys that were given, those of the settings, and our own if this machine has any."""
-    from runward.daemon.cli.bundle.own_keys import own_keys_that_count
+    from runward.daemon.views.own_keys import own_keys_that_count
 
     settings = read_settings_of(context.find_root().obj["config"]).value
     if settings is None:
         return frozenset(keys)
-    return own_keys_that_count(settings.state_dir).union(settings.authorized_keys, keys)
+    return own_keys_that_count(settings.state_dir, note).union(settings.authorized_keys, keys)
 
 
 def _no_receipt(place: BundlePlace) -> str:

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.terminal.output import iso, local, safe
+from runward.daemon.cli.terminal.output import local, safe
+from runward.daemon.views.times import iso
 
 _BEGINNING: Final = "cr_"
 

@@ -19,16 +19,7 @@ from runward.daemon.cli.exits import NOT_FOUND, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import (
-    ago,
-    coloured,
-    complain,
-    fail,
-    iso,
-    print_json,
-    print_table,
-    safe,
-)
+from runward.daemon.cli.terminal.output import ago, coloured, complain, fail, print_json, print_table, safe
 from runward.daemon.configuration.settings import chain_names, find_chain
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.store.reading_chains import (
@@ -36,6 +27,7 @@ from runward.daemon.store.reading_chains import (
     HeldRow,
     held_events,
 )
+from runward.daemon.views.times import iso
 
 
 @click.command()

@@ -10,12 +10,12 @@ from typing import Final, TypeVar
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.daemon.report import report_of
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT, TRY_AGAIN
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import fail, to_stderr
 from runward.daemon.store.ownership import holder
+from runward.daemon.views.daemon_report import report_of
 
 _Told = TypeVar("_Told")
 _PERIOD: Final = 0.05

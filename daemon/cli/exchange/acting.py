@@ -15,10 +15,11 @@ from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.request_waiting import PATIENCE_S, wait_for
-from runward.daemon.cli.terminal.output import fail, iso, note, print_json, safe
+from runward.daemon.cli.terminal.output import fail, note, print_json, safe
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_exchange import ActionRow, action, agent_of, as_json, held_job
+from runward.daemon.views.times import iso
 from runward.handlers.exchange.action_result import Refused, result_to_json
 from runward.handlers.exchange.intent import NotAnIntent, read_intent, without_content
 

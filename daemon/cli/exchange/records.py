@@ -13,7 +13,6 @@ from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import (
     align,
     coloured,
-    iso,
     local,
     print_json,
     print_json_line,
@@ -33,6 +32,7 @@ from runward.daemon.store.reading_exchange import (
     scrip_in_circulation,
     wrong_balances,
 )
+from runward.daemon.views.times import iso
 from runward.handlers.exchange.facts import MILLIONTHS, SCRIP
 
 _PERIOD = 0.25

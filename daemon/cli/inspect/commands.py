@@ -7,16 +7,17 @@ import click
 
 from runward.config.settings_keys import AUTO
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
-from runward.daemon.cli.inspect.inspected import InspectedSession, told
-from runward.daemon.cli.inspect.native import inspect_native
 from runward.daemon.cli.inspect.transcript import Found, each_once, inspect_transcript
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import fail, note, print_json
+from runward.daemon.cli.terminal.output import align, coloured, duration, fail, local, note, print_json, safe
 from runward.daemon.cli.terminal.progress import Progress, progress
 from runward.daemon.rundir.liveness import Writers
 from runward.daemon.rundir.sessions_under import CannotList, Obstacle, Place, sessions_under
+from runward.daemon.views.inspected import InspectedSession, with_file
+from runward.daemon.views.native_run import inspect_native
 from runward.handlers.layouts import native, registry
+from runward.handlers.layouts.scanner import Complaint
 
 
 def _layouts() -> tuple[str, ...]:
@@ -57,7 +58,7 @@ def inspect(path: str, layout: str, as_json: bool) -> None:
         print_json([each.as_json() for each in found])
     else:
         for each in found:
-            click.echo("\n".join(each.as_lines()))
+            click.echo("\n".join(_lines_of(each)))
     if not found:
         note(reason)
         sys.exit(NOT_SO)
@@ -96,4 +97,38 @@ def _native(place: Place) -> Iterator[Found]:
         yield Found(inspected, place.path)
         return
     for problem in inspected:
-        note(f"{place.path} is not a session: {told(problem)}")
+        note(f"{place.path} is not a session: {_sentence(problem)}")
+
+
+def _lines_of(session: InspectedSession) -> list[str]:
+    """A session for people."""
+    standing, usage = session.standing, session.usage
+    tokens = f"{usage.input_tokens} in, {usage.output_tokens} out" if usage is not None else "-"
+    counted = [f"{count} {name.replace('_', ' ')}" for name, count in session.counts._asdict().items()]
+    facts = [
+        ("Session:", safe(str(session.session_id))),
+        ("State:", f"{coloured(standing.state)} ({standing.reason_code})"),
+        ("Evidence:", standing.evidence or "-"),
+        ("Idle:", duration(session.idle_s) if session.idle_s is not None else "-"),
+        ("Started:", local(session.started_at)),
+        ("Finished:", local(standing.ended_at)),
+        ("Activity:", standing.activity or "-"),
+        ("Attempt:", str(session.attempt)),
+        ("Agent:", safe(session.agent or "-")),
+        ("Model:", safe(session.model or "-")),
+        ("Layout:", session.layout),
+        ("Cwd:", safe(session.cwd or "-")),
+        ("Path:", safe(session.path)),
+        ("Counted:", ", ".join(counted)),
+        ("Tokens:", tokens),
+    ]
+    problems = [
+        f"  {coloured('warning')}: {_sentence(each, session.names_files)}" for each in session.problems
+    ]
+    return [*align(facts), *problems, ""]
+
+
+def _sentence(complaint: Complaint, names_file: bool = True) -> str:
+    """A complaint in one line for people."""
+    place = f"line {complaint.line}, " if complaint.line is not None else ""
+    return safe(place + (with_file(complaint) if names_file else complaint.message))

@@ -10,19 +10,17 @@ from runward.config.contract import contract_to_json
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.mcp.tool import Answer, Refused, Tool, count_of, flag, flag_of, text, text_of
-from runward.daemon.cli.session.as_json import summary_of
-from runward.daemon.cli.session.found import newest_sessions, session_as_json
-from runward.daemon.cli.session.listing import FAILED
-from runward.daemon.cli.session.unjudged_row import row_of
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.finding import find_session
+from runward.daemon.cli.terminal.output import note
 from runward.daemon.cli.terminal.times import MomentError, parse_moment
 from runward.daemon.cli.why.commands import story_of
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.rundir.contract_facts import contract_facts
 from runward.daemon.rundir.outcome_writing import write_outcome
-from runward.daemon.store.reading_files import kept_files
 from runward.daemon.store.reading_sessions import Wanted
+from runward.daemon.views.sessions import FAILED, newest_sessions, session_as_json, sessions_as_json
+from runward.daemon.views.unjudged_row import row_of
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import boundary, rules_as_json, verification_as_json, verify
 from runward.handlers.outcomes.facts import OutcomeFile
@@ -132,9 +130,7 @@ def _list(settings: Settings, arguments: dict[str, JsonValue]) -> Answer:
     limit = count_of(arguments, "limit", _LISTED, _MOST_LISTED)
     with store_to_read(settings) as connection:
         rows, is_cut = newest_sessions(connection, settings, wanted, limit)
-        kept = kept_files(connection, [row.key for row in rows])
-    sessions: list[JsonValue] = [summary_of(row, kept.get(row.key, [])) for row in rows]
-    return Answer(without_secrets_in({"sessions": sessions, "more": is_cut}, settings.bundle.redact))
+        return Answer({"sessions": sessions_as_json(connection, settings, rows), "more": is_cut})
 
 
 def _named(arguments: dict[str, JsonValue], run: str | None) -> str:
@@ -149,7 +145,7 @@ def _named(arguments: dict[str, JsonValue], run: str | None) -> str:
 def _show(settings: Settings, arguments: dict[str, JsonValue], run: str | None) -> Answer:
     with store_to_read(settings) as connection:
         row = find_session(connection, settings, _named(arguments, run))
-        return Answer(session_as_json(connection, settings, row))
+        return Answer(session_as_json(connection, settings, row, note))
 
 
 def _why(settings: Settings, arguments: dict[str, JsonValue], run: str | None) -> Answer:

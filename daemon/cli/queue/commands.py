@@ -18,7 +18,6 @@ from runward.daemon.cli.terminal.output import (
     align,
     coloured,
     fail,
-    iso,
     local,
     print_json,
     print_table,
@@ -26,6 +25,7 @@ from runward.daemon.cli.terminal.output import (
 )
 from runward.daemon.store import reading_causes
 from runward.daemon.store.reading_causes import JobRow
+from runward.daemon.views.times import iso
 
 _STATES: Final = ("waiting", "running", "held", "done", "discarded")
 

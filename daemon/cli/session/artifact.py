@@ -6,7 +6,6 @@ import time
 
 import click
 
-from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import NOT_FOUND
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
@@ -14,9 +13,10 @@ from runward.daemon.cli.shell.finding import LAST, find_session, one_of
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.options import limit_option
-from runward.daemon.cli.terminal.output import ago, coloured, fail, iso, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import ago, coloured, fail, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store.reading_artifacts import ArtifactRow, Wanted, artifacts, artifacts_called
+from runward.daemon.views.outcomes import artifact_as_json
 from runward.handlers.contracts.file_problems import MEANINGS
 
 
@@ -80,26 +80,6 @@ def list_artifacts(
         print_table(
             ("ID", "KIND", "NAME", "PASSED", "SESSION", "WHEN", "SUMMARY"), [_row(each) for each in found]
         )
-
-
-def artifact_as_json(row: ArtifactRow) -> dict[str, JsonValue]:
-    """An outcome as programs read it."""
-    return {
-        "id": row.id,
-        "session_id": row.session_key.rpartition("/")[2],
-        "session_key": row.session_key,
-        "kind": row.kind,
-        "name": row.name,
-        "summary": row.summary,
-        "passed": None if row.passed is None else bool(row.passed),
-        "content": None if row.content is None else json.loads(row.content),
-        "file_path": row.file_path,
-        "file_sha256": row.file_sha256,
-        "file_size": row.file_size,
-        "file_problem": row.file_problem,
-        "created_at": iso(row.created_at),
-        "updated_at": iso(row.updated_at),
-    }
 
 
 def _row(row: ArtifactRow) -> tuple[str, ...]:

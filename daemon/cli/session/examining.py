@@ -5,17 +5,17 @@ import time
 
 import click
 
-from runward.daemon.cli.session.found import session_as_json
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import find_session, recorded_session
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import print_json
+from runward.daemon.cli.terminal.output import note, print_json
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_failures import is_unseen_failure
 from runward.daemon.store.reading_files import kept_files
 from runward.daemon.store.reading_problems import problems
+from runward.daemon.views.sessions import session_as_json
 from runward.handlers.secrets import text_without_secrets
 
 
@@ -34,12 +34,12 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
     with store_to_read(settings) as connection:
         row = find_session(connection, settings, identifier)
         if as_json:
-            print_json(session_as_json(connection, settings, row))
+            print_json(session_as_json(connection, settings, row, note))
             return
         history = reading_sessions.status_history(connection, row.key)
         kept = kept_files(connection, [row.key]).get(row.key, [])
         outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
-        from runward.daemon.cli.session.bundle_of import bundle_text, shown_bundle
+        from runward.daemon.views.bundles import bundle_text, shown_bundle
 
         bundle = shown_bundle(connection, settings, row)
         from runward.daemon.cli.session.journal_place import journal_place

@@ -7,12 +7,8 @@ from typing import Final
 
 import click
 
-from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.session.as_json import about_of, summary_of, tokens_of, verification_of
-from runward.daemon.cli.session.found import newest_sessions
 from runward.daemon.cli.session.liveness import NOBODY_CAN_TELL, is_unknown, silence
-from runward.daemon.cli.session.unjudged import NOT_JUDGED
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import how_to_judge
@@ -21,11 +17,16 @@ from runward.daemon.cli.terminal.output import ago, coloured, duration, note, pr
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.cli.terminal.wrapping import columns_there, fitting, wrapped
 from runward.daemon.store import reading_sessions
-from runward.daemon.store.reading_files import kept_files
-from runward.handlers.secrets import json_without_secrets
-
-STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
-FAILED: Final = ("failed", "timed_out", "aborted")
+from runward.daemon.views.sessions import (
+    FAILED,
+    STATUSES,
+    about_of,
+    newest_sessions,
+    sessions_as_json,
+    tokens_of,
+    verification_of,
+)
+from runward.daemon.views.unjudged import NOT_JUDGED
 
 _HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")
 _ABOUT_HEADS: Final = ("CWD", "MODEL", "TOKENS", "PROMPT")
@@ -141,10 +142,9 @@ def list_sessions(
     wanted = reading_sessions.Wanted(statuses, layouts, roots, playbooks, agents, since, text, directory)
     with store_to_read(settings) as connection:
         rows, is_cut = newest_sessions(connection, settings, wanted, limit)
-        kept = kept_files(connection, [row.key for row in rows]) if as_json else {}
-    if as_json:
-        told: JsonValue = [summary_of(row, kept.get(row.key, [])) for row in rows]
-        print_json(json_without_secrets(told, settings.bundle.redact))
+        told = sessions_as_json(connection, settings, rows) if as_json else None
+    if told is not None:
+        print_json(told)
     elif not rows:
         click.echo("no sessions")
     else:

@@ -8,18 +8,18 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.daemon.cli.session.as_json import about_of, contract_of, files_of, tokens_of, verification_of
 from runward.daemon.cli.session.expected_artifacts import disagreement, panel
-from runward.daemon.cli.session.launched_command import launched_command
 from runward.daemon.cli.session.liveness import fix_of, in_full, is_unknown
 from runward.daemon.cli.session.run_output import last_lines
-from runward.daemon.cli.session.unjudged import NOT_JUDGED
 from runward.daemon.cli.terminal.output import ago, align, coloured, duration, local, safe, size
 from runward.daemon.store.reading_artifacts import ArtifactRow
 from runward.daemon.store.reading_causes import decisions_about
 from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.reading_problems import ProblemRow
 from runward.daemon.store.reading_sessions import SessionRow, StatusChange
+from runward.daemon.views.launched_command import launched_command
+from runward.daemon.views.sessions import about_of, contract_of, files_of, tokens_of, verification_of
+from runward.daemon.views.unjudged import NOT_JUDGED
 from runward.handlers.contracts.file_problems import MEANINGS
 
 NOT_RECORDED: Final = f"{NOT_JUDGED}: this is what its own files say; the daemon's verdict counts"

@@ -10,13 +10,13 @@ import click
 
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import BY_STATUS, TIMED_OUT, TRY_AGAIN
-from runward.daemon.cli.session.as_json import summary_of
 from runward.daemon.cli.shell.finding import refuse_pruned
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_files import kept_files
 from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.views.sessions import summary_of
 from runward.handlers.secrets import text_without_secrets, without_secrets_in
 
 _PERIOD: Final = 0.2

@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.daemon.report import report_of
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.status.commands import roots_of
 from runward.daemon.cli.terminal.output import coloured, print_json, print_table, safe
 from runward.daemon.store.ownership import holder, prepare
+from runward.daemon.views.daemon_report import report_of
 
 
 @click.group(cls=Group)

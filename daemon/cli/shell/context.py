@@ -52,8 +52,8 @@ def _settings_of_daemon(config: str | None) -> Settings | None:
     """The settings that the daemon of this state directory uses; None if none runs."""
     from pathlib import Path
 
-    from runward.daemon.cli.daemon.report import report_of, settings_in_report
     from runward.daemon.store.ownership import holder
+    from runward.daemon.views.daemon_report import report_of, settings_in_report
 
     state = state_dir_of_broken(config, os.environ, working_directory())
     return None if state is None else settings_in_report(report_of(state, holder(Path(state))))

@@ -15,10 +15,9 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.daemon.report import report_of, settings_in_report
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.context import settings_in_force
-from runward.daemon.cli.terminal.output import iso, print_json, safe
+from runward.daemon.cli.terminal.output import print_json, safe
 from runward.daemon.cli.terminal.times import Period
 from runward.daemon.cli.terminal.wrapping import room
 from runward.daemon.configuration.settings import chain_names, changed_files, find_chain
@@ -35,6 +34,8 @@ from runward.daemon.store import (
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.store.reading_notices import notices_by_state
+from runward.daemon.views.daemon_report import report_of, settings_in_report
+from runward.daemon.views.times import iso
 from runward.daemon.watch.watch_count import held_watches
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, NoReturn
 from unicodedata import combining, east_asian_width
 
@@ -107,18 +107,6 @@ def width(text: str) -> int:
     if plain.isascii():
         return len(plain)
     return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in plain)
-
-
-def iso(at: float | None) -> str | None:
-    """Unix seconds as programs read them: ISO 8601, UTC, with Z."""
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
-
-
-def moment_of(text: JsonValue) -> float | None:
-    """What `iso` printed, as Unix seconds again."""
-    return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
 
 
 def local(at: float | None) -> str:

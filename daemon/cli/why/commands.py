@@ -15,8 +15,6 @@ from runward.config.settings import Settings
 from runward.daemon.cli.chain.asked import asked_run, newest_asked_run
 from runward.daemon.cli.chain.runs import find_run
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
-from runward.daemon.cli.session.as_json import produced_of, verification_of
-from runward.daemon.cli.session.unjudged import NOT_JUDGED, as_its_files_tell, unjudged_called
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import (
@@ -36,6 +34,8 @@ from runward.daemon.store import reading_causes, reading_chains, reading_session
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ChainRunRow
 from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.views.sessions import produced_of, verification_of
+from runward.daemon.views.unjudged import NOT_JUDGED, as_its_files_tell, unjudged_called
 from runward.handlers.requests.subjects import START, of_start
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
 

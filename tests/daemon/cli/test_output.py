@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.daemon.cli.terminal import output
+from runward.daemon.views import times
 
 NOW = 1_800_000_000.0
 
@@ -86,9 +87,9 @@ def test_sizes_are_told_as_in_the_specification(count: int, shown: str) -> None:
 
 
 def test_times_for_programs_are_utc_with_z() -> None:
-    assert output.iso(1767323045.1239) == "2026-01-02T03:04:05.123Z"
-    assert output.iso(None) is None
-    assert output.moment_of("2026-01-02T03:04:05.123Z") == 1767323045.123
+    assert times.iso(1767323045.1239) == "2026-01-02T03:04:05.123Z"
+    assert times.iso(None) is None
+    assert times.moment_of("2026-01-02T03:04:05.123Z") == 1767323045.123
 
 
 def test_columns_are_aligned_by_what_a_terminal_shows() -> None:

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
@@ -71,8 +71,8 @@ def shown_bundle(connection: sqlite3.Connection, settings: Settings, row: Sessio
     return SessionBundle("growing", row.attempt, place, None, problem)
 
 
-def bundle_json(bundle: SessionBundle | None, settings: Settings) -> JsonValue:
-    """The bundle as `session show --json` prints it."""
+def bundle_json(bundle: SessionBundle | None, settings: Settings, report: Callable[[str], None]) -> JsonValue:
+    """The bundle as `session show --json` prints it. `report` takes what keeps signatures from being checked."""
     if bundle is None:
         return None
     row = bundle.row
@@ -88,7 +88,7 @@ def bundle_json(bundle: SessionBundle | None, settings: Settings) -> JsonValue:
         "receipt_hash": None if row is None else row.receipt_hash,
         "prev": None if row is None else row.prev,
         "valid": is_valid(bundle),
-        "signature": _signature(bundle, settings),
+        "signature": _signature(bundle, settings, report),
         "problem": bundle.problem,
         "summary": _summary(row),
     }
@@ -120,10 +120,12 @@ def is_valid(bundle: SessionBundle) -> bool | None:
     return parts_stand(bundle.directory, row.parts)
 
 
-def _signature(bundle: SessionBundle, settings: Settings) -> "SignatureState | None":
+def _signature(
+    bundle: SessionBundle, settings: Settings, report: Callable[[str], None]
+) -> "SignatureState | None":
     """The validity of the signature of the receipt there; None without a receipt, or a library that checks it."""
-    from runward.daemon.cli.bundle.own_keys import own_keys_that_count
     from runward.daemon.rundir.bundle_verifying import receipt_fields
+    from runward.daemon.views.own_keys import own_keys_that_count
     from runward.handlers.bundle.signatures import NoLibrary, signature_state
 
     if bundle.state != "written":
@@ -136,7 +138,7 @@ def _signature(bundle: SessionBundle, settings: Settings) -> "SignatureState | N
         if not is_signed:
             return signature_state(fields, ())
         return signature_state(
-            fields, own_keys_that_count(settings.state_dir).union(settings.authorized_keys)
+            fields, own_keys_that_count(settings.state_dir, report).union(settings.authorized_keys)
         )
     except (NoLibrary, OSError):
         return None

@@ -1,15 +1,25 @@
 """Sessions as programs read them: the objects of `session list --json` and `session show --json`."""
 
 import json
-from collections.abc import Sequence
-from typing import NamedTuple
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.session.launched_command import launched_command
-from runward.daemon.cli.terminal.output import iso
-from runward.daemon.store.reading_files import KeptFile
+from runward.config.settings import Settings
+from runward.daemon.store import reading_sessions
+from runward.daemon.store.reading_artifacts import Wanted, artifacts
+from runward.daemon.store.reading_files import KeptFile, kept_files
+from runward.daemon.store.reading_problems import problems
 from runward.daemon.store.reading_sessions import SessionRow, StatusChange
+from runward.daemon.views.launched_command import launched_command
+from runward.daemon.views.times import iso
+from runward.daemon.views.unjudged import unjudged
 from runward.handlers.contracts.artifact_facts import RULES
+from runward.handlers.secrets import json_without_secrets, without_secrets_in
+
+STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
+FAILED: Final = ("failed", "timed_out", "aborted")
 
 
 def summary_of(row: SessionRow, kept: Sequence[KeptFile]) -> dict[str, JsonValue]:
@@ -150,3 +160,53 @@ def _file(verified: dict[str, JsonValue], kept: KeptFile | None) -> JsonValue:
         "sha256": hashed.sha256 if hashed is not None else None,
         "problem": hashed.problem if hashed is not None else None,
     }
+
+
+def newest_sessions(
+    connection: sqlite3.Connection, settings: Settings, wanted: reading_sessions.Wanted, limit: int
+) -> tuple[list[SessionRow], bool]:
+    """The newest `limit` sessions (0: all) that are wanted, and whether there are more. Those not judged yet are among them."""
+    most = limit + 1 if limit else None
+    fresh = unjudged(connection, settings, most)
+    cwds = reading_sessions.working_directories(connection, [row.key for row in fresh]) if wanted.cwd else {}
+    fresh = [row for row in fresh if wanted.has(row._replace(cwd=row.cwd or cwds.get(row.key)))]
+    known = {row.key for row in fresh}
+    rows = [row for row in reading_sessions.sessions(connection, wanted, most) if row.key not in known]
+    rows = sorted([*fresh, *rows], key=lambda row: (-row.started_at, row.key))
+    is_cut = bool(limit) and len(rows) > limit
+    return (rows[:limit] if is_cut else rows), is_cut
+
+
+def sessions_as_json(
+    connection: sqlite3.Connection, settings: Settings, rows: Sequence[SessionRow]
+) -> list[JsonValue]:
+    """What a list says of each of these sessions, without what looks like a secret."""
+    kept = kept_files(connection, [row.key for row in rows])
+    listed = json_without_secrets(
+        [summary_of(row, kept.get(row.key, [])) for row in rows], settings.bundle.redact
+    )
+    assert isinstance(listed, list)
+    return listed
+
+
+def session_as_json(
+    connection: sqlite3.Connection, settings: Settings, row: SessionRow, report: Callable[[str], None]
+) -> dict[str, JsonValue]:
+    """Everything that is known of a session, without what looks like a secret.
+
+    `report` takes what keeps signatures from being checked.
+    """
+    from runward.daemon.views.bundles import bundle_json, shown_bundle
+    from runward.daemon.views.outcomes import artifact_as_json
+
+    history = reading_sessions.status_history(connection, row.key)
+    kept = kept_files(connection, [row.key]).get(row.key, [])
+    outcomes = artifacts(connection, Wanted(session=row.key))[::-1]
+    bundle = shown_bundle(connection, settings, row)
+    complaints: list[JsonValue] = [
+        {"path": each.path, "line": each.line, "message": each.message, "fix": each.fix}
+        for each in problems(connection, row.path)
+    ]
+    details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
+    told = {**details, "bundle": bundle_json(bundle, settings, report), "problems": complaints}
+    return without_secrets_in(told, settings.bundle.redact)

@@ -4,9 +4,9 @@ import time
 from typing import NamedTuple
 
 from runward.config.contract import Contract
-from runward.daemon.cli.inspect.native import NativeRun, read_native
 from runward.daemon.rundir.contract_facts import contract_facts
 from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.views.native_run import NativeRun, read_native
 from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
 from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
 from runward.handlers.facts import Launch

@@ -10,7 +10,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.inspect.inspected import InspectedSession
 from runward.daemon.ports.files import Gone
 from runward.daemon.processes.identity import read_stat
 from runward.daemon.processes.tree import children_of
@@ -18,6 +17,7 @@ from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.rundir.last_change import last_change
 from runward.daemon.rundir.looking import look
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, open_in_run
+from runward.daemon.views.inspected import InspectedSession
 from runward.daemon.world.machine import RealProcesses
 from runward.handlers.events import AttemptEnded
 from runward.handlers.exchange.intent import NotAnIntent, parse_intent, shown

@@ -1,0 +1,1 @@
+"""What commands show, as objects: those that `--json` prints. One shape, one function."""

@@ -1,0 +1,27 @@
+"""Outcomes of sessions, as programs read them."""
+
+import json
+
+from runward.config.json_value import JsonValue
+from runward.daemon.store.reading_artifacts import ArtifactRow
+from runward.daemon.views.times import iso
+
+
+def artifact_as_json(row: ArtifactRow) -> dict[str, JsonValue]:
+    """An outcome as programs read it."""
+    return {
+        "id": row.id,
+        "session_id": row.session_key.rpartition("/")[2],
+        "session_key": row.session_key,
+        "kind": row.kind,
+        "name": row.name,
+        "summary": row.summary,
+        "passed": None if row.passed is None else bool(row.passed),
+        "content": None if row.content is None else json.loads(row.content),
+        "file_path": row.file_path,
+        "file_sha256": row.file_sha256,
+        "file_size": row.file_size,
+        "file_problem": row.file_problem,
+        "created_at": iso(row.created_at),
+        "updated_at": iso(row.updated_at),
+    }
