@@ -84,6 +84,10 @@ class RootFacts(NamedTuple):
     exists: bool
     files: tuple[FileFact, ...] = ()
 
+    def for_each(self, count: int) -> tuple[FileFact, ...]:
+        """A fact for each of `count` entries. Without a directory, no file is there."""
+        return self.files if self.exists else self.files or (FileFact("absent"),) * count
+
 
 class Produced(NamedTuple):
     """An expected artifact that was there: a regular file with `size` bytes (at least one); its time in ns."""

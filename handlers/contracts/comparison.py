@@ -58,7 +58,7 @@ def compare(
     contract: Contract, then: Mapping[str, Look], facts: RootFacts, hashes: Mapping[str, FileHash]
 ) -> tuple[Compared, ...]:
     """Each entry of the contract, compared. `hashes` has, by id, the hashes that were taken now."""
-    found = facts.files if facts.exists else (FileFact("absent"),) * len(contract.expected)
+    found = facts.for_each(len(contract.expected))
     return tuple(
         _compare(entry, then.get(entry.id), fact, hashes.get(entry.id))
         for entry, fact in zip(contract.expected, found, strict=True)
@@ -70,7 +70,7 @@ def each_file(contract: Contract, facts: RootFacts, then: Iterable[str]) -> tupl
 
     `then` are the ids of what was produced.
     """
-    found = facts.files if facts.exists else (FileFact("absent"),) * len(contract.expected)
+    found = facts.for_each(len(contract.expected))
     entries: list[ContractEntry] = []
     files: list[FileFact] = []
     for entry, fact in zip(contract.expected, found, strict=True):

@@ -42,14 +42,17 @@ def reads_outcomes(contract: Contract) -> bool:
 
 
 def with_outcomes(contract: Contract, facts: RootFacts, outcomes: Sequence[ReadOutcome]) -> RootFacts:
-    """The facts, with what the session's valid `outcomes` say of the entries that ask for one."""
-    if not facts.exists:
+    """The facts, with what the session's valid `outcomes` say of the entries that ask for one.
+
+    They need no artifacts' directory: an outcome may be in the run's directory, or in a last message.
+    """
+    if not facts.exists and not reads_outcomes(contract):
         return facts
     files = (
         _judged(entry, fact, outcomes) if entry.rules is not None and entry.rules.reads_outcomes else fact
-        for entry, fact in zip(contract.expected, facts.files, strict=True)
+        for entry, fact in zip(contract.expected, facts.for_each(len(contract.expected)), strict=True)
     )
-    return RootFacts(True, tuple(files))
+    return RootFacts(facts.exists, tuple(files))
 
 
 def _judged(entry: ContractEntry, fact: FileFact, outcomes: Sequence[ReadOutcome]) -> FileFact:

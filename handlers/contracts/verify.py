@@ -56,20 +56,8 @@ class Verification(NamedTuple):
 
 def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verification:
     """Compare `contract` with what was found. `facts.files` answers its entries in order."""
-    if not facts.exists:
-        required = tuple(entry for entry in contract.expected if entry.required)
-        return Verification(
-            "failed",
-            checked_at,
-            required,
-            tuple(entry for entry in contract.expected if not entry.required),
-            (),
-            "missing",
-            (ABSENT,) * len(required),
-            tuple(entry.path for entry in required),
-            (None,) * len(required),
-            has_root=False,
-        )
+    files = facts.for_each(len(contract.expected))
+    lacks_root = not facts.exists and _needs_root(contract)
     missing_required: list[ContractEntry] = []
     missing_optional: list[ContractEntry] = []
     produced: list[Produced] = []
@@ -77,7 +65,7 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
     faulty: list[str] = []
     near: list[str | None] = []
     absent = failing = 0
-    for entry, fact in zip(contract.expected, facts.files, strict=True):
+    for entry, fact in zip(contract.expected, files, strict=True):
         if fact.state == "file":
             produced += _produced(entry, fact)
         elif fact.state == "excused":
@@ -94,21 +82,28 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
             else:
                 failing += 1
     return Verification(
-        "failed" if missing_required else "warning" if missing_optional else "passed",
+        "failed" if missing_required or lacks_root else "warning" if missing_optional else "passed",
         checked_at,
         tuple(missing_required),
         tuple(missing_optional),
         tuple(produced),
-        _delivery(contract, absent, failing),
+        "missing" if lacks_root else _delivery(contract, absent, failing),
         tuple(reasons),
         tuple(faulty),
         tuple(near),
+        has_root=facts.exists,
         rules=tuple(
             (entry.id, rule)
-            for entry, fact in zip(contract.expected, facts.files, strict=True)
+            for entry, fact in zip(contract.expected, files, strict=True)
             for rule in fact.rules
         ),
     )
+
+
+def _needs_root(contract: Contract) -> bool:
+    """Whether the contract is about files: outcomes may be delivered without an artifacts' directory."""
+    is_outcome = [entry.rules is not None and entry.rules.is_outcome for entry in contract.expected]
+    return not is_outcome or not all(is_outcome)
 
 
 def _produced(entry: ContractEntry, fact: FileFact) -> list[Produced]:

@@ -86,6 +86,34 @@ def test_an_outcome_that_is_not_there_or_invalid_is_missing(place: Place) -> Non
         assert (shown["status"], shown["delivery"]) == ("failed", "missing")
 
 
+def test_an_outcome_beside_a_missing_artifacts_directory_is_delivered(place: Place) -> None:
+    contracts: dict[str, JsonValue] = {
+        "alone": {"expected": [PASSED]},
+        "with-a-file": {"expected": [PASSED, {"id": "notes", "path": "a.md"}]},
+        "with-an-optional-file": {"expected": [PASSED, {"id": "notes", "path": "a.md", "required": False}]},
+        "without-it": {"expected": [PASSED]},
+    }
+    for name, contract in contracts.items():
+        run = place.add_run(name, contract=contract)
+        (run / "artifacts").rmdir()
+        if name != "without-it":
+            (run / "outcome.json").write_text(json.dumps(VERDICT))
+        place.end_run(name, 0)
+    place.daemon_once()
+    shown = {name: place.call("session", "show", name, "--json").object() for name in contracts}
+    assert {name: (each["status"], each["delivery"]) for name, each in shown.items()} == {
+        "alone": ("completed", "passed"),
+        "with-a-file": ("failed", "missing"),
+        "with-an-optional-file": ("failed", "missing"),
+        "without-it": ("failed", "missing"),
+    }
+    missing = shown["with-a-file"]["verification"]
+    assert isinstance(missing, dict)
+    assert isinstance(missing["missing_required"], list)
+    assert [each["id"] for each in missing["missing_required"] if isinstance(each, dict)] == ["notes"]
+    assert place.call("session", "verify", "alone").code == 0
+
+
 def test_a_file_at_a_path_is_read_as_an_outcome_and_kept(place: Place) -> None:
     contract: JsonValue = {"expected": [{"id": "v", "path": "out/v.json", "outcome_kind": "gate_verdict"}]}
     run = place.add_run("named", exit_code=None, contract=contract)
