@@ -13,7 +13,7 @@ from runward.config.executor import Executor, executor_of, executor_to_json
 from runward.config.json_value import JsonValue
 from runward.config.listening import HTTP, Http, github_secret_file_of, http_of, http_to_json
 from runward.config.notification import Recipient, recipient_of, recipient_to_json
-from runward.config.problem import Parsed, Problem, has_errors
+from runward.config.problem import Parsed, Problem, Severity, has_errors
 from runward.config.root_rules import OWN_ROOTS, misplaced_roots
 from runward.config.settings_keys import (
     DEFAULT_BATCH,
@@ -126,6 +126,14 @@ class Settings(NamedTuple):
     exchange: ExchangeRules = ExchangeRules()
     executor: Executor = Executor()
     authorized_keys: tuple[str, ...] = ()
+
+    def problem(self, key: str, message: str, fix: str, severity: Severity = "error") -> Problem:
+        """A complaint about the value of this key, at its place."""
+        origin = self.origin.get(key, DEFAULT)
+        file, _, line = origin.rpartition(":")
+        if file and line.isdigit():
+            return Problem(file, int(line), None, message, fix, severity)
+        return Problem(origin, None, None, message, fix, severity)
 
     @property
     def launch_root(self) -> Root | None:

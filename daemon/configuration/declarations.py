@@ -2,7 +2,8 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from runward.config.agent import read_agent
@@ -13,21 +14,21 @@ from runward.config.contract_rules import rule_for
 from runward.config.exchange import ExchangeRules
 from runward.config.executor import Executor
 from runward.config.notification import Recipient
-from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, read_playbook
-from runward.config.problem import Parsed
+from runward.config.playbook import Playbook, read_playbook
+from runward.config.problem import Parsed, Problem
 from runward.config.settings import Settings
 from runward.daemon.configuration.checked_chains import CheckedChain, CheckedChains, schedules_of
+from runward.daemon.configuration.complaints import Reading, Wrong, complaints_about
 from runward.daemon.configuration.covering_root import bundle_rules, innermost_root
 from runward.daemon.configuration.settings import (
     NotFound,
-    agent_names,
     callables,
     chain_names,
     find_agent,
     find_chain,
     find_playbook,
     named_chain,
-    playbook_names,
+    only_a_name,
 )
 from runward.handlers.bundle.facts import BundleRulesOf
 from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
@@ -36,8 +37,6 @@ from runward.handlers.schedules.events import chain_and_item
 from runward.handlers.schedules.facts import Scheduled
 
 NO_ROOT: Final = "no root of the settings has the layout 'native', for new runs to go to"
-FILE_ENDINGS: Final = (PLAYBOOK_SUFFIX, ".md")
-"""What commands take for a file, and look for where they were started."""
 
 T = TypeVar("T")
 
@@ -97,15 +96,12 @@ class Declarer:
     def check(self) -> None:
         """Read all playbooks, agent profiles and chains; anything wrong with them is a problem until it is fixed."""
         settings = self._settings
-        wrong = _listed(
-            lambda: _why_not(playbook_names(settings), lambda name: self._with_agent(settings, name))
+        reading = Reading(
+            lambda name: find_playbook(settings, name, self._read_playbook),
+            lambda name: find_agent(settings, name, self._read_agent),
+            lambda: [problem for each in self._all_chains().wrong.values() for problem in each],
         )
-        wrong += _listed(lambda: _why_not(agent_names(settings), lambda name: self._defaults(settings, name)))
-        chains = _listed(lambda: self._all_chains().wrong.values())
-        self._wrong = (
-            *(f"{why}; runs that name it have no contract" for why in wrong),
-            *(f"{why}; the chain does not fire" for why in chains),
-        )
+        self._wrong = tuple(_lines(complaints_about(Parsed(settings), reading)))
 
     def degraded(self) -> list[str]:
         """What is wrong with the operator's files, and what follows, for `status`."""
@@ -113,25 +109,17 @@ class Declarer:
 
     def quarantined(self) -> list[tuple[str, str]]:
         """The chains whose files are wrong, each with the reason. Raises `OSError` for a directory that can't be read."""
-        return list(self._all_chains().wrong.items())
+        return [(name, _rendered(problems)) for name, problems in self._all_chains().wrong.items()]
 
     def _playbook(self, settings: Settings, name: str) -> Playbook:
         try:
-            return _value(find_playbook(settings, _name(name), self._read_playbook))
+            return _value(find_playbook(settings, only_a_name(name), self._read_playbook))
         except NotFound as error:
             raise _Unusable(str(error)) from error
 
-    def _with_agent(self, settings: Settings, name: str) -> None:
-        agent = self._playbook(settings, name).agent
-        if agent is not None:
-            try:
-                self._defaults(settings, agent)
-            except _Unusable as error:
-                raise _Unusable(f"playbook {name!r} names the agent {agent!r}: {error}") from error
-
     def _defaults(self, settings: Settings, agent: str) -> tuple[ExpectedArtifact, ...] | None:
         try:
-            return _value(find_agent(settings, _name(agent), self._read_agent)).artifact_defaults
+            return _value(find_agent(settings, only_a_name(agent), self._read_agent)).artifact_defaults
         except NotFound as error:
             raise _Unusable(str(error)) from error
 
@@ -207,15 +195,19 @@ class Declarer:
             known, chains = self._chains
             if known != said:
                 right: dict[str, CheckedChain] = {}
+                wrong: dict[str, tuple[Problem, ...]] = {}
                 reading = self._checked.reading(given)
-
-                def read(name: str) -> None:
+                for name in names:
                     try:
-                        right[name] = _value(named_chain(settings, name, reading))
+                        read = named_chain(settings, name, reading)
                     except NotFound as error:
-                        raise _Unusable(str(error)) from error
-
-                chains = _Chains(right, _whys(names, read))
+                        wrong[name] = (Problem(name, None, None, str(error), None),)
+                    else:
+                        if read.value is None:
+                            wrong[name] = read.errors
+                        else:
+                            right[name] = read.value
+                chains = _Chains(right, wrong)
                 self._checked.keep(reading)
                 self._chains = said, chains
             return chains
@@ -255,7 +247,7 @@ class Declarer:
     def chain(self, name: str) -> Chain | str:
         """The chain of this name, or why none can be fired. Usually its file has the same name."""
         try:
-            found = self._chain(self._settings, _name(name))
+            found = self._chain(self._settings, only_a_name(name))
             if found.name == name:
                 return found
             why = f"there is no chain {name!r}: its file calls it {found.name!r}"
@@ -271,7 +263,7 @@ class Declarer:
         agent = session.agent
         if agent is not None:
             try:
-                find_agent(settings, _name(agent))
+                find_agent(settings, only_a_name(agent))
             except NotFound:
                 agent = None
         return Ruled(agent=agent) if rule is None else Ruled(rule.playbook, agent, rule.named_at.origin)
@@ -303,10 +295,10 @@ class Declarer:
 
 
 class _Chains(NamedTuple):
-    """What the valid chains wait for, and why the others can't be used, both by their files' names."""
+    """What the valid chains wait for, and what is wrong with the others, both by their files' names."""
 
     right: Mapping[str, CheckedChain]
-    wrong: Mapping[str, str]
+    wrong: Mapping[str, tuple[Problem, ...]]
 
 
 _NO_CHAINS: Final = _Chains({}, {})
@@ -337,38 +329,18 @@ def _signature(entry: os.DirEntry[str]) -> tuple[int, ...]:
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _why_not(names: Iterable[str], read: Callable[[str], object]) -> list[str]:
-    """For each named file that can't be used, the reason."""
-    return list(_whys(names, read).values())
+def _lines(found: Iterable[Wrong]) -> Iterator[str]:
+    """One line for what is wrong with each file, and what follows."""
+    errors = [each for each in found if each.problem.severity == "error"]
+    for (_, consequence), wrong in groupby(errors, lambda each: (each.problem.file, each.consequence)):
+        yield "; ".join(filter(None, (_rendered([each.problem for each in wrong]), consequence)))
 
 
-def _whys(names: Iterable[str], read: Callable[[str], object]) -> dict[str, str]:
-    """By the names of those that can't be used, the reason."""
-    wrong = {}
-    for name in names:
-        try:
-            read(name)
-        except _Unusable as error:
-            wrong[name] = str(error)
-    return wrong
-
-
-def _listed(wrong: Callable[[], Iterable[str]]) -> list[str]:
-    """What is wrong with the files of some directories, or with a directory itself."""
-    try:
-        return list(wrong())
-    except OSError as error:
-        return [f"{error.filename} can't be read: {error.strerror}"]
+def _rendered(errors: Sequence[Problem]) -> str:
+    return "; ".join(problem.render() for problem in errors[:3])
 
 
 def _value(read: Parsed[T]) -> T:
     if read.value is None:
-        raise _Unusable("; ".join(problem.render() for problem in read.errors[:3]))
+        raise _Unusable(_rendered(read.errors))
     return read.value
-
-
-def _name(name: str) -> str:
-    """A name that isn't the operator's own word here, and must not become a path of somebody's choosing."""
-    if "/" in name or name.endswith(FILE_ENDINGS):
-        raise NotFound(f"{name!r} is a file; only the name of a playbook or an agent is allowed here")
-    return name

@@ -61,10 +61,4 @@ def _is_own_root(path: str, state_dir: str) -> bool:
 
 
 def _problem(settings: Settings, name: str, message: str, fix: str) -> Problem:
-    from runward.config.problem import Problem
-
-    origin = settings.origin.get(f"roots.{name}", "default")
-    file, _, line = origin.rpartition(":")
-    if file and line.isdigit():
-        return Problem(file, int(line), None, f"roots: {message}", fix)
-    return Problem(origin, None, None, f"roots: {message}", fix)
+    return settings.problem(f"roots.{name}", f"roots: {message}", fix)

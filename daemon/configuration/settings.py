@@ -213,10 +213,10 @@ def find_playbook(
     """
     from dataclasses import replace
 
-    from runward.config.playbook import PLAYBOOK_SUFFIX, read_playbook
+    from runward.config.playbook import read_playbook
     from runward.config.problem import Parsed, Problem
 
-    path = _find(name, settings.playbooks, [f"{name}{PLAYBOOK_SUFFIX}"], PLAYBOOK_SUFFIX, "playbook")
+    path = playbook_file(settings, name)
     text = _read(path)
     if isinstance(text, Problem):
         return Parsed(None, (text,))
@@ -265,6 +265,25 @@ def _with_schemas(
     from runward.daemon.configuration.artifact_schemas import with_schemas
 
     return with_schemas(artifacts or (), file, _read)
+
+
+def playbook_file(settings: Settings, name: str) -> str:
+    """Where the playbook of this name is. Raises `NotFound`."""
+    from runward.config.playbook import PLAYBOOK_SUFFIX
+
+    return _find(name, settings.playbooks, [f"{name}{PLAYBOOK_SUFFIX}"], PLAYBOOK_SUFFIX, "playbook")
+
+
+def only_a_name(name: str) -> str:
+    """A name that isn't the operator's own word here, and must not become a path of somebody's choosing.
+
+    Raises `NotFound`.
+    """
+    from runward.config.playbook import PLAYBOOK_SUFFIX
+
+    if "/" in name or name.endswith((PLAYBOOK_SUFFIX, ".md")):
+        raise NotFound(f"{name!r} is a file; only the name of a playbook or an agent is allowed here")
+    return name
 
 
 def playbook_names(settings: Settings) -> tuple[str, ...]:

@@ -33,14 +33,17 @@ class RootReport:
 class SettingsReport:
     """The settings in force, as `config show --json` prints them, since when, and their files with checksums.
 
-    `absent` are the places that come before these files and had none. It also says when and why newer settings were
-    refused since.
+    `absent` are the places that come before these files and had none. `origin` says where each key was set that has not
+    its default, and `rules` the file, line and column of each of `contracts`. It also says when and why newer settings
+    were refused since.
     """
 
     values: JsonValue
     files: tuple[tuple[str, int], ...]
     since: float
     absent: tuple[str, ...] = ()
+    origin: dict[str, str] = field(default_factory=dict)
+    rules: tuple[tuple[str, int | None, int | None], ...] = ()
     refused_at: float | None = None
     refused: tuple[str, ...] = ()
 

@@ -325,6 +325,7 @@ class Obedience:
         watch = settings.watch
         self._inotify.use(watch.step, watch.debounce, watch.limit_share, settings.scan.period)
         self._declarer.use(settings)
+        await anyio.to_thread.run_sync(self._declarer.check)
         if self._listener is not None:
             await self._listener.use_settings()
         return True

@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 
 from runward.config.counting import counted
 from runward.config.settings import Settings, changed_keys, settings_to_json
+from runward.config.settings_layers import DEFAULT
 from runward.daemon import __version__
 from runward.daemon.disk.epoch import HeldEpoch
 from runward.daemon.host import notify
@@ -280,4 +281,7 @@ class Supervisor:
 
 
 def _told(settings: Settings, since: float) -> SettingsReport:
-    return SettingsReport(settings_to_json(settings), settings.files, since, settings.absent)
+    origin = {key: each for key, each in settings.origin.items() if each != DEFAULT}
+    rules = tuple((rule.named_at.file, *(rule.named_at.place or (None, None))) for rule in settings.contracts)
+    values = settings_to_json(settings)
+    return SettingsReport(values, settings.files, since, settings.absent, origin, rules)

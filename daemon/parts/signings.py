@@ -16,7 +16,7 @@ import structlog
 from pydantic_core import to_json
 
 from runward.config.bundle import Scheme
-from runward.daemon.configuration.extras import how_to_install
+from runward.daemon.configuration.extras import NO_SIGNING
 from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.faults import point
 from runward.daemon.ports.clock import Clock
@@ -42,8 +42,6 @@ PERIOD: Final = 5.0
 
 SOON: Final = 0.5
 """Seconds between two checks for a receipt that is still being made."""
-
-NO_LIBRARY: Final = f"signing needs more libraries: {how_to_install('sign')}"
 
 
 class Signed(NamedTuple):
@@ -128,7 +126,7 @@ class Signings(Part):
         except OSError as error:
             return Unreadable(error.strerror or str(error))
         except NoLibrary:
-            return NO_LIBRARY
+            return NO_SIGNING
         except (KeyRefused, NotSignable) as refused:
             return str(refused)
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings, settings_from_json
+from runward.config.settings_layers import DEFAULT, Placed
 
 _REPORT: Final = "status.json"
 _MAXIMUM_REPORT: Final = 16 << 20
@@ -28,6 +29,27 @@ def report_of(state: str, pid: int | None) -> Mapping[str, JsonValue]:
 
 
 def settings_in_report(report: Mapping[str, JsonValue]) -> Settings | None:
-    """The settings that the daemon uses; None if it hasn't reported them."""
-    told = report.get("settings")
-    return settings_from_json(told.get("values")) if isinstance(told, dict) else None
+    """The settings that the daemon uses, and where they were set; None if it hasn't reported them."""
+    match report.get("settings"):
+        case {"values": values, "origin": dict(origin), "rules": list(rules)}:
+            settings = settings_from_json(values)
+        case _:
+            return None
+    if settings is None or len(rules) != len(settings.contracts):
+        return settings
+    contracts = (
+        rule._replace(named_at=_placed(at)) for rule, at in zip(settings.contracts, rules, strict=True)
+    )
+    return settings._replace(
+        origin={key: str(each) for key, each in origin.items()}, contracts=tuple(contracts)
+    )
+
+
+def _placed(value: JsonValue) -> Placed:
+    match value:
+        case [str(file), int(line), int(column)]:
+            return Placed(None, file, (line, column))
+        case [str(file), *_]:
+            return Placed(None, file)
+        case _:
+            return Placed(None, DEFAULT)

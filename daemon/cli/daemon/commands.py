@@ -155,11 +155,11 @@ def _ask_for_scan(state_dir: str) -> bool:
 
 
 def _check(context: click.Context) -> int:
-    """Every complaint about the settings, the playbooks, the agent profiles, and rules that name no playbook."""
-    from runward.daemon.cli.settings.configuration import complaints_about
+    """Every complaint about what the operator wrote."""
+    from runward.daemon.configuration.complaints import complaints_about
 
     parsed = read_settings_of(context.find_root().obj["config"])
-    problems = complaints_about(parsed)
+    problems = [each.problem for each in complaints_about(parsed)]
     complain(problems)
     if parsed.value is None:
         return WRONG_SETTINGS

@@ -11,10 +11,10 @@ import click
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import GOOD, NOT_SO
-from runward.daemon.cli.settings.configuration import complaints_about
 from runward.daemon.cli.shell.context import read_settings_of
 from runward.daemon.cli.terminal.output import coloured, print_json, safe
 from runward.daemon.cli.terminal.wrapping import cut, room, terminal_size, wrapped
+from runward.daemon.configuration.complaints import complaints_about
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -107,7 +107,7 @@ def _installation(config: str | None) -> "Installation":
     from runward.daemon.doctor.findings import Installation
 
     parsed = read_settings_of(config)
-    problems = complaints_about(parsed)
+    problems = tuple(each.problem for each in complaints_about(parsed))
     settings = parsed.value
     if settings is None:
         unset = {name: value for name, value in os.environ.items() if not name.startswith("RUNWARD_")}

@@ -10,12 +10,14 @@ from typing import Final, TypeVar
 import click
 
 from runward.config.json_value import JsonValue
+from runward.config.problem import Parsed
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT, TRY_AGAIN
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.terminal.options import timeout_option
-from runward.daemon.cli.terminal.output import fail, to_stderr
+from runward.daemon.cli.terminal.output import complain, fail, to_stderr
+from runward.daemon.configuration.complaints import complaints_about
 from runward.daemon.store.ownership import holder
-from runward.daemon.views.daemon_report import report_of
+from runward.daemon.views.daemon_report import report_of, settings_in_report
 
 _Told = TypeVar("_Told")
 _PERIOD: Final = 0.05
@@ -48,7 +50,7 @@ def stop(context: click.Context, timeout: float) -> None:
 def reload(context: click.Context, timeout: float) -> None:
     """Have the daemon read its settings again.
 
-    Prints whether they are in force.
+    Prints whether they are in force, and every problem with any configuration.
 
     Exit code 1: they were refused, and the old settings stay in force. 3: no daemon is running. 124: it took too long.
 
@@ -64,6 +66,8 @@ def reload(context: click.Context, timeout: float) -> None:
     if after is None:
         fail(f"daemon {pid} has not reported the result yet; `runward status` will show it", TIMED_OUT)
     if after.get("refused_at") is None:
+        settings = settings_in_report(report_of(state, pid))
+        complain(each.problem for each in complaints_about(Parsed(settings)))
         click.echo("the settings are in force")
         return
     refused = after.get("refused")

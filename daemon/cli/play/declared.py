@@ -8,7 +8,7 @@ from runward.config.contract import Contract, resolve_contract
 from runward.config.playbook import Playbook
 from runward.config.problem import Problem, has_errors
 from runward.config.settings import Settings
-from runward.daemon.configuration.settings import NotFound, find_agent, find_playbook
+from runward.daemon.configuration.settings import NotFound, find_agent, find_playbook, playbook_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ def declared(settings: Settings, playbook: str | None, agent: str | None) -> Dec
     problems: tuple[Problem, ...] = ()
     book = profile = None
     if playbook is not None:
-        read = find_playbook(settings, as_file(playbook, (".yaml", ".yml")))
+        playbook = as_file(playbook, (".yaml", ".yml"))
+        read = find_playbook(settings, playbook)
         book, problems = read.value, read.problems
     named = agent if agent is not None else (book.agent if book is not None else None)
     if named is not None:
@@ -46,7 +47,9 @@ def declared(settings: Settings, playbook: str | None, agent: str | None) -> Dec
             if agent is not None:
                 raise
             fix = "write the profile, or correct the playbook's 'agent'"
-            problems += (Problem(_file_of(settings, playbook), None, None, f"agent: {error}", fix),)
+            problems += (
+                Problem(playbook_file(settings, playbook or ""), None, None, f"agent: {error}", fix),
+            )
     contract = None
     if not has_errors(problems):
         contract = resolve_contract(
@@ -61,15 +64,3 @@ def as_file(name: str, suffixes: tuple[str, ...]) -> str:
     if "/" not in name and name.endswith(suffixes) and os.path.isfile(name):
         return f"./{name}"
     return name
-
-
-def _file_of(settings: Settings, playbook: str | None) -> str:
-    """How messages name the playbook."""
-    from runward.config.playbook import PLAYBOOK_SUFFIX
-
-    assert playbook is not None
-    for directory in settings.playbooks:
-        path = os.path.join(directory, f"{playbook}{PLAYBOOK_SUFFIX}")
-        if "/" not in playbook and os.path.isfile(path):
-            return path
-    return playbook

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 import click
 
 from runward.config.json_value import JsonValue
+from runward.config.problem import Parsed, Severity
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.terminal.output import print_json, safe
 from runward.daemon.cli.terminal.times import Period
 from runward.daemon.cli.terminal.wrapping import room
-from runward.daemon.configuration.settings import chain_names, changed_files, find_chain
+from runward.daemon.configuration.complaints import complaints_about, reading_of
+from runward.daemon.configuration.settings import NotFound, chain_names, changed_files, find_chain
 from runward.daemon.host.heartbeat import stalled_s
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
 from runward.daemon.store import (
@@ -40,7 +42,6 @@ from runward.daemon.watch.watch_count import held_watches
 
 if TYPE_CHECKING:
     from runward.config.chain import Chain
-    from runward.config.problem import Parsed
     from runward.daemon.store.reading_chains import ChainStatusRow
 
 USUAL_PERIOD: Final = "2"
@@ -174,7 +175,7 @@ def status_of(settings: Settings, now: float) -> Status:
         pid = holder(Path(settings.state_dir))
         report = report_of(settings.state_dir, pid)
         settings = settings_in_report(report) or settings
-        chains = [find_chain(settings, name) for name in chain_names(settings)]
+        chains = _all_chains(settings)
         statuses = reading_chains.chain_statuses(connection) if chains else {}
         told: dict[str, JsonValue] = {
             "running": pid is not None,
@@ -185,7 +186,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "version": report.get("version"),
             "http": report.get("http"),
             "sessions": dict(reading_sessions.sessions_by_status(connection)),
-            "chains": _chains(chains, statuses),
+            "chains": _chains(chains or (), statuses),
             "chain_runs": reading_chains.runs_by_status(connection),
             "steps": reading_chains.steps_by_standing(connection),
             "exchange": _exchange(settings, connection, report),
@@ -211,9 +212,17 @@ def status_of(settings: Settings, now: float) -> Status:
             "failures": _failures(connection, now),
             "settings": _settings(settings, report),
             "roots": roots_of(settings, report),
-            "problems": [*_problems(connection), *_wrong_chains(chains)],
+            "problems": [*_wrong_configuration(settings, chains), *_problems(connection)],
         }
         return Status(told, reading_sessions.running(connection, MOST_RUNNING))
+
+
+def _all_chains(settings: Settings) -> "list[Parsed[Chain]] | None":
+    """What the files of the chains say; None if a directory can't be listed, or one has just been removed."""
+    try:
+        return [find_chain(settings, name) for name in chain_names(settings)]
+    except (OSError, NotFound):
+        return None
 
 
 def _chains(chains: "Sequence[Parsed[Chain]]", statuses: "Mapping[str, ChainStatusRow]") -> JsonValue:
@@ -225,13 +234,21 @@ def _chains(chains: "Sequence[Parsed[Chain]]", statuses: "Mapping[str, ChainStat
     return dict(counts)
 
 
-def _wrong_chains(chains: "Sequence[Parsed[Chain]]") -> list[JsonValue]:
-    """What is wrong with the files of chains, which therefore don't fire."""
+def _wrong_configuration(settings: Settings, chains: "Sequence[Parsed[Chain]] | None") -> list[JsonValue]:
+    """What is wrong with what the operator wrote, and what follows."""
+    reading = reading_of(settings)
+    if chains is not None:
+        reading = reading._replace(chains=lambda: [each for found in chains for each in found.problems])
     return [
-        _problem(each.file, each.line, f"{each.message}; the chain does not fire", each.fix, None)
-        for found in chains
-        for each in found.errors
-        if found.value is None
+        _problem(
+            each.problem.file,
+            each.problem.line,
+            each.message(),
+            each.problem.fix,
+            None,
+            each.problem.severity,
+        )
+        for each in complaints_about(Parsed(settings), reading)
     ]
 
 
@@ -346,7 +363,14 @@ def _problems(connection: sqlite3.Connection) -> list[JsonValue]:
     ]
 
 
-def _problem(path: str, line: int | None, message: str, fix: str | None, since: float | None) -> JsonValue:
+def _problem(
+    path: str,
+    line: int | None,
+    message: str,
+    fix: str | None,
+    since: float | None,
+    severity: Severity = "error",
+) -> JsonValue:
     return {
         "path": path,
         "line": line,
@@ -354,6 +378,7 @@ def _problem(path: str, line: int | None, message: str, fix: str | None, since: 
         "fix": fix,
         "mend": fix,  # the former name of `fix`, which programs may still read
         "since": iso(since),
+        "severity": severity,
     }
 
 

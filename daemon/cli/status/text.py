@@ -59,8 +59,11 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
             yield Need(f"root {root['name']}: {root['problem']}", fix)
     told = [f"root {root['name']}: {root['problem']}" for root in _tables(status["roots"])]
     files = tuple(f"{each['path']}:" for each in _tables(status["problems"]))
+    messages = [str(each["message"]) for each in _tables(status["problems"])]
     for each in _list(status["degraded"]):
-        if str(each) not in told and not str(each).startswith(files):
+        why = str(each).partition(": ")[2] or str(each)
+        is_a_problem = str(each).startswith(files) or any(why in message for message in messages)
+        if str(each) not in told and not is_a_problem:
             yield Need(f"degraded: {each}", _LOG)
     exchange = status["exchange"]
     problem = exchange.get("sandbox_problem") if isinstance(exchange, dict) else None
@@ -132,12 +135,12 @@ def _waiting(status: Mapping[str, JsonValue]) -> Iterator[Need]:
 
 
 def _wrong_files(status: Mapping[str, JsonValue]) -> Iterator[Need]:
-    found = _tables(status["problems"])
+    found = [each for each in _tables(status["problems"]) if each["severity"] == "error"]
     for each in found[:_MOST_PROBLEMS]:
         place = f"{each['path']}:{each['line']}" if each["line"] is not None else str(each["path"])
         yield Need(f"{place}: {each['message']}", None if each["fix"] is None else str(each["fix"]))
     if len(found) > _MOST_PROBLEMS:
-        what = f"and {len(found) - _MOST_PROBLEMS} more files with problems"
+        what = f"and {len(found) - _MOST_PROBLEMS} more problems"
         yield Need(what, "`runward status --json` has them all")
 
 

@@ -54,6 +54,7 @@ def test_each_wrong_chain_file_has_one_complaint_with_its_place_and_a_good_one_f
     (place.directory / "playbooks/review.playbook.yaml").write_text("command: ['true']\n")
     with (place.directory / "runward.toml").open("a") as settings:
         settings.write("[actions.merge]\ncommand = ['true']\n")
+    (place.directory / "playbooks/wrong.playbook.yaml").unlink()
     chains = place.directory / "chains"
     chains.mkdir()
     with place.daemon():

@@ -139,8 +139,13 @@ def test_a_wrong_file_is_a_problem_until_it_is_fixed_though_nobody_names_it(
     (tmp_path / "playbooks/feature.playbook.yaml").write_text("agent: nobody\n")
     declarer.check()
     (problem,) = declarer.degraded()
-    assert "playbook 'feature' names the agent 'nobody': there is no agent 'nobody'" in problem
+    assert "feature.playbook.yaml: agent: there is no agent 'nobody'" in problem
     (tmp_path / "playbooks/feature.playbook.yaml").unlink()
+    declarer.check()
+    (problem,) = declarer.degraded()
+    assert "/etc/runward.toml:9:1: contracts[0].playbook: there is no playbook 'feature'" in problem
+    assert problem.endswith("; sessions that it matches have no contract")
+    declarer.use(settings._replace(contracts=()))
     declarer.check()
     assert declarer.degraded() == []
 
