@@ -48,7 +48,8 @@ from runward.handlers.bundle.replay import Replay
 from runward.handlers.bundle.signatures import NoLibrary, NotSignable, SecretKey, sign
 from runward.handlers.bundle.summarising import summary_of
 from runward.handlers.bundle.summary import Summary, dump_summary, summary_text
-from runward.handlers.journal.place import journal_directory
+from runward.handlers.bundle.write import MOVED
+from runward.handlers.journal.place import journal_directory, own_directory
 from runward.handlers.unreadable import Unreadable
 
 BATCH: Final = 64
@@ -56,6 +57,9 @@ BATCH: Final = 64
 
 PERIOD: Final = 5.0
 """Seconds before something that the machine refused is tried again."""
+
+REFUSED_FOR: Final = 30.0
+"""Seconds since it was recorded for which a bundle is tried in a directory that may not be written to."""
 
 GONE: Final = "its directory is gone"
 
@@ -86,6 +90,19 @@ Raises `sqlite3.Error` and `StoreUnreadable`.
 def no_actions(key: str, count: int, last: LastTold) -> Generator[Told]:
     """Stands in if there is no exchange."""
     yield from ()
+
+
+class Settled(NamedTuple):
+    """Where the parts of a bundle are or should be, why they never can be there, and what is wrong with the place."""
+
+    directory: str
+    why_never: str | None
+    problem: str | None
+    aside: tuple[str, ...] = ()
+
+
+_Placing: TypeAlias = "PartsPlaced | str | NoDraft | Unreadable"
+"""`str`: why the parts can never be placed. `NoDraft`: their directory refuses them."""
 
 
 class Made(NamedTuple):
@@ -253,16 +270,19 @@ class Bundles(Part):
     def _seal(self, order: BundleOrder, prev: str | None) -> Sealed | str:
         """Make the receipt for a draft; returns why that can't be done now."""
         try:
-            return self._seal_body(order, self._bodies[order.key, order.attempt], prev)
+            found = self._seal_body(order, self._bodies[order.key, order.attempt], prev)
         except OSError as error:
             return error.strerror or str(error)
+        return found.why if isinstance(found, NoDraft) else found
 
-    def _seal_body(self, order: BundleOrder, body: Mapping[str, JsonValue], prev: str | None) -> Sealed | str:
+    def _seal_body(
+        self, order: BundleOrder, body: Mapping[str, JsonValue], prev: str | None
+    ) -> Sealed | NoDraft | str:
         name = part_name(RECEIPT, order.attempt)
         self.files.check_epoch(self.store.epoch)
         cleared = self.files.clear_parts(order.directory, [name])
         if cleared is not None:
-            return GONE if isinstance(cleared, Gone) else cleared.why
+            return _why(cleared)
         receipt = sealed(body, prev, order.rules.form)
         text = receipt.text
         if order.rules.sign is not None:
@@ -274,7 +294,7 @@ class Bundles(Part):
                 return f"its receipt can't be signed: {refused}"
         part = self.files.write_part(order.directory, name, [text])
         if not isinstance(part, BundlePart):
-            return GONE if isinstance(part, Gone) else part.why
+            return _why(part)
         point("bundle.receipt.after")
         return Sealed(receipt.receipt_hash, prev, part)
 
@@ -304,12 +324,8 @@ class Bundles(Part):
                     continue
                 self._bodies.pop((bundle.key, bundle.attempt), None)
                 self._say(bundle, answer)
-                problem = (
-                    KEPT_ASIDE + ", ".join(answer.aside)
-                    if isinstance(answer, PartsPlaced) and answer.aside
-                    else None
-                )
-                placed.append((self.clock.now(), answer if isinstance(answer, str) else problem, bundle.seq))
+                problem = answer.why_never or answer.problem
+                placed.append((self.clock.now(), problem, answer.directory, bundle.seq))
             if placed:
                 await self.give_way()
                 await self.store.run([Statement(receipts.PLACED, placed)], "place")
@@ -322,18 +338,35 @@ class Bundles(Part):
             return False
         return bool(found)
 
-    def _place(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
-        """Give the parts their names, once they exist; returns why that can never be done."""
-        return self._trying(self._place_all, bundle)
+    def _place(self, bundle: UnplacedBundle) -> Settled | Unreadable:
+        """Give the parts their names, once they exist."""
+        return self._settled(self._place_all, bundle)
 
-    def place_missing(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
-        """Make the missing parts of a bundle that was in place; returns why that can never be done. Runs in a
-        thread."""
-        return self._trying(self._place_missing, bundle)
+    def place_missing(self, bundle: UnplacedBundle) -> Settled | Unreadable:
+        """Make the missing parts of a bundle that was in place. Runs in a thread."""
+        return self._settled(self._place_missing, bundle)
 
-    def _trying(
-        self, place: Callable[[UnplacedBundle], PartsPlaced | str | Unreadable], bundle: UnplacedBundle
-    ) -> PartsPlaced | str | Unreadable:
+    def _settled(
+        self, place: Callable[[UnplacedBundle], _Placing], bundle: UnplacedBundle
+    ) -> Settled | Unreadable:
+        """Place the parts: in our state directory if their own refuses them, because the run may have seen to that."""
+        answer, moved = self._trying(place, bundle), None
+        elsewhere = own_directory(bundle.key.partition(":")[0], bundle.key)
+        if isinstance(answer, NoDraft) and bundle.directory != elsewhere:
+            if answer.may_pass and self.clock.now() < bundle.recorded_at + REFUSED_FOR:
+                return Unreadable(answer.why)
+            moved, bundle = f"{answer.why}: {MOVED}", bundle._replace(directory=elsewhere)
+            answer = self._trying(place, bundle)
+        match answer:
+            case PartsPlaced(aside=aside):
+                kept = KEPT_ASIDE + ", ".join(aside) if aside else None
+                return Settled(bundle.directory, None, moved or kept, aside)
+            case str():
+                return Settled(bundle.directory, answer, None)
+            case _:
+                return Unreadable(answer.why)
+
+    def _trying(self, place: Callable[[UnplacedBundle], _Placing], bundle: UnplacedBundle) -> _Placing:
         try:
             return place(bundle)
         except Halted:
@@ -345,7 +378,7 @@ class Bundles(Part):
         except (sqlite3.Error, StoreUnreadable) as error:
             return Unreadable(f"its actions in the exchange can't be read: {error}")
 
-    def _place_all(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
+    def _place_all(self, bundle: UnplacedBundle) -> _Placing:
         self.files.check_epoch(self.store.epoch)
         answer = self.files.place_parts(bundle.directory, bundle.parts)
         if isinstance(answer, PartMissing):
@@ -357,7 +390,7 @@ class Bundles(Part):
             return Unreadable(f"{answer.name} was removed while it was put in place")
         return GONE if isinstance(answer, Gone) else answer
 
-    def _place_missing(self, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
+    def _place_missing(self, bundle: UnplacedBundle) -> _Placing:
         self.files.check_epoch(self.store.epoch)
         missing = self.files.missing_parts(bundle.directory, [part.name for part in bundle.parts])
         if isinstance(missing, Gone):
@@ -374,10 +407,10 @@ class Bundles(Part):
             return Unreadable(f"{answer.name} was removed while it was put in place")
         return GONE if isinstance(answer, Gone) else answer
 
-    def _make_again(self, bundle: UnplacedBundle) -> list[BundlePart] | str | Unreadable:
+    def _make_again(self, bundle: UnplacedBundle) -> list[BundlePart] | str | NoDraft | Unreadable:
         """Make the parts of a recorded bundle again, or return why they can't be identical."""
         try:
-            order = load_order(bundle.facts)
+            order = load_order(bundle.facts)._replace(directory=bundle.directory)
         except ValueError:
             return (
                 "its parts are gone, and what they are made from was recorded by another version of Runward"
@@ -391,8 +424,10 @@ class Bundles(Part):
         if isinstance(made, Unreadable):
             return made
         if isinstance(made, NoDraft):
-            return made.why
+            return made if made.is_place else made.why
         again = self._seal_body(order, made.body, bundle.prev)
+        if isinstance(again, NoDraft):
+            return again
         if isinstance(again, str):
             return Unreadable(again)
         found = [*made.parts, again.part]
@@ -402,10 +437,12 @@ class Bundles(Part):
             return OTHER_KEY if again.receipt_hash == bundle.receipt_hash else LOST
         return found
 
-    def _say(self, bundle: UnplacedBundle, answer: PartsPlaced | str) -> None:
+    def _say(self, bundle: UnplacedBundle, answer: Settled) -> None:
         told = {"session": bundle.key, "attempt": bundle.attempt}
-        if isinstance(answer, str):
-            self.log.warning("bundle.not_placed", **told, why=answer)
+        if answer.why_never is not None:
+            self.log.warning("bundle.not_placed", **told, why=answer.why_never)
+        elif answer.directory != bundle.directory:
+            self.log.warning("bundle.moved", **told, why=answer.problem, directory=answer.directory)
         elif answer.aside:
             self.log.warning("bundle.kept_aside", **told, files=list(answer.aside))
         else:
@@ -414,6 +451,13 @@ class Bundles(Part):
     def _say_trouble(self, bundle: UnplacedBundle, why: str) -> None:
         self.trouble = f"{bundle.directory}: {why}"
         self.log.warning("bundle.delayed", session=bundle.key, why=why)
+
+
+def _why(refused: NoDraft | Unreadable | Gone) -> NoDraft | str:
+    """Why a receipt can't be written now; a directory that refuses it is told apart."""
+    if isinstance(refused, Gone):
+        return GONE
+    return refused if isinstance(refused, NoDraft) else refused.why
 
 
 def _drafted(result: JobResult) -> RecordReceipt | None:

@@ -16,13 +16,13 @@ import structlog
 
 from runward.daemon.parts.bundles import KEPT_ASIDE, Bundles
 from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import PartsPlaced
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import receipts
 from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.part import Part
 from runward.daemon.worker.slices import Slices
+from runward.handlers.bundle.write import MOVED
 from runward.handlers.unreadable import Unreadable
 
 BATCH: Final = 64
@@ -83,17 +83,21 @@ class RestoredBundles(Part):
         """The row that ends the search for its parts; None if it continues later."""
         with anyio.CancelScope(shield=True):
             answer = await anyio.to_thread.run_sync(self.bundles.place_missing, bundle)
-        told = {"session": bundle.key, "attempt": bundle.attempt}
         if isinstance(answer, Unreadable):
             self._trouble = f"{bundle.directory}: {answer.why}"
             self.log.warning("bundle.delayed", session=bundle.key, why=answer.why)
             return None
-        if isinstance(answer, PartsPlaced):
-            return (self.clock.now(), _still_true(bundle.place_problem), bundle.seq)
-        self.log.warning("bundle.not_placed", **told, why=answer)
-        return (self.clock.now(), answer, bundle.seq)
+        if answer.why_never is not None:
+            self.log.warning(
+                "bundle.not_placed", session=bundle.key, attempt=bundle.attempt, why=answer.why_never
+            )
+            return (self.clock.now(), answer.why_never, answer.directory, bundle.seq)
+        is_moved = answer.directory != bundle.directory
+        problem = answer.problem if is_moved else _still_true(bundle.place_problem)
+        return (self.clock.now(), problem, answer.directory, bundle.seq)
 
 
 def _still_true(problem: str | None) -> str | None:
-    """The earlier problem with the place, if it still exists: files that were kept aside."""
-    return problem if problem is not None and problem.startswith(KEPT_ASIDE) else None
+    """The earlier problem with the place, if it still exists: files that were kept aside, or another directory."""
+    still_true = problem is not None and (problem.startswith(KEPT_ASIDE) or problem.endswith(MOVED))
+    return problem if still_true else None

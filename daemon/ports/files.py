@@ -293,7 +293,7 @@ class Files(Protocol):
 
     def place_parts(
         self, directory: str, parts: Sequence[Part]
-    ) -> PartsPlaced | PartMissing | Unreadable | Gone: ...
+    ) -> PartsPlaced | PartMissing | Unreadable | NoDraft | Gone: ...
 
     def missing_parts(self, directory: str, names: Sequence[str]) -> list[str] | Unreadable | Gone:
         """Which of these names nothing in the directory of a bundle has."""

@@ -50,10 +50,6 @@ def clear_parts(directory: str, names: Sequence[str]) -> Unreadable | NoDraft | 
             return NoDraft(
                 f"{_MOST_ASIDE - 1} files of its directory are called {full}{_ASIDE}", is_place=True
             )
-    except IsADirectoryError as error:
-        return NoDraft(
-            f"a directory has the name of a part that is being written: {error.filename}", is_place=True
-        )
     except OSError as error:
         return _refused(error)
     finally:
@@ -92,8 +88,12 @@ def write_part(directory: str, name: str, chunks: Iterable[bytes]) -> Part | Unr
         os.close(descriptor)
 
 
-def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMissing | Unreadable | Gone:
+def place_parts(
+    directory: str, parts: Sequence[Part]
+) -> PartsPlaced | PartMissing | Unreadable | NoDraft | Gone:
     """Rename each part to its final name; anything else with that name is kept aside. Safe to repeat.
+
+    The answer is `NoDraft` if the directory keeps the parts from their names.
 
     A file that the part begins with, such as a replay that grew while its session ran, is replaced without loss.
     """
@@ -120,7 +120,7 @@ def place_parts(directory: str, parts: Sequence[Part]) -> PartsPlaced | PartMiss
             sync_directory(listing)
         return PartsPlaced(tuple(aside))
     except OSError as error:
-        return unreadable(error)
+        return _refused(error)
     finally:
         os.close(descriptor)
 
@@ -203,6 +203,10 @@ def _no_place(error: OSError) -> Unreadable | Gone:
 
 def _refused(error: OSError) -> Unreadable | NoDraft:
     """A full disk may have room again later; a directory that may not be written to usually stays so."""
+    if error.errno == errno.EISDIR:
+        return NoDraft(
+            f"a directory has the name of a part that is being written: {error.filename}", is_place=True
+        )
     if error.errno in REFUSED or error.errno == errno.EROFS:
         why = f"nothing can be written to its directory: {error.strerror}"
         return NoDraft(why, may_pass=True, is_place=True)

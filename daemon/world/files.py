@@ -288,7 +288,7 @@ class RealFiles:
 
     def place_parts(
         self, directory: str, parts: Sequence[Part]
-    ) -> PartsPlaced | PartMissing | Unreadable | Gone:
+    ) -> PartsPlaced | PartMissing | Unreadable | NoDraft | Gone:
         return self._in_place(directory, lambda place: bundle_parts.place_parts(place, parts))
 
     def missing_parts(self, directory: str, names: Sequence[str]) -> list[str] | Unreadable | Gone:

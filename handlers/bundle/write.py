@@ -31,6 +31,9 @@ from runward.handlers.unreadable import Unreadable
 TRIES: Final = 5
 """How often writing is tried in a place that refuses the parts, before that is recorded instead."""
 
+MOVED: Final = "its parts are in Runward's state directory"
+"""What is said after the reason, if a run's directory refused the parts of its bundle."""
+
 SOONEST: Final = 0.1
 LATEST: Final = 5.0
 """Seconds until the next check whether the session's intents are carried out."""
@@ -102,7 +105,7 @@ def decide(event: SessionFinished, given: Given) -> Deciding:
     assert isinstance(answer, Draft)
     if refused is None:
         return (RecordReceipt(order, answer, answer.problem),)
-    moved = f"{refused}: its parts are in Runward's state directory"
+    moved = f"{refused}: {MOVED}"
     problem = moved if answer.problem is None else f"{moved}; {answer.problem}"
     explained = Explain(event.session_key, "decided", f"the bundle of attempt {event.attempt}: {moved}")
     return RecordReceipt(order, answer, problem), explained

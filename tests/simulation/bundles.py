@@ -18,6 +18,7 @@ from runward.daemon.parts.bundles import LAST_SHOWN_IS_GONE, SHOWN_IS_GONE
 from runward.handlers.bundle.part import load_parts
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, part_name
 from runward.handlers.bundle.signatures import named, signature_state
+from runward.handlers.bundle.write import MOVED
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe
@@ -119,7 +120,8 @@ def _parts(universe: "Universe", bundle: _Bundle, was_away: Callable[[str], bool
     kernel, name = universe.kernel, f"{bundle.key}#{bundle.attempt}"
     parts = {each.name: each for each in load_parts(bundle.parts)}
     paths = {each: journal_path(bundle.directory, each) for each in parts}
-    if bundle.place_problem is not None and "kept as" not in bundle.place_problem:
+    problem = bundle.place_problem
+    if problem is not None and "kept as" not in problem and not problem.endswith(MOVED):
         return None
     if was_away(bundle.directory) or universe.harmed & set(paths.values()):
         return None

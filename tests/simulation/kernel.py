@@ -143,6 +143,8 @@ class _Path:
     basename = staticmethod(posixpath.basename)
     join = staticmethod(posixpath.join)
     relpath = staticmethod(posixpath.relpath)
+    split = staticmethod(posixpath.split)
+    splitext = staticmethod(posixpath.splitext)
 
 
 class Kernel:

@@ -49,6 +49,7 @@ _SYSTEM_CALLS: Final = (
     "rundir.left_files.os",
     "rundir.legs.os",
     "rundir.looking.os",
+    "rundir.near_misses.os",
     "rundir.opening.os",
     "rundir.outcomes.os",
     "rundir.placed_lines.os",

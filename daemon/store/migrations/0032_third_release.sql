@@ -53,3 +53,13 @@ update principals set cpu_default = coalesce(cpu_seconds, 0) where not exists (
 
 -- The state directory of the daemon that wrote last: its record knows runs by their paths, so it is restored only there.
 alter table daemon add column state_dir text;
+
+-- A run may keep the parts of its bundle from their names after the receipt was recorded. Then they get another directory.
+drop trigger receipts_are_facts;
+create trigger receipts_are_facts
+before update of seq, session_key, attempt, receipt_hash, prev, parts, facts, summary, problem, recorded_at on receipts
+begin select raise(abort, 'a receipt is never changed'); end;
+drop trigger receipts_are_placed_once;
+create trigger receipts_are_placed_once before update of placed_at, place_problem, directory on receipts
+when old.placed_at is not null
+begin select raise(abort, 'a receipt is placed once'); end;

@@ -11,7 +11,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.replays import GONE
 from runward.daemon.store.tables.table import Table, Write, answers_by
-from runward.daemon.store.values import as_int, listed
+from runward.daemon.store.values import as_float, as_int, listed
 from runward.handlers.bundle.effects import RecordReceipt
 from runward.handlers.bundle.facts import Reported, ReportedOf, StretchOf
 from runward.handlers.bundle.order import Stretch, dump_order
@@ -29,7 +29,9 @@ INSERT: Final = Write(
 LOOKED_FOR: Final = "its parts are looked for after a restore"
 """The problem of a bundle whose parts were in place when the backup was made, until they were looked for."""
 
-PLACED: Final = "update receipts set placed_at = ?, place_problem = ? where seq = ? and placed_at is null"
+PLACED: Final = (
+    "update receipts set placed_at = ?, place_problem = ?, directory = ? where seq = ? and placed_at is null"
+)
 
 
 class UnplacedBundle(NamedTuple):
@@ -45,6 +47,7 @@ class UnplacedBundle(NamedTuple):
     facts: str
     place_problem: str | None
     """What was known about its place when the store was backed up; None if it was never placed."""
+    recorded_at: float
 
 
 async def head(store: Store) -> str | None:
@@ -61,7 +64,8 @@ async def unplaced(store: Store, after: int, most: int, was_placed: bool = False
     With `was_placed`, those that were in place when the store was backed up, whose parts must be looked for.
     """
     rows = await store.read(
-        "select seq, session_key, attempt, directory, parts, receipt_hash, prev, facts, place_problem from receipts"
+        "select seq, session_key, attempt, directory, parts, receipt_hash, prev, facts, place_problem,"
+        " recorded_at from receipts"
         " where placed_at is null and seq > ? and (place_problem is not null) = ? order by seq limit ?",
         (after, int(was_placed), most),
     )
@@ -76,8 +80,9 @@ async def unplaced(store: Store, after: int, most: int, was_placed: bool = False
             None if prev is None else str(prev),
             str(facts),
             None if problem is None else str(problem),
+            as_float(recorded_at),
         )
-        for seq, key, attempt, directory, parts, receipt_hash, prev, facts, problem in rows
+        for seq, key, attempt, directory, parts, receipt_hash, prev, facts, problem, recorded_at in rows
     ]
 
 

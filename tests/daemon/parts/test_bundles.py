@@ -19,15 +19,14 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from runward.config.bundle import BundleRules
 from runward.daemon import faults
 from runward.daemon.backup.restore import have_parts_looked_for
-from runward.daemon.parts.bundles import Bundles
-from runward.daemon.ports.files import PartsPlaced
+from runward.daemon.parts.bundles import REFUSED_FOR, Bundles, Settled
 from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.rundir import call_reading
 from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.world.files import RealFiles
 from runward.handlers.bundle.effects import Sealed
-from runward.handlers.bundle.facts import BundleRulesOf
+from runward.handlers.bundle.facts import BundleRulesOf, NoDraft
 from runward.handlers.bundle.order import load_order
 from runward.handlers.unreadable import Unreadable
 
@@ -146,7 +145,7 @@ async def test_bundles_that_are_refused_hold_no_others_up(
     place = Bundles._place
     refused = {f"native:runs/run-{number}" for number in range(3)}
 
-    def refusing(bundles: Bundles, bundle: UnplacedBundle) -> PartsPlaced | str | Unreadable:
+    def refusing(bundles: Bundles, bundle: UnplacedBundle) -> Settled | Unreadable:
         return Unreadable("it is away") if bundle.key in refused else place(bundles, bundle)
 
     monkeypatch.setattr(Bundles, "_place", refusing)
@@ -170,7 +169,7 @@ async def test_a_receipt_that_the_disk_refused_while_the_store_was_locked_is_mad
     seal, complete = Bundles._seal_body, Queue.complete
     troubles = ["the disk", "the store"]
 
-    def sealing(bundles: Bundles, *given: Any) -> Sealed | str:
+    def sealing(bundles: Bundles, *given: Any) -> Sealed | NoDraft | str:
         if "the disk" in troubles:
             troubles.remove("the disk")
             return "Input/output error"
@@ -225,6 +224,58 @@ async def test_a_run_that_refuses_its_bundle_has_it_in_our_state_directory(
         assert hashes(own) == await recorded(running, "run")
         assert [each["id"] for each in json.loads((own / "RECEIPT.json").read_text())["tool_calls"]] == ["a"]
         assert {each.name for each in run.iterdir()} - before == {"events.jsonl", "exit.json"}
+
+
+def not_writable(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may write to the directory any more: for root, permissions don't say so."""
+    real = os.rename, os.unlink
+
+    def is_there(descriptor: int | None) -> bool:
+        return descriptor is not None and os.readlink(f"/proc/self/fd/{descriptor}") == str(run)
+
+    def rename(
+        source: str, name: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
+    ) -> None:
+        if is_there(dst_dir_fd):
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        real[0](source, name, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    def unlink(name: str, *, dir_fd: int | None = None) -> None:
+        if is_there(dir_fd):
+            raise PermissionError(errno.EACCES, "Permission denied", name)
+        real[1](name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(os, "unlink", unlink)
+
+
+def with_its_parts_replaced_by_directories(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in [each for each in run.iterdir() if each.name.startswith(".")]:
+        each.unlink()
+        each.mkdir()
+
+
+@pytest.mark.parametrize("refuse", [not_writable, with_its_parts_replaced_by_directories])
+async def test_a_run_that_refuses_its_recorded_bundle_has_it_in_our_state_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuse: Callable[[Path, pytest.MonkeyPatch], None]
+) -> None:
+    clock = StillClock()
+    async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
+        run = worked(tmp_path, "run")
+        await running.settle()
+        refuse(run, monkeypatch)
+        await settle(running)
+        waiting = await running.rows("select 1 from receipts where placed_at is null")
+        assert bool(waiting) == (refuse is not_writable), "permissions may come back"
+        if waiting:
+            assert "nothing can be written" in running.supervisor.assembly.bundles.degraded()[0]
+            clock.move(REFUSED_FOR)
+            await settle(running)
+        ((directory, problem),) = await running.rows("select directory, place_problem from receipts")
+        assert str(directory).startswith("sessions/native/")
+        assert str(problem).endswith("its parts are in Runward's state directory")
+        assert hashes(tmp_path / "state" / str(directory)) == await recorded(running, "run")
+        assert running.supervisor.assembly.bundles.degraded() == []
 
 
 async def test_a_run_that_takes_every_name_meanwhile_has_its_bundle_all_the_same(tmp_path: Path) -> None:
