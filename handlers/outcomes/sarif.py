@@ -4,9 +4,10 @@ The log is read twice: first the rules, files and invocations, because a result 
 the results, of which only the most severe are kept.
 """
 
+import re
 from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.outcomes.report import (
@@ -19,10 +20,11 @@ from runward.handlers.outcomes.report import (
     fitting,
 )
 from runward.handlers.outcomes.sarif_run import (
-    EXTERNAL,
     LEVEL,
     LOCATION,
+    MATTERING,
     MESSAGE,
+    OUTSIDE,
     REFERENCE,
     RUN,
     Configurations,
@@ -37,8 +39,10 @@ from runward.handlers.outcomes.sarif_run import (
     text_in,
 )
 from runward.handlers.outcomes.sarif_stream import (
+    MOST_KEPT,
     NUMBER,
     TEXT,
+    Event,
     ListOf,
     SarifStream,
     Shape,
@@ -74,6 +78,85 @@ _RESULT: Final[Shape] = {
     ),
 }
 _NO_FINDING: Final = ("pass", "notApplicable")
+_INLINE: Final = "inlineExternalProperties"
+_POINTER: Final = re.compile(rf"sarif:/{_INLINE}/([0-9]{{1,9}})")
+
+
+class _Outside:
+    """Parts of runs that the log has outside of them. They count as if they were in the runs that refer to them (3.13.5, 3.15).
+
+    Many runs may refer to one part. `sizes` are the bytes that each takes, so that their sum for all runs is bounded, too.
+    """
+
+    def __init__(self, parts: Sequence[Object], sizes: Sequence[int]) -> None:
+        self._parts, self._sizes, self._left = parts, sizes, MOST_KEPT
+        guids = ((text_in(part, "guid").lower(), number) for number, part in enumerate(parts))
+        self._by_guid = {guid: number for guid, number in guids if guid}
+        self._used: set[tuple[int, str]] = set()
+        self._is_shared = False
+        self.run_of: dict[int, int] = {}
+        """The number of the run that the results of a part belong to."""
+
+    def joined(self, described: Object, run: int) -> Object:
+        """The run with this number, with all its parts. What is in other files is left of its references."""
+        whole, elsewhere = {**described}, dict[str, JsonValue]()
+        for key, references in object_in(described, "externalPropertyFileReferences").items():
+            listed = references if isinstance(references, list) else [references]
+            found = [self._find(each, key) if isinstance(each, dict) else None for each in listed]
+            elsewhere[key] = [
+                each
+                for each, number in zip(listed, found, strict=True)
+                if number is None and each is not None
+            ]
+            numbers = dict.fromkeys(each for each in found if each is not None)
+            for number in numbers:
+                self._use(number, key, run)
+            if numbers:
+                _add_parts(whole, key, [self._parts[number][key] for number in numbers])
+        return {**whole, "externalPropertyFileReferences": elsewhere}
+
+    def _find(self, reference: Object, key: str) -> int | None:
+        """The number of the part that a reference is to, if the part has this. None if it is in another file, or nowhere."""
+        uri = text_in(object_in(reference, "location"), "uri")
+        pointer = _POINTER.fullmatch(uri)
+        by_guid = None if uri else self._by_guid.get(text_in(reference, "guid").lower())
+        number = by_guid if pointer is None else int(pointer[1])
+        has_it = number is not None and number < len(self._parts) and self._parts[number].get(key) is not None
+        return number if has_it else None
+
+    def _use(self, number: int, key: str, run: int) -> None:
+        self._used.add((number, key))
+        self._left -= self._sizes[number]
+        if self._left < 0:
+            raise NotAReport(f"is a SARIF log whose runs share more than {MOST_KEPT >> 20} MiB")
+        if key == "results":
+            self._is_shared |= self.run_of.setdefault(number, run) != run
+
+    def gaps(self) -> Iterator[str]:
+        """What of the parts is not counted."""
+        parts = enumerate(self._parts)
+        if any(part.get(key) and (at, key) not in self._used for at, part in parts for key in MATTERING):
+            yield "parts of a run are outside of it, and no run refers to them"
+        if self._is_shared:
+            yield "several runs share results, which are counted once"
+
+
+def _add_parts(whole: dict[str, JsonValue], key: str, parts: Sequence[JsonValue]) -> None:
+    """Add parts to a run as if they had been in it."""
+    tool = dict(object_in(whole, "tool"))
+    if key == "results":
+        whole[key] = True
+    elif key == "driver":
+        driver = dict(object_in(tool, key))
+        for each in parts:
+            driver |= {} if not isinstance(each, dict) else {k: v for k, v in each.items() if v is not None}
+        whole["tool"] = tool | {key: driver}
+    else:
+        place = tool if key == "extensions" else whole
+        own = place.get(key)
+        lists = [each for each in (own, *parts) if isinstance(each, list)]
+        place[key] = [item for each in lists for item in each]
+        whole["tool"] = tool
 
 
 class _Run:
@@ -152,7 +235,7 @@ def _missing(described: Object) -> list[str]:
     """What of a run is not in its log. Without an array of results, even an empty one, nothing was scanned (3.14.23)."""
     found = [] if described.get("results") else ["a run has no results: nothing shows that it was scanned"]
     external = object_in(described, "externalPropertyFileReferences")
-    other = [each for each in EXTERNAL if external.get(each) not in (None, [])]
+    other = [each for each in MATTERING if external.get(each) not in (None, [])]
     return found + ([f"{', '.join(other)} of a run are in other files, which are not read"] if other else [])
 
 
@@ -179,11 +262,11 @@ def outcomes_of_sarif(pieces: Pieces) -> Mapping[str, dict[str, JsonValue]]:
     A review requests changes if there are errors, or if nothing shows that the scan was done. If there are only warnings,
     it approves with suggestions. The findings still need `placed`.
     """
-    runs, gaps = _runs(pieces)
+    log = _log(pieces)
     levels = dict.fromkeys(_SEVERITIES, 0)
     suppressed = 0
     kept: list[tuple[int, float, int, dict[str, JsonValue]]] = []  # in the order of what is kept
-    for number, (run, result) in enumerate(_results(pieces, runs, gaps)):
+    for number, (run, result) in enumerate(_results(pieces, log)):
         if result.get("baselineState") == "absent" or result.get("kind") in _NO_FINDING:
             continue
         if _is_suppressed(result):
@@ -195,7 +278,7 @@ def outcomes_of_sarif(pieces: Pieces) -> Mapping[str, dict[str, JsonValue]]:
         if len(kept) < MOST_FINDINGS or place < kept[-1]:
             insort(kept, (*place, run.finding(result, level)))
             del kept[MOST_FINDINGS:]
-    return _outcomes(runs, Gaps(gaps), levels, suppressed, [each[-1] for each in kept])
+    return _outcomes(log.runs, Gaps(log.gaps), levels, suppressed, [each[-1] for each in kept])
 
 
 def _is_suppressed(result: Object) -> bool:
@@ -204,53 +287,75 @@ def _is_suppressed(result: Object) -> bool:
     return bool(suppressions) and all(text_in(each, "status") in ("", "accepted") for each in suppressions)
 
 
-def _runs(pieces: Pieces) -> tuple[list[_Run], list[str]]:
-    """The runs without their results, and what else the log leaves open."""
-    runs: list[_Run] | None = None
-    gaps: list[str] = []
+class _Log(NamedTuple):
+    """The runs without their results, the parts of them that are outside, and what the log leaves open."""
+
+    runs: Sequence[_Run]
+    outside: _Outside
+    gaps: list[str]
+
+
+def _log(pieces: Pieces) -> _Log:
+    runs: list[Object] | None = None
+    parts: list[Object] = []
+    sizes: list[int] = []
     stream = SarifStream(pieces)
-    for key, first in stream.members(stream.begin(), "", "version", "runs", "inlineExternalProperties"):
+    for key, first in stream.members(stream.begin(), "", "version", "runs", _INLINE):
         if key == "version":
             version = stream.kept(first, TEXT, key)
             if version not in (None, VERSION):
                 raise NotAReport(f"is not a SARIF log of version {VERSION}, but of {str(version)[:40]!r}")
-        elif key == "inlineExternalProperties":
-            parts = objects_in({key: stream.kept(first, ListOf(EXTERNAL), key)}, key)
-            if any(value not in (None, []) for each in parts for value in each.values()):
-                gaps.append("parts of a run are outside of it, where they are not read")
+        elif key == _INLINE:
+            for number, each in () if first[0] == "null" else stream.items(first, key):
+                before = stream.left
+                parts.append(_kept_object(stream, each, OUTSIDE, f"{key}[{number}]"))
+                sizes.append(before - stream.left)
         elif first[0] == "start_array":
             runs = []
             for number, each in stream.items(first, key):
                 if number == MOST_RUNS:
                     raise NotAReport(f"is a SARIF log with more than {MOST_RUNS} runs")
-                described = stream.kept(each, RUN, f"runs[{number}]")
-                runs.append(_Run(described if isinstance(described, dict) else {}))
+                runs.append(_kept_object(stream, each, RUN, f"runs[{number}]"))
     stream.rest()
     if runs is None:
         raise NotAReport("is not a SARIF log: it has no list of runs")
-    if not runs:
-        gaps.append("there is no run")
-    return runs, [*gaps, *(gap for run in runs for gap in run.gaps)]
+    outside = _Outside(parts, sizes)
+    whole = [_Run(outside.joined(described, number)) for number, described in enumerate(runs)]
+    gaps = [] if runs else ["there is no run"]
+    return _Log(whole, outside, [*gaps, *outside.gaps(), *(gap for run in whole for gap in run.gaps)])
 
 
-def _results(pieces: Pieces, runs: Sequence[_Run], gaps: list[str]) -> Iterator[tuple[_Run, Object]]:
-    """The results of all runs. What can't be read is added to the `gaps`."""
+def _kept_object(stream: SarifStream, first: Event, shape: Shape, place: str) -> Object:
+    described = stream.kept(first, shape, place)
+    return described if isinstance(described, dict) else {}
+
+
+def _results(pieces: Pieces, log: _Log) -> Iterator[tuple[_Run, Object]]:
+    """The results of all runs. What can't be read is added to the gaps."""
     stream = SarifStream(pieces)
-    for key, first in stream.members(stream.begin(), "", "runs"):
-        for number, each in stream.items(first, key):
-            place = f"runs[{number}]"
-            if number >= len(runs):
+    for key, first in stream.members(stream.begin(), "", "runs", _INLINE):
+        for number, each in () if first[0] == "null" else stream.items(first, key):
+            at = number if key == "runs" else log.outside.run_of.get(number)
+            if at is None or each[0] == "null":
+                stream.pass_over(each)
+            elif at >= len(log.runs):
                 raise NotAReport("changes while it is read")
-            for _, results in () if each[0] == "null" else stream.members(each, place, "results"):
-                for at, result in () if results[0] == "null" else stream.items(results, f"{place}.results"):
-                    stream.renew()
-                    if result[0] == "start_map":
-                        described = stream.kept(result, _RESULT, f"{place}.results[{at}]")
-                        yield runs[number], described if isinstance(described, dict) else {}
-                    else:
-                        stream.pass_over(result)
-                        gaps.append("a result is not an object, so it is not read")
+            else:
+                for result in _results_in(stream, each, f"{key}[{number}]", log.gaps):
+                    yield log.runs[at], result
     stream.rest()
+
+
+def _results_in(stream: SarifStream, first: Event, place: str, gaps: list[str]) -> Iterator[Object]:
+    """The results of a run, or of a part of one, that begins with `first`."""
+    for _, results in stream.members(first, place, "results"):
+        for at, result in () if results[0] == "null" else stream.items(results, f"{place}.results"):
+            stream.renew()
+            if result[0] == "start_map":
+                yield _kept_object(stream, result, _RESULT, f"{place}.results[{at}]")
+            else:
+                stream.pass_over(result)
+                gaps.append("a result is not an object, so it is not read")
 
 
 def _outcomes(

@@ -36,29 +36,38 @@ MESSAGE: Final[Shape] = {"text": TEXT, "markdown": TEXT, "id": TEXT, "arguments"
 _OVERRIDES: Final[Shape] = ListOf({"descriptor": REFERENCE, "configuration": _CONFIGURATION})
 _NOTIFICATIONS: Final[Shape] = ListOf({"level": LEVEL, "descriptor": REFERENCE, "message": MESSAGE})
 LOCATION: Final[Shape] = {"uri": TEXT, "uriBaseId": TEXT, "index": NUMBER}
-_ANY: Final[Shape] = ListOf({}, 1)
-EXTERNAL: Final[Mapping[str, Shape]] = {
-    "driver": {},
-    "extensions": _ANY,
-    "invocations": _ANY,
-    "results": _ANY,
+_INVOCATIONS: Final[Shape] = ListOf(
+    {
+        "executionSuccessful": BOOLEAN,
+        "ruleConfigurationOverrides": _OVERRIDES,
+        "notificationConfigurationOverrides": _OVERRIDES,
+        "toolExecutionNotifications": _NOTIFICATIONS,
+        "toolConfigurationNotifications": _NOTIFICATIONS,
+        "workingDirectory": LOCATION,
+    }
+)
+_ARTIFACTS: Final[Shape] = ListOf({"location": LOCATION})
+OUTSIDE: Final[Mapping[str, Shape]] = {
+    "guid": TEXT,
+    "driver": _COMPONENT,
+    "extensions": ListOf(_COMPONENT),
+    "invocations": _INVOCATIONS,
+    "artifacts": _ARTIFACTS,
+    "results": A_LIST,
 }
-"""Parts of a run that matter for the verdict and may be outside of it, even in other files (3.15)."""
+"""Parts of runs that are in the log, but outside of its runs (3.13.5)."""
+MATTERING: Final = ("driver", "extensions", "invocations", "results")
+"""Those that matter for the verdict. They may also be in other files (3.15)."""
+_ELSEWHERE: Final[Shape] = {"location": {"uri": TEXT}, "guid": TEXT}
 RUN: Final[Shape] = {
     "tool": {"driver": _COMPONENT, "extensions": ListOf(_COMPONENT)},
-    "invocations": ListOf(
-        {
-            "executionSuccessful": BOOLEAN,
-            "ruleConfigurationOverrides": _OVERRIDES,
-            "notificationConfigurationOverrides": _OVERRIDES,
-            "toolExecutionNotifications": _NOTIFICATIONS,
-            "toolConfigurationNotifications": _NOTIFICATIONS,
-            "workingDirectory": LOCATION,
-        }
-    ),
-    "artifacts": ListOf({"location": LOCATION}),
+    "invocations": _INVOCATIONS,
+    "artifacts": _ARTIFACTS,
     "originalUriBaseIds": MapOf(LOCATION),
-    "externalPropertyFileReferences": EXTERNAL,
+    "externalPropertyFileReferences": {
+        "driver": _ELSEWHERE,
+        **dict.fromkeys(("extensions", "invocations", "artifacts", "results"), ListOf(_ELSEWHERE)),
+    },
     "results": A_LIST,
 }
 

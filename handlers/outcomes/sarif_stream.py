@@ -121,6 +121,11 @@ class SarifStream:
         """Pass over the value that begins with `first`."""
         self._pass(first[0])
 
+    @property
+    def left(self) -> int:
+        """Bytes that may still be kept."""
+        return self._left
+
     def renew(self) -> None:
         """What is kept from here on counts anew."""
         self._left = MOST_KEPT

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runward.config.outcome import CheckedOutcome, check_outcome
-from runward.handlers.outcomes import sarif_stream
+from runward.handlers.outcomes import sarif, sarif_stream
 from runward.handlers.outcomes.report import LARGEST_OUTCOME, MOST_FINDINGS, NotAReport
 from runward.handlers.outcomes.sarif import outcomes_of_sarif, placed
 
@@ -142,6 +142,10 @@ CONFIGURED = {
 }
 
 
+INLINE_0 = {"location": {"uri": "sarif:/inlineExternalProperties/0"}}
+INLINE = {"inlineExternalProperties": [{"guid": "A", "artifacts": [{"location": {"uri": "a.py"}}]}]}
+
+
 @pytest.mark.parametrize(
     ("run", "members"),
     [
@@ -154,6 +158,9 @@ CONFIGURED = {
         (run_of(externalPropertyFileReferences={"results": [{"location": {"uri": "r.sarif"}}]}), {}),
         (run_of(externalPropertyFileReferences={"driver": {"location": {"uri": "d.sarif"}}}), {}),
         (run_of(), {"inlineExternalProperties": [{"results": [ERROR]}]}),
+        (run_of(externalPropertyFileReferences={"results": [{"guid": "b"}]}), INLINE),
+        (run_of(externalPropertyFileReferences={"invocations": [INLINE_0]}), INLINE),
+        (run_of(externalPropertyFileReferences={"driver": INLINE_0}), INLINE),
         (run_of("nonsense"), {}),
     ],
 )
@@ -175,6 +182,66 @@ def test_an_empty_array_of_results_is_the_evidence_of_a_scan() -> None:
         outcome_of(run_of(externalPropertyFileReferences={"artifacts": [{}], "results": []}))["passed"]
         is True
     )
+
+
+OUTSIDE: Json = {
+    "guid": "11111111-AAAA-1111-8888-555566667777",
+    "results": [
+        ERROR,
+        {"ruleId": "A", "locations": [{"physicalLocation": {"artifactLocation": {"index": 1}}}]},
+    ],
+    "driver": {"rules": RULES["rules"]},
+    "artifacts": [{"location": {"uri": "src/b.py"}}],
+    "invocations": [{"executionSuccessful": True}],
+    "extensions": [EXTENSION],
+}
+BY_PLACE = {"location": {"uri": "sarif:/inlineExternalProperties/1"}}
+BY_GUID = {"guid": OUTSIDE["guid"].lower()}
+
+
+@pytest.mark.parametrize("reference", [BY_PLACE, BY_GUID, {**BY_PLACE, "guid": "x"}])
+@pytest.mark.parametrize("comes_first", ["runs", "inlineExternalProperties"])
+def test_parts_of_a_run_that_are_elsewhere_in_the_log_count_as_if_they_were_in_it(
+    reference: Json, comes_first: str
+) -> None:
+    names = ("results", "extensions", "invocations", "artifacts")
+    references = {"driver": reference, **{name: [reference] for name in names}}
+    own = {"artifacts": [{"location": {"uri": "a.py"}}], "externalPropertyFileReferences": references}
+    members = {
+        "runs": [{"tool": {"driver": DRIVER}, **own}, run_of({"ruleId": "X"})],
+        "inlineExternalProperties": [{"guid": "other"}, OUTSIDE],
+    }
+    log = {"version": "2.1.0", comes_first: members[comes_first], **members}
+    outcome = outcomes_of_sarif(lambda: (json.dumps(log).encode(),))["lint_result"]
+    assert (outcome["errors"], outcome["warnings"], outcome["passed"]) == (2, 1, False)
+    assert outcome["summary"] == "2 errors, 1 warnings"
+    findings: Json = outcome["findings"]
+    assert [each["file"] for each in findings if "file" in each] == ["src/b.py"]
+    empty = {**members["inlineExternalProperties"][1], "results": []}
+    log["inlineExternalProperties"], log["runs"] = [{}, empty], members["runs"][:1]
+    assert outcomes_of_sarif(lambda: (json.dumps(log).encode(),))["lint_result"]["passed"] is True
+    empty["invocations"] = [FAILED]
+    assert outcomes_of_sarif(lambda: (json.dumps(log).encode(),))["lint_result"]["passed"] is None
+
+
+def test_results_that_several_runs_share_are_counted_once_and_pass_nothing() -> None:
+    shared = [run_of(externalPropertyFileReferences={"results": [INLINE_0]}) for _ in range(2)]
+    note = {"level": "note"}
+    outcome = outcome_of(*shared, inlineExternalProperties=[{"results": [note]}])
+    assert (outcome["finding_count"], outcome["passed"]) == (1, None)
+    assert "several runs share results" in outcome["summary"]
+    one = run_of(externalPropertyFileReferences={"results": [INLINE_0, INLINE_0]})
+    outcome = outcome_of(one, inlineExternalProperties=[{"results": [note]}])
+    assert (outcome["finding_count"], outcome["passed"]) == (1, True)
+
+
+def test_many_runs_that_share_much_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sarif, "MOST_KEPT", 100_000)
+    many = [run_of(externalPropertyFileReferences={"artifacts": [INLINE_0] * 50}) for _ in range(100)]
+    part = {"artifacts": [{"location": {"uri": "a"}}] * 20}
+    with pytest.raises(NotAReport, match="runs share more than"):
+        outcome_of(*many, inlineExternalProperties=[part])
+    assert outcome_of(*many[:5], inlineExternalProperties=[part])["passed"] is True
 
 
 def test_whole_numbers_of_any_size_are_passed_over() -> None:
@@ -521,8 +588,41 @@ def expected(log: Json) -> tuple[Counter[str], bool | None]:
     return counts, True if log["runs"] and all(map(is_well, log["runs"])) else None
 
 
+@st.composite
+def moved_out(draw: st.DrawFn, log: Json) -> Json:
+    """The same log with parts of its runs outside of them, which must not change what is read."""
+    log = json.loads(json.dumps(log))
+    parts: list[Json] = []
+    for run in log["runs"]:
+        tool, references = run["tool"], run.setdefault("externalPropertyFileReferences", {})
+        for key, home in [(key, run) for key in ("results", "invocations", "artifacts")] + [
+            ("extensions", tool)
+        ]:
+            if home.get(key) is not None and draw(st.booleans()):
+                at = draw(st.integers(0, len(home[key])))
+                kept, moved = home[key][:at], home[key][at:]
+                home[key] = kept
+                if key == "results" and not kept:
+                    del home[key]
+                references[key] = [*references.get(key, []), reference_to(len(parts), draw(st.booleans()))]
+                parts.append({"guid": f"g{len(parts)}", key: moved})
+        if draw(st.booleans()):
+            references["driver"] = reference_to(len(parts), draw(st.booleans()))
+            parts.append({"guid": f"g{len(parts)}", "driver": tool["driver"]})
+            tool["driver"] = {"name": "r"}
+    is_named: bool = draw(st.booleans())
+    return {**log, "inlineExternalProperties": parts} if parts or is_named else log
+
+
+def reference_to(part: int, by_guid: bool) -> Json:
+    return (
+        {"guid": f"G{part}"} if by_guid else {"location": {"uri": f"sarif:/inlineExternalProperties/{part}"}}
+    )
+
+
 def reads_as_the_plain_model(log: Json, data: st.DataObject) -> None:
     counts, passed = expected(log)
+    log = data.draw(moved_out(log))
     order = random.Random(data.draw(st.integers(0, 99)))  # a run may tell of its results before its rules
     runs = [dict(order.sample(list(run.items()), len(run))) for run in log["runs"]]
     text = json.dumps({**log, "runs": runs}, ensure_ascii=data.draw(st.booleans())).encode()
