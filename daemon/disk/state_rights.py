@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from runward.daemon.users import name_of
+from runward.daemon.users import as_root, is_known, name_of, run_as
 
 STEERING: Final = (
     "runward.db",
@@ -32,6 +32,7 @@ STEERING: Final = (
 """Files in the state directory that control the daemon, or that it writes without further checks."""
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_STEERED: Final = "{} could have this daemon run any command"
 
 
 class StateDirectoryUnsafe(Exception):
@@ -52,21 +53,30 @@ def check(state: Path) -> None:
         raise StateDirectoryUnsafe("; ".join(f"{each.said}: {each.fix}" for each in found))
 
 
-def openings(state: Path) -> Iterator[Opening]:
-    """What in the state directory belongs to another user, then what others may write to. Raises `OSError`."""
+def openings(state: Path, me: int | None = None) -> Iterator[Opening]:
+    """What in the state directory belongs to another user than `me` (the caller), then what others may write to.
+
+    Raises `OSError`.
+    """
     found = [
         (path, status) for path in (state, *(state / name for name in STEERING)) if (status := _stat(path))
     ]
-    me = os.geteuid()
+    me = os.geteuid() if me is None else me
+    if found and (owner := found[0][1].st_uid) != me:
+        said = f"{_names([state])} belongs to {name_of(owner)}, and this is {name_of(me)}"
+        yield Opening(f"{said}: {_STEERED.format(name_of(owner))}", _fix_of_owner(state, owner, me))
+        found = [each for each in found if each[1].st_uid != owner]
     foreign: dict[int, list[Path]] = {}
     for path, status in found:
         if status.st_uid != me:
             foreign.setdefault(status.st_uid, []).append(path)
     for uid, paths in foreign.items():
-        owner, names = name_of(uid), _names(paths)
-        said = f"{names} {'belongs' if len(paths) == 1 else 'belong'} to {owner}, and this is {name_of(me)}: {owner} could have this daemon run any command"
-        take = f", or take over what is there (chown {shlex.quote(name_of(me))}: {names})" if me == 0 else ""
-        yield Opening(said, f"run `runward` as {owner}{take}, or set another state_dir (RUNWARD_STATE_DIR)")
+        owner_name, names = name_of(uid), _names(paths)
+        said = f"{names} {'belongs' if len(paths) == 1 else 'belong'} to {owner_name}, and the daemon here runs as {name_of(me)}"
+        yield Opening(
+            f"{said}: {_STEERED.format(owner_name)}",
+            f"take over what is there: {as_root(f'chown {shlex.quote(name_of(me))}: {names}')}",
+        )
     writable = [path for path, status in found if status.st_uid == me and status.st_mode & _OTHERS_WRITE]
     if writable:
         names = _names(writable)
@@ -74,6 +84,17 @@ def openings(state: Path) -> Iterator[Opening]:
             f"other users may write to {names}, and could have this daemon run any command",
             f"chmod go-w {names}",
         )
+
+
+def _fix_of_owner(state: Path, owner: int, me: int) -> str:
+    """Nothing is taken over from a user who has a daemon there."""
+    if is_known(owner):
+        use = f"as {name_of(owner)}: `{run_as(owner, str(state), '…')}`"
+    elif me == 0:
+        use = f"after `chown {shlex.quote(name_of(me))}: {_names([state])}`, because no user has this number"
+    else:
+        return "set another state_dir (RUNWARD_STATE_DIR)"
+    return f"use it {use}; or set another state_dir (RUNWARD_STATE_DIR)"
 
 
 def _stat(path: Path) -> os.stat_result | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from runward.config.settings import Root
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.host.report import Report, read_report
-from runward.daemon.store.ownership import holder
+from runward.daemon.store.ownership import UNREAD, holder, how_to_start_runs
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
@@ -18,10 +18,11 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     for root in installation.settings.roots:
         patience.left()
         found = _examine(root, installation.settings.state_dir)
-        if found.result == "ok" and told.get(root.path):
-            found = Finding(
-                "warning", f"root {root.name}: the daemon reports: {told[root.path]}", "see `runward log`"
-            )
+        problem = told.get(root.path)
+        if found.result == "ok" and problem:
+            how = how_to_start_runs(installation.settings.state_dir) if problem.startswith(UNREAD) else None
+            said = f"root {root.name}: the daemon reports: {problem}"
+            found = Finding("failed" if how else "warning", said, how or "see `runward log`")
         yield found
     if report is not None:
         known = {root.path for root in report.roots}

@@ -92,7 +92,7 @@ class Reporting:
             self.queue.tally.stolen,
             [trouble for troubles in self.troubles for trouble in troubles()],
             [
-                RootReport(root.name, root.path, root.layout, root.health, root.problem)
+                RootReport(root.name, root.path, root.layout, root.health, root.trouble)
                 for root in self.roots.values()
             ],
             settings=self.settings(),

@@ -214,5 +214,8 @@ class Looks:
                 root.due.pop(name, None)  # else a file that the verdict lacked is still waited for
             if look.why == Why.SCAN and look.events:
                 self.coverage.found_by_scan += len(look.events)
-            if look.unreadable is not None:
+            if look.unreadable is None:
+                root.unread.pop(name, None)
+            else:
+                root.unread[name] = look.unreadable.strip().splitlines()[-1]
                 self.log.warning("run.unreadable", root=root.name, directory=name, why=look.unreadable)

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from runward.daemon.disk.state_rights import check
+from runward.daemon.users import name_of, run_as
 
 LOCK: Final = "lock"
+
+UNREAD: Final = "runs in it can't be read, and are not judged"
+"""What is said of a root with runs that the daemon may not read: see `how_to_start_runs`."""
 
 _ASKERS: Final = 10_000
 """How often to try for the lock while others only ask who holds it."""
@@ -40,6 +44,19 @@ def prepare(state: Path) -> None:
     (state / "inbox").mkdir(mode=0o700, exist_ok=True)
     (state / "log").mkdir(mode=0o700, exist_ok=True)
     (state / "starts").mkdir(mode=0o700, exist_ok=True)
+
+
+def how_to_start_runs(state: str) -> str | None:
+    """Who may start runs for the daemon of this state directory, and how; None if nobody knows whose it is."""
+    try:
+        owner = os.stat(state).st_uid
+    except OSError:
+        return None
+    who = name_of(owner)
+    return (
+        f"the daemon runs as {who}: let {who} read them, and start such runs as {who}"
+        f" (`{run_as(owner, state, 'run -- COMMAND')}`)"
+    )
 
 
 def hold(state: Path) -> Ownership:

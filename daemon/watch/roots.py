@@ -4,9 +4,11 @@ import fnmatch
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from runward.config.problem import printable
 from runward.config.settings import Root
 from runward.config.settings_keys import AUTO, DEFAULT_LAYOUT
 from runward.daemon.ports.files import Standing
+from runward.daemon.store.ownership import UNREAD
 from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.scanner import RecordedProcess
 
@@ -42,6 +44,8 @@ class WatchedRoot:
     """Those among them whose processes were found gone and whose grace period has not passed."""
     due: dict[str, float] = field(default_factory=dict)
     """When (monotonic time) to look at a place again although nothing changes: an end in a growing file has to settle."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """Places that can't be read, and why: they are not judged."""
     unsettled: set[str] = field(default_factory=set)
     """Run directories without an end that changed right before they were looked at: the watch may not be set up there
     yet."""
@@ -62,6 +66,15 @@ class WatchedRoot:
     def records_history(self) -> bool:
         """Whether what ended before it was first seen is only recorded."""
         return self.settings.history == "record"
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with it or with what is in it."""
+        if self.problem is not None or not self.unread:
+            return self.problem
+        place, why = min(self.unread.items())
+        more = f" and {len(self.unread) - 1} more" if len(self.unread) > 1 else ""
+        return printable(f"{UNREAD}: {place}{more} ({why})")
 
     @property
     def is_replaced(self) -> bool:

@@ -352,7 +352,7 @@ class Rounds:
 
     def degraded(self) -> list[str]:
         """What is wrong with the roots, for `status`."""
-        troubles = [f"root {root.name}: {root.problem}" for root in self.roots.values() if root.problem]
+        troubles = [f"root {root.name}: {root.trouble}" for root in self.roots.values() if root.trouble]
         return troubles + [
             f"root {name} is watched flat ({why}): running sessions are looked at in turn, the rest by scans"
             for name, why in sorted(self.flat.items())

@@ -54,7 +54,7 @@ Options:
 Exit codes: the command's own; 124 at the timeout; 128+n by signal n; 126 or
 127 if it could not be started; 1 if it exited 0 without a required
 artifact; 2 for wrong usage or an invalid playbook, 3 for one that is not
-found, 78 for invalid settings.
+found, 78 for invalid settings or another user's state directory.
 """
 
 _WITH_VALUE = frozenset(
@@ -137,6 +137,7 @@ def main(arguments: Sequence[str]) -> int:
             return GOOD
         cwd = _working_directory()
         order, config = _order(parsed, cwd), parsed.options.get("config")
+        _refuse_another_users_state(order.state)
         return _launch(order, config, cwd, is_verified="no-verify" not in parsed.options)
     except Refusal as refusal:
         _complain(str(refusal))
@@ -213,6 +214,25 @@ def _order(arguments: Arguments, cwd: str) -> Order:
         log_limit=next(each for each in (log_limit, terms.log_limit, DEFAULT_LOG_LIMIT) if each is not None),
         state=terms.state,
         root_name=terms.root_name,
+    )
+
+
+def _refuse_another_users_state(state: str | None) -> None:
+    """Runs are accessible to the user only who starts them, so another user's daemon would never judge this one."""
+    try:
+        owner = None if state is None else os.stat(state).st_uid
+    except OSError:
+        return  # what is in the way is reported when the run directory is created
+    if state is None or owner is None or owner == os.geteuid():
+        return
+    from runward.daemon.users import name_of, run_as
+
+    who = name_of(owner)
+    raise Refusal(
+        WRONG_SETTINGS,
+        f"{state} belongs to {who}, and this is {name_of(os.geteuid())}: the daemon there runs as {who} and could not"
+        f" read this run. Only {who} may start runs there: `{run_as(owner, state, 'run -- COMMAND')}`; or set another"
+        " state_dir (RUNWARD_STATE_DIR)",
     )
 
 

@@ -8,6 +8,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.session.liveness import NOBODY_CAN_TELL
 from runward.daemon.cli.terminal.output import ago, align, coloured, duration, local, safe
 from runward.daemon.cli.terminal.wrapping import wrapped
+from runward.daemon.store.ownership import UNREAD, how_to_start_runs
 from runward.daemon.store.reading_sessions import RunningRow
 from runward.daemon.views.times import moment_of
 
@@ -34,14 +35,14 @@ def lines_of(
     """The status as lines for a terminal with this many columns."""
     return [
         _headline(status, now),
-        *_needs_lines(list(needs(status)), bool(status["running"]), columns),
+        *_needs_lines(list(needs(status, state)), bool(status["running"]), columns),
         *_running(status, running, now),
         *align(list(_facts(status, state, now))),
         *_roots(status),
     ]
 
 
-def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
+def needs(status: Mapping[str, JsonValue], state: str) -> Iterator[Need]:
     """Everything that a person should see to, the worst first."""
     stalled = status["stalled_s"]
     if isinstance(stalled, int | float):
@@ -55,8 +56,7 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
         yield Need(f"{count} held: {reason or 'no reason given'}", fix)
     for root in _tables(status["roots"]):
         if root["problem"]:
-            fix = "check that it exists and is readable; the daemon notices by itself"
-            yield Need(f"root {root['name']}: {root['problem']}", fix)
+            yield Need(f"root {root['name']}: {root['problem']}", _fix_of_root(str(root["problem"]), state))
     told = [f"root {root['name']}: {root['problem']}" for root in _tables(status["roots"])]
     files = tuple(f"{each['path']}:" for each in _tables(status["problems"]))
     messages = [str(each["message"]) for each in _tables(status["problems"])]
@@ -85,6 +85,12 @@ def needs(status: Mapping[str, JsonValue]) -> Iterator[Need]:
             "`runward notify list --state dead`",
         )
     yield from _wrong_files(status)
+
+
+def _fix_of_root(problem: str, state: str) -> str:
+    if not problem.startswith(UNREAD):
+        return "check that it exists and is readable; the daemon notices by itself"
+    return how_to_start_runs(state) or "let the daemon's user read them; the daemon notices by itself"
 
 
 def _failures(failures: Mapping[str, JsonValue]) -> Iterator[Need]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import signal
 import time
 
@@ -10,7 +11,7 @@ from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.status.text import _daemons_own, due_words
+from runward.daemon.cli.status.text import _daemons_own, _fix_of_root, due_words
 
 _KEYS = [
     "running",
@@ -246,3 +247,23 @@ def test_a_daemon_that_has_not_reported_yet_is_starting(place: Place) -> None:
     status = place.call("status", "--json").object()
     lines = list(_daemons_own({**status, "running": True, "since": None}, time.time()))
     assert lines == [("starting", "it has not reported anything yet")]
+
+
+def test_runs_that_the_daemon_can_not_read_are_shown_with_who_may_start_runs_and_how(place: Place) -> None:
+    user = next(each for each in pwd.getpwall() if each.pw_uid not in (0, os.geteuid()))
+    place.state.mkdir()
+    try:
+        os.chown(place.state, user.pw_uid, -1)
+    except PermissionError:
+        pytest.skip("only root may give a directory away")
+    fix = _fix_of_root(
+        "runs in it can't be read, and are not judged: x (Permission denied)", str(place.state)
+    )
+    how = f"sudo -u {user.pw_name} RUNWARD_STATE_DIR={place.state} runward run -- COMMAND"
+    assert f"the daemon runs as {user.pw_name}" in fix
+    assert f"`{how}`" in fix
+    refused = place.start("run", "--", "true")
+    _, said = refused.communicate(timeout=PATIENCE_S)
+    assert refused.returncode == 78
+    assert f"Only {user.pw_name} may start runs there: `{how}`" in said
+    assert list(place.state.iterdir()) == []

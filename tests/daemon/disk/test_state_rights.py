@@ -1,6 +1,7 @@
 """Nobody but the daemon's own user may steer it through its state directory."""
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,32 @@ def test_what_belongs_to_another_user_is_refused(state: Path, name: str) -> None
     assert command in str(refused.value)
     os.system(command)  # it is what the message says
     check(state)
+
+
+def test_a_state_directory_of_a_user_of_this_machine_is_used_as_that_user_and_not_taken_over(
+    state: Path,
+) -> None:
+    user = next(each for each in pwd.getpwall() if each.pw_uid not in (0, os.geteuid()))
+    try:
+        os.chown(state, user.pw_uid, -1)
+    except PermissionError:
+        pytest.skip("only root may give a file away")
+    with pytest.raises(StateDirectoryUnsafe, match=f"{state} belongs to {user.pw_name}") as refused:
+        prepare(state)
+    assert f"`sudo -u {user.pw_name} RUNWARD_STATE_DIR={state} runward …`" in str(refused.value)
+    assert "chown" not in str(refused.value).partition(";")[0]
+
+
+def test_what_another_user_left_in_a_state_directory_goes_back_to_its_owner(state: Path) -> None:
+    (state / "runward.db").touch(0o600)
+    for path in (state, *state.iterdir()):
+        give_away(path)
+    os.chown(state / "runward.db", 0, -1)
+    (opening,) = openings(state, STRANGER)
+    assert opening.said.startswith(
+        f"{state}/runward.db belongs to root, and the daemon here runs as {STRANGER}"
+    )
+    assert opening.fix == f"take over what is there: chown {STRANGER}: {state}/runward.db"
 
 
 def test_the_store_of_a_link_is_looked_at_where_it_lies(state: Path, tmp_path: Path) -> None:

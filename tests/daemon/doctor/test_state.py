@@ -22,9 +22,12 @@ from runward.daemon.doctor import (
 )
 from runward.daemon.doctor.examining import Examine
 from runward.daemon.doctor.findings import Patience
+from runward.daemon.host.report import Report, RootReport, write_report
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import hold
+from runward.daemon.users import name_of
 from runward.daemon.watch import notifications as watch
+from runward.daemon.watch.coverage import Coverage
 
 
 @pytest.fixture
@@ -141,6 +144,23 @@ def test_roots_that_are_not_there_or_no_directories_are_found(tmp_path: Path, st
     )
     found = findings(roots.examine, examined)
     assert results(found) == ["ok", "warning", "failed", "ok"]
+
+
+def test_runs_that_the_daemon_can_not_read_fail_with_who_may_start_runs_and_how(
+    tmp_path: Path, state: Path
+) -> None:
+    (tmp_path / "runs").mkdir()
+    held = hold(state)
+    try:
+        problem = "runs in it can't be read, and are not judged: x (Permission denied)"
+        ill = RootReport("runs", str(tmp_path / "runs"), "native", "ok", problem)
+        write_report(state, Report(1, 1, "1", 0.0, Coverage(), None, None, None, None, 0, 0, [], [ill]))
+        (found,) = findings(roots.examine, installation(state, root(tmp_path / "runs")))
+    finally:
+        held.release()
+    assert (found.result, problem in found.found) == ("failed", True)
+    how = f"sudo -u {name_of(os.geteuid())} RUNWARD_STATE_DIR={state} runward run -- COMMAND"
+    assert f"`{how}`" in str(found.fix)
 
 
 def test_directories_are_held_against_what_may_be_watched(
