@@ -20,9 +20,10 @@ from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.facts import Launch
 from runward.handlers.layouts import native, native_calls
-from runward.handlers.layouts.process_host import is_here
+from runward.handlers.layouts.process_host import has_namespace, is_here
 from runward.handlers.layouts.scanner import Ended, Item, RecordedProcess, Started
 from runward.handlers.outcomes.facts import BeingRead
+from runward.handlers.sessions.death import MissingProcess, Whereabouts
 from runward.handlers.sessions.late import Lacking, outcome_has_arrived
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
@@ -58,7 +59,8 @@ class Looked(NamedTuple):
     changes. `more` says that there was more than is read at once. `is_linked` says that it was started in a launcher's
     run. `lost` is the key of a running session whose files are gone, and may be elsewhere. `unreadable` says why
     nothing could be learnt. `is_forgotten` says that it was not looked at, because what is remembered of it can't be
-    read. `grew_elsewhere` says that it grew without a process on this machine.
+    read. `grew_elsewhere` says that it grew without a process on this machine. `alive_at` (Unix seconds) is when a
+    process of a run was seen alive.
     """
 
     root: WatchedRoot
@@ -78,6 +80,7 @@ class Looked(NamedTuple):
     unreadable: str | None = None
     is_forgotten: bool = False
     grew_elsewhere: bool = False
+    alive_at: float | None = None
 
     def observation(self) -> Observation | None:
         """What must be recorded, if anything."""
@@ -90,6 +93,9 @@ AtEnd: TypeAlias = Callable[[WatchedRoot, str, int], tuple[Rows, ...]]
 """What must be remembered when the last attempt of the run in a root's directory is over."""
 
 NOTHING_LACKS: Final[Mapping[str, Lacking]] = {}
+
+_WRITTEN_BY_RUNS: Final = (native.RUN, native.PROCESS, native_calls.TRACE, "stdout.log", "stderr.log")
+_NANOSECONDS: Final = 1e9
 
 AT_ONCE: Final = 32
 """Directories whose files are in memory at the same time."""
@@ -184,8 +190,12 @@ class Looker:
             if after.unplanned is not None and after.phase == "open" and not after.plans:
                 run, artifacts = f"{root.path}/{directory}", after.unplanned.artifacts
                 after = without_plan(after, self._files.filled_without(native.FLOW, run, artifacts))
+        alive_at = None
         if after.phase == "open" and why & WEIGHED:
-            after, ended = weigh(after, key, self._state(after), now)
+            state = self._state(root, after, is_launched=key in launches)
+            alive_at = now if state == "alive" else None
+            known = self._alive_at(root, directory) if state == "gone" else None
+            after, ended = weigh(after, key, state, now, self._processes.whereabouts(), known)
             events += ended
         if key in lacking and key not in launches and not events:
             after, events = self._corrected(root, directory, key, after, lacking[key])
@@ -195,7 +205,15 @@ class Looker:
         changes = _changes(root, directory, key, watched, after, now)
         if after.phase == "over" and watched.phase != "over":
             changes += self._at_end(root, directory, after.attempt)
-        return _looked(root, directory, why, after, events, changes, trusted)._replace(again_in=again_in)
+        looked = _looked(root, directory, why, after, events, changes, trusted)
+        return looked._replace(again_in=again_in, alive_at=alive_at)
+
+    def _alive_at(self, root: WatchedRoot, directory: str) -> float | None:
+        """When a process of the run is last known to have been alive: seen, or writing what only the run writes."""
+        signatures = [self._files.signature(root.path, directory, name) for name in _WRITTEN_BY_RUNS]
+        known = [each[2] / _NANOSECONDS for each in signatures if each is not None]
+        seen = root.alive_at.get(directory)
+        return max([*known, *([] if seen is None else [seen])], default=None)
 
     def _corrected(
         self, root: WatchedRoot, directory: str, key: str, watched: Watched, lacking: Lacking
@@ -254,10 +272,29 @@ class Looker:
         is_settled = directory in self._files.unchanged(root.path, native.DOCUMENTS, known)
         return divided(watched, after, events, TraceRead(*found[:2]), is_settled=is_settled)
 
-    def _state(self, watched: Watched) -> ProcessState:
+    def _state(self, root: WatchedRoot, watched: Watched, *, is_launched: bool) -> ProcessState:
         if not is_here(watched.host, self._processes.host()):
             return "unknown"
-        return together([self._processes.state(each) for each in recorded(watched)])
+        here, seen_in = self._processes.whereabouts(), watched.seen_in
+        is_ours = is_launched or (seen_in is not None and seen_in.covers(here))
+        return together(
+            [self._state_of(root, watched.host, each, here, is_ours) for each in recorded(watched)]
+        )
+
+    def _state_of(
+        self, root: WatchedRoot, host: str | None, process: RecordedProcess, here: Whereabouts, is_ours: bool
+    ) -> ProcessState:
+        state = self._processes.state(process)
+        if state != "gone":
+            return state
+        missing = MissingProcess(
+            process.boot_id,
+            is_ours,
+            has_namespace(host),
+            lambda: self._processes.is_nowhere(process),
+            lambda: self._files.is_local(root.path),
+        )
+        return "gone" if missing.is_dead(here) else "unknown"
 
 
 def _in_todays_digests(watched: Watched, sight: Sight, items: Sequence[Item]) -> Watched:

@@ -194,8 +194,12 @@ class Looks:
                 self.opened(
                     (root.name, name), look.processes[:1]
                 )  # a launcher usually ends together with its command
+                if look.alive_at is not None:
+                    root.alive_at[name] = look.alive_at
             elif root.open.pop(name, None) is not None or (look.phase == "over" and look.events):
                 self.closed((root.name, name))
+            if look.phase != "open":
+                root.alive_at.pop(name, None)
             if look.doubted:
                 root.doubted.add(name)
             else:

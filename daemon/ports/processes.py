@@ -86,6 +86,10 @@ class Processes(Protocol):
 
     def state(self, process: RecordedProcess) -> ProcessState: ...
 
+    def is_nowhere(self, process: RecordedProcess) -> bool:
+        """Whether no process of the machine has that start with that number in any PID namespace."""
+        ...
+
     def descriptor(self, process: RecordedProcess) -> int | None:
         """A descriptor that becomes readable when this process ends; the caller closes it. None if there is none."""
         ...

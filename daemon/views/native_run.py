@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from runward.config.json_value import JsonValue
+from runward.daemon.disk.mounts import is_local
 from runward.daemon.ports.files import Gone
 from runward.daemon.processes.identity import read_stat
 from runward.daemon.processes.tree import children_of
@@ -25,10 +26,19 @@ from runward.handlers.exchange.tell import RESULTS
 from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
 from runward.handlers.layouts.foreign_json import NotJson, read_json
-from runward.handlers.layouts.process_host import is_here
-from runward.handlers.layouts.scanner import Complaint, Ended, Item, Signature, Started
+from runward.handlers.layouts.process_host import has_namespace, is_here
+from runward.handlers.layouts.scanner import Complaint, Ended, Item, RecordedProcess, Signature, Started
 from runward.handlers.layouts.transcript import Counts
-from runward.handlers.sessions.observe import NEVER_SEEN, NOT_THE_LAUNCHERS, RootRule, Watched, see, together
+from runward.handlers.sessions.death import MissingProcess
+from runward.handlers.sessions.observe import (
+    NEVER_SEEN,
+    NOT_THE_LAUNCHERS,
+    ProcessState,
+    RootRule,
+    Watched,
+    see,
+    together,
+)
 from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, Standing
 from runward.handlers.unreadable import Unreadable
 
@@ -88,7 +98,7 @@ def read_native(path: str, launch: Launch | None = None) -> NativeRun | tuple[Co
     forged = _forged_end(started, items) if launch is None else None
     if forged is not None:
         items = [*(each for each in items if not isinstance(each, Ended)), forged]
-    standing, problems = _standing(started, items, directory, sight.signatures, launch)
+    standing, problems = _standing(started, items, path, sight.signatures, launch)
     return NativeRun(started, standing, problems)
 
 
@@ -116,19 +126,19 @@ def _is_alive(pid: int) -> bool:
 def _standing(
     started: Started,
     items: Sequence[Item],
-    directory: str,
+    path: str,
     signatures: tuple[tuple[str, Signature], ...],
     launch: Launch | None,
 ) -> tuple[Standing, tuple[Complaint, ...]]:
     """The state of the run, and what is wrong with its documents."""
-    key = native.session_key("", directory)
+    key = native.session_key("", os.path.basename(path))
     watched, events = see(NEVER_SEEN, key, RootRule(False, 0.0), signatures, items, launch)
     ended = next((each for each in events if isinstance(each, AttemptEnded)), None)
     if ended is not None:
         code = cast("ReasonCode", ended.reason_code)
         standing = Standing(ended.status, ended.evidence, code, ended.reason_summary, ended.at)
     else:
-        standing = _open(started, watched)
+        standing = _open(started, watched, path, is_launched=launch is not None)
         forged = next((each for each in watched.complaints if each.message == NOT_THE_LAUNCHERS), None)
         if forged is not None:
             summary = f"{standing.reason_summary}; {forged.file} {forged.message}"
@@ -136,7 +146,7 @@ def _standing(
     return standing, watched.complaints
 
 
-def _open(started: Started, watched: Watched) -> Standing:
+def _open(started: Started, watched: Watched, path: str, *, is_launched: bool) -> Standing:
     """The state of a run without an end, by its processes."""
     named = [each for each in (watched.launcher, watched.process) if each is not None]
     processes = RealProcesses()
@@ -144,7 +154,19 @@ def _open(started: Started, watched: Watched) -> Standing:
         return Standing("unknown", None, NO_PROCESS, "it names no process")
     if not is_here(started.host, processes.host()):
         return Standing("unknown", None, OPEN_TURN, "its processes are another host's")
-    match together([processes.state(each) for each in named]):
+
+    def state(process: RecordedProcess) -> ProcessState:
+        missing = MissingProcess(
+            process.boot_id,
+            is_launched,
+            has_namespace(started.host),
+            lambda: processes.is_nowhere(process),
+            lambda: is_local(path),
+        )
+        found = processes.state(process)
+        return found if found != "gone" or missing.is_dead(processes.whereabouts()) else "unknown"
+
+    match together([state(each) for each in named]):
         case "alive":
             return Standing("running", None, "run.started.ok", "it runs")
         case "gone":

@@ -42,6 +42,8 @@ class WatchedRoot:
     """The places with an open attempt, and the processes that they name."""
     doubted: set[str] = field(default_factory=set)
     """Those among them whose processes were found gone and whose grace period has not passed."""
+    alive_at: dict[str, float] = field(default_factory=dict)
+    """When (Unix seconds) a process of an open run was last seen alive. Only in memory: it is not worth a transaction."""
     due: dict[str, float] = field(default_factory=dict)
     """When (monotonic time) to look at a place again although nothing changes: an end in a growing file has to settle."""
     unread: dict[str, str] = field(default_factory=dict)

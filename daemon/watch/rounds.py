@@ -339,7 +339,11 @@ class Rounds:
             ]
         if not asked:
             return 0
+        now = self.clock.now()
         gone = await in_thread(self._gone, asked)
+        missing = set(gone)
+        for name, directory in (target for target, _ in asked if target not in missing):
+            self.roots[name].alive_at[directory] = now
         self.hints.add(gone, Why.PROCESS)
         return len(gone)
 

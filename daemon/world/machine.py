@@ -12,6 +12,7 @@ from runward.daemon.processes.identity import (
     seconds_since_start,
     state_of,
 )
+from runward.daemon.processes.namespaced import NotThere, number_of
 from runward.daemon.processes.own_host import own_host, own_whereabouts
 from runward.daemon.processes.tree_of_run import end_tree
 from runward.daemon.rundir.liveness import Writers, says_so
@@ -62,6 +63,10 @@ class RealProcesses:
             return answer
         others = f", and {answer.who}" if isinstance(answer, Told) else ""
         return Told(f"{in_cgroup} processes in its cgroup were killed{others}")
+
+    def is_nowhere(self, process: RecordedProcess) -> bool:
+        found = number_of(process.pid, process.start_ticks)
+        return isinstance(found, NotThere) and found.is_certain
 
     def age(self, process: RecordedProcess) -> float | None:
         if process.boot_id != self.boot_id():

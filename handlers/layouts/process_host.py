@@ -11,6 +11,11 @@ def host_with_namespace(host: str | None, namespace: int | None) -> str | None:
     return host if host is None or namespace is None else f"{host}{_NAMESPACE}{namespace}"
 
 
+def has_namespace(host: str | None) -> bool:
+    """Whether the host is named with a PID namespace."""
+    return host is not None and _NAMESPACE in host
+
+
 def bare_host(host: str) -> str:
     """The host without its PID namespace."""
     return host.partition(_NAMESPACE)[0]

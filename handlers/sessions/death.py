@@ -5,7 +5,7 @@ other machines and with containers. So a missing process proves nothing by itsel
 exactly that process alive, or if a hook from here named it. It also proves death if nobody else can be writing there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:  # commands import this page, and most of them need no events
@@ -40,6 +40,30 @@ class Whereabouts(NamedTuple):
             return self.namespace == here.namespace
         is_same = self.machine == here.machine and self.machine != ""
         return is_same and self.namespace == here.namespace == FIRST_NAMESPACE
+
+
+class MissingProcess(NamedTuple):
+    """A process that a native run names, and that can't be found here by its number.
+
+    `is_ours`: this daemon's own launcher recorded it, or it was seen alive where its number is still valid.
+    `has_namespace`: the run names the PID namespace of the number, and that is the daemon's. `is_nowhere` and `is_local`
+    as in `Absence`.
+    """
+
+    boot_id: str
+    is_ours: bool
+    has_namespace: bool
+    is_nowhere: Callable[[], bool]
+    is_local: Callable[[], bool]
+
+    def is_dead(self, here: Whereabouts) -> bool:
+        """Whether it can't be alive elsewhere. Hosts may share a directory, and a name: only a boot is one of a kind."""
+        is_of_this_boot = self.boot_id == here.boot_id != ""
+        if self.is_ours or (is_of_this_boot and self.has_namespace):
+            return True
+        if here.namespace != FIRST_NAMESPACE:
+            return False
+        return self.is_nowhere() if is_of_this_boot else self.is_local()
 
 
 class Absence(NamedTuple):

@@ -38,6 +38,7 @@ from runward.handlers.layouts.scanner import (
     Signature,
     Started,
 )
+from runward.handlers.sessions.death import Whereabouts
 
 Phase: TypeAlias = Literal["none", "open", "over"]
 ProcessState: TypeAlias = Literal["alive", "gone", "unknown"]
@@ -87,7 +88,8 @@ class Watched(NamedTuple):
     `signatures` are those of the documents as last read, `gone_since` is the time (Unix seconds) at which its
     process was first seen gone, `complaints` what is wrong with its files now, `plans` the digests of its plans.
     `sealed` says that the launcher itself declared the end. `traced` is how much of the trace belongs to the attempts
-    that are over; None if that is not known. Commands find it by its position in the JSON.
+    that are over; None if that is not known. `seen_in` says where its processes were seen alive. Commands find it by its
+    position in the JSON.
     """
 
     signatures: tuple[tuple[str, Signature], ...] = ()
@@ -108,6 +110,7 @@ class Watched(NamedTuple):
     sealed: bool = False
     version: int = STATE_VERSION
     traced: TraceRead | None = None
+    seen_in: Whereabouts | None = None
 
 
 NEVER_SEEN: Final = Watched()
@@ -152,7 +155,8 @@ def see(
             case Started():
                 after = _started(after, key, rule, item, end, events, complaints, launch)
             case ProcessNamed(process=process) if launch is None:
-                after = after._replace(process=process, gone_since=None)
+                known = after.seen_in if after.process in (None, process) else None
+                after = after._replace(process=process, gone_since=None, seen_in=known)
             case Planned():
                 after = _planned(after, key, item, end, events, complaints)
             case Ended():
@@ -234,6 +238,7 @@ def _started(
         launcher=launch.launcher if launch is not None else item.launcher,
         process=launch.process if launch is not None else None,  # the process that it names is read after it
         host=item.host,
+        seen_in=None,
         gone_since=None,
         unplanned=Unplanned(item.declaration.artifacts_path) if item.declaration.kind == "flow" else None,
     )
@@ -393,8 +398,21 @@ def vanish(watched: Watched, key: str, now: float) -> Observed:
     ), (ended,)
 
 
-def weigh(watched: Watched, key: str, state: ProcessState, now: float) -> Observed:
-    """Compare an open attempt with the state of its recorded processes."""
+def weigh(
+    watched: Watched,
+    key: str,
+    state: ProcessState,
+    now: float,
+    here: Whereabouts | None = None,
+    alive_at: float | None = None,
+) -> Observed:
+    """Compare an open attempt with the state of its recorded processes.
+
+    `here` is where they were looked for, `alive_at` (Unix seconds) the last moment at which one is known to have been
+    alive.
+    """
+    if state == "alive" and watched.phase == "open":
+        watched = watched._replace(seen_in=here)
     if watched.phase != "open" or state != "gone":
         return (watched._replace(gone_since=None) if watched.gone_since is not None else watched), ()
     if watched.gone_since is None or now < watched.gone_since:
@@ -404,11 +422,12 @@ def weigh(watched: Watched, key: str, state: ProcessState, now: float) -> Observ
     ended = AttemptEnded(
         key,
         watched.attempt,
-        watched.gone_since,
+        watched.gone_since if alive_at is None else min(alive_at, watched.gone_since),
         "process_gone",
         "aborted",
         "run.aborted.process_gone",
         "its process ended without reporting why",
+        gone_by=None if alive_at is None else watched.gone_since,
     )
     return watched._replace(phase="over", ended_by="process_gone", gone_since=None), (ended,)
 

@@ -396,6 +396,9 @@ class SimulatedProcesses:
     def state(self, process: RecordedProcess) -> ProcessState:
         return self._table.state(process)
 
+    def is_nowhere(self, process: RecordedProcess) -> bool:
+        return self.state(process) == "gone"
+
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
         """As the real one: the launcher, or where it is gone the command."""
         for each in (processes.launcher, processes.process):

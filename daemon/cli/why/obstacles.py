@@ -198,7 +198,11 @@ def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> O
     if not states:
         why = "no end was written, and no process is named that could be checked"
         return Obstacle(_NOT_OVER, why, fix_of(row.layout))
-    return Obstacle(_NOT_OVER, f"no end was written, and {', '.join(states)}", None if is_up else _START)
+    why = f"no end was written, and {', '.join(states)}"
+    is_ours = watched.seen_in is not None and watched.seen_in.covers(processes.whereabouts())
+    if is_up and not is_ours and all(state.endswith(" is gone") for state in states):
+        why += ", but they may be on another machine or in another PID namespace"
+    return Obstacle(_NOT_OVER, why, None if is_up else _START)
 
 
 def _place(path: str, line: int | None) -> str:

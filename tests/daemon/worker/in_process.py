@@ -124,6 +124,9 @@ class ToldProcesses:
     def state(self, process: RecordedProcess) -> ProcessState:
         return "gone" if process.pid in self.gone else "alive"
 
+    def is_nowhere(self, process: RecordedProcess) -> bool:
+        return self.state(process) == "gone"
+
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
         for each in (processes.launcher, processes.process):
             if each is not None and each.pid not in self.gone:

@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.death import FIRST_NAMESPACE, NO_TICKS, Absence, Whereabouts
+from runward.handlers.sessions.death import FIRST_NAMESPACE, NO_TICKS, Absence, MissingProcess, Whereabouts
 
 NAMED = RecordedProcess(11, 500, "b")
 OTHER = RecordedProcess(12, 501, "b")
@@ -72,3 +72,20 @@ def test_only_a_process_that_was_seen_is_known_to_be_the_one_that_is_named(
 ) -> None:
     absence = Absence(named, is_in_first_namespace=False, is_local=False, is_nowhere=False)
     assert absence.is_about(known) == is_about
+
+
+@pytest.mark.parametrize("here", [HERE, INSIDE])
+@pytest.mark.parametrize("is_nowhere", [True, False])
+@pytest.mark.parametrize("is_local", [True, False])
+@pytest.mark.parametrize("has_namespace", [True, False])
+@pytest.mark.parametrize("is_ours", [True, False])
+@pytest.mark.parametrize("boot", ["b", "another"])
+def test_a_missing_process_of_a_run_is_dead_if_it_is_ours_or_can_not_be_anybody_elses(
+    boot: str, is_ours: bool, has_namespace: bool, is_local: bool, is_nowhere: bool, here: Whereabouts
+) -> None:
+    missing = MissingProcess(boot, is_ours, has_namespace, lambda: is_nowhere, lambda: is_local)
+    is_first, is_of_this_boot = here == HERE, boot == "b"
+    may_be_elsewhere = not is_first or (not is_nowhere if is_of_this_boot else not is_local)
+    is_known_here = is_ours or (is_of_this_boot and has_namespace)
+    assert missing.is_dead(here) == (is_known_here or not may_be_elsewhere)
+    assert not MissingProcess("", False, True, lambda: True, lambda: False).is_dead(here._replace(boot_id=""))
