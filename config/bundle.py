@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from runward.config.json_value import JsonValue
 from runward.config.linear_pattern import BadPattern, compiled
 from runward.config.problem import Complaint, Location, quoted
-from runward.config.shape import Choice, Complain, ListOf, Table, Text, WholeNumber
+from runward.config.shape import Choice, Complain, Glob, ListOf, Table, Text, WholeNumber
 
 CanonicalForm: TypeAlias = Literal["seed", "rfc8785"]
 Scheme: TypeAlias = Literal["ed25519", "nostr"]
@@ -117,7 +117,7 @@ BUNDLE: Final = Table(
         ),
         "verification": ListOf(
             "Globs of the commands that count as verification. Default: the usual test runners and checkers.",
-            Text("A glob of a command.", 1000),
+            Glob("A glob of a command.", 1000),
             1000,
         ),
         "redact": ListOf(

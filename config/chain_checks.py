@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from runward.config.duration import DurationError, parse_duration
+from runward.config.glob_rule import GlobError, check_text_glob
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, kind, quoted, unknown_key
 from runward.config.shape import Complain
@@ -39,6 +40,14 @@ def duration(value: JsonValue, loc: Location, complain: Complain) -> float | Non
     except DurationError as error:
         complain(Complaint(loc, f"{quoted(value)} {error}", error.fix))
         return None
+
+
+def check_glob(text: str, loc: Location, complain: Complain) -> None:
+    """Complain about a text that is not a glob."""
+    try:
+        check_text_glob(text)
+    except GlobError as error:
+        complain(Complaint(loc, f"{quoted(text)} {error}", error.fix))
 
 
 def flag(value: JsonValue, loc: Location, complain: Complain) -> bool:

@@ -9,6 +9,7 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from runward.config.chain_checks import check_glob
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, kind, nearest, quoted, unknown_field
 from runward.config.shape import Complain
@@ -64,6 +65,8 @@ def _check_operators(wanted: Mapping[str, JsonValue], loc: Location, complain: C
             complain(Complaint(place, f"must be true or false, not {quoted(value)}", None))
         elif name == "glob" and not isinstance(value, str):
             complain(Complaint(place, f"is {kind(value)}, not a text", 'write glob: "release/*"'))
+        elif name == "glob":
+            check_glob(str(value), place, complain)
         elif name not in ("in", "exists", "glob") and not _is_scalar(value):
             complain(
                 Complaint(place, f"is {kind(value)}, which can't be compared", "write a text or a number")

@@ -85,7 +85,7 @@ _ROOT: Final = Table(
         ),
         "ignore": ListOf(
             "Run directories to ignore, as globs of their names; for transcripts, also names of directories above them.",
-            Text("A glob of one name.", 255, "/"),
+            Glob("A glob of one name.", 255, forbidden="/"),
             100,
         ),
         "settle": DurationText(

@@ -82,11 +82,12 @@ class Glob(NamedTuple):
     description: str
     longest: int
     of_path: bool = False
+    forbidden: str = ""
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
         from runward.config.glob_rule import GlobError, check_path_glob, check_text_glob
 
-        text = Text(self.description, self.longest).check(value, loc, complain)
+        text = Text(self.description, self.longest, self.forbidden).check(value, loc, complain)
         if not isinstance(text, str):
             return None
         try:
@@ -97,7 +98,7 @@ class Glob(NamedTuple):
         return text
 
     def json_schema(self) -> dict[str, JsonValue]:
-        return {"type": "string", "minLength": 1, "maxLength": self.longest}
+        return Text(self.description, self.longest, self.forbidden).json_schema()
 
 
 class Choice(NamedTuple):

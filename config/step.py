@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, Literal, NamedTuple
 
-from runward.config.chain_checks import check_keys, duration, flag, whole_number
+from runward.config.chain_checks import check_glob, check_keys, duration, flag, whole_number
 from runward.config.expression import Value
 from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
@@ -250,6 +250,8 @@ def _retry(value: JsonValue, loc: Location, complain: Complain) -> Retry | None:
         complain(Complaint((*loc, "on"), "must be a list of globs of reasons", 'as in ["run.failed.*"]'))
         return None
     globs = None if on is None else tuple(str(each) for each in on)
+    for number, glob in enumerate(globs or ()):
+        check_glob(glob, (*loc, "on", number), complain)
     return Retry(attempts or 1, DEFAULT_BACKOFF if backoff is None else backoff, globs)
 
 

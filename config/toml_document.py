@@ -6,11 +6,24 @@ from itertools import islice
 from typing import Final
 
 from runward.config.document import Document
-from runward.config.plain_data import MAX_BYTES, not_plain
+from runward.config.plain_data import MAX_BYTES, MAX_DEPTH, not_plain
 from runward.config.problem import MAX_PROBLEMS, Parsed, Problem
 from runward.config.toml_positions import toml_positions
 
 _PLACE_IN_MESSAGE: Final = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+_PART: Final = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_DEEP_KEY: Final = re.compile(
+    rf"(?:^|[\[{{,])[ \t]*{_PART}(?:[ \t]*\.[ \t]*{_PART}){{{MAX_DEPTH}}}", re.MULTILINE
+)
+"""A key that is nested too deeply to be read. In a text it would be refused, too, which nobody has written yet."""
+
+
+def line_of_deep_key(text: str) -> int | None:
+    """The line of a key with so many parts that `tomllib`, which takes the square of their number, could take minutes."""
+    found = _DEEP_KEY.search(text)
+    return None if found is None else text.count("\n", 0, found.end()) + 1
 
 
 def read_toml(text: str, name: str) -> Parsed[Document]:
@@ -18,6 +31,11 @@ def read_toml(text: str, name: str) -> Parsed[Document]:
     text = text.removeprefix("\ufeff")
     if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
         return _refused(name, f"is larger than {MAX_BYTES >> 20} MiB", "split it")
+    line = line_of_deep_key(text)
+    if line is not None:
+        return Parsed(
+            None, (Problem(name, line, None, f"a key is nested more than {MAX_DEPTH} deep", "nest less"),)
+        )
     try:
         root = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

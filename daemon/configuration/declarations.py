@@ -196,10 +196,16 @@ class Declarer:
             if known != said:
                 right: dict[str, CheckedChain] = {}
                 wrong: dict[str, tuple[Problem, ...]] = {}
+                files: dict[str, str] = {}
                 reading = self._checked.reading(given)
                 for name in names:
+
+                    def checked(text: str, path: str, name: str = name) -> Parsed[CheckedChain]:
+                        files[name] = path
+                        return reading(text, path)
+
                     try:
-                        read = named_chain(settings, name, reading)
+                        read = named_chain(settings, name, checked)
                     except NotFound as error:
                         wrong[name] = (Problem(name, None, None, str(error), None),)
                     else:
@@ -207,7 +213,7 @@ class Declarer:
                             wrong[name] = read.errors
                         else:
                             right[name] = read.value
-                chains = _Chains(right, wrong)
+                chains = _Chains(right, wrong, files)
                 self._checked.keep(reading)
                 self._chains = said, chains
             return chains
@@ -236,9 +242,14 @@ class Declarer:
             self._schedules = chains, found
         return self._schedules[1]
 
-    def watched_paths(self) -> tuple[str, ...]:
-        """The globs of the files whose changes fire valid chains."""
-        return tuple(sorted({path for each in self._all_chains().right.values() for path in each.paths}))
+    def watched_paths(self) -> Mapping[str, list[str]]:
+        """The globs of the files whose changes fire valid chains, each with the files of these chains."""
+        chains = self._all_chains()
+        found: dict[str, list[str]] = {}
+        for name, each in chains.right.items():
+            for path in each.paths:
+                found.setdefault(path, []).append(chains.files[name])
+        return found
 
     def steps_at_once(self) -> int:
         """How many steps of chains may run at the same time."""
@@ -299,9 +310,11 @@ class _Chains(NamedTuple):
 
     right: Mapping[str, CheckedChain]
     wrong: Mapping[str, tuple[Problem, ...]]
+    files: Mapping[str, str]
+    """Where the files are."""
 
 
-_NO_CHAINS: Final = _Chains({}, {})
+_NO_CHAINS: Final = _Chains({}, {}, {})
 
 
 class _Unusable(Exception):

@@ -384,6 +384,8 @@ def _find(name: str, directories: tuple[str, ...], files: list[str], suffix: str
     if "/" in name or name.endswith(suffix):
         if os.path.isfile(name):
             return name
+        if os.path.exists(name):
+            raise NotFound(f"{name} is not a regular file")
         raise NotFound(f"there is no {noun} file {name}")
     if "\0" not in name and name not in ("", ".", ".."):
         for directory in directories:

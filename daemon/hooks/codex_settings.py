@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Place, Problem
-from runward.config.toml_document import read_toml
+from runward.config.toml_document import line_of_deep_key, read_toml
 from runward.config.toml_positions import toml_positions, toml_texts
 from runward.daemon.hooks.command import is_ours
 from runward.daemon.hooks.edit import Edited, Refused, refused
@@ -108,6 +108,9 @@ def _without_key(text: str, found: _Notify) -> str:
 def _read(text: str, name: str) -> tuple[dict[str, JsonValue], _Notify | None]:
     """The document and what it says of `notify`. Raises `Refused`."""
     plain = text.removeprefix(_BOM)
+    line = line_of_deep_key(plain)
+    if line is not None:
+        raise Refused(Problem(name, line, None, "is nested too deeply", "nest less"))
     try:
         document = tomllib.loads(plain)
         marks = toml_positions(plain)

@@ -67,8 +67,11 @@ def read_settings_file(path: str) -> SettingsFile:
     """The file at `path`, or at the end of its links. Raises `Refused`, and `OSError` if it can't be read."""
     path = os.path.realpath(path)
     try:
-        with open(path, "rb") as file:
+        # Without waiting: a FIFO may have no writer. O_NONBLOCK changes nothing for a regular file.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
             status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise Refused(Problem(path, None, None, "is not a regular file", "take it away"))
             content = file.read(MAXIMUM_FILE + 1)
     except FileNotFoundError:
         return SettingsFile(path, None, None)

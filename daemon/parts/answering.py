@@ -1,6 +1,6 @@
 """Who answers the questions that handlers ask: the store, the disk, or the settings in force."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeAlias
 
@@ -83,8 +83,8 @@ class Chains(Protocol):
     def schedules(self) -> Mapping[str, str]:
         """What the files of all valid chains with a schedule say about it, by chain name."""
 
-    def watched_paths(self) -> tuple[str, ...]:
-        """The absolute globs of the files whose changes fire valid chains."""
+    def watched_paths(self) -> Mapping[str, Sequence[str]]:
+        """The absolute globs of the files whose changes fire valid chains, each with the files of these chains."""
 
     def steps_at_once(self) -> int:
         """How many steps may run at the same time."""
@@ -124,8 +124,8 @@ class NoChains:
     def schedules(self) -> Mapping[str, str]:
         return {}
 
-    def watched_paths(self) -> tuple[str, ...]:
-        return ()
+    def watched_paths(self) -> Mapping[str, Sequence[str]]:
+        return {}
 
     def steps_at_once(self) -> int:
         return DEFAULT_STEPS_AT_ONCE

@@ -7,7 +7,7 @@ So it also finds a change that happened while no daemon ran. What existed when a
 import math
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
@@ -29,6 +29,9 @@ from runward.handlers.chains.events import EventOccurred
 
 SETTLED: Final = 2.0
 """Seconds for which a file must be unchanged."""
+
+_MOST_NAMED: Final = 3
+"""Files of chains that a problem names."""
 
 GLOBS_PERIOD: Final = 5.0
 """Seconds between two looks at which globs chains name."""
@@ -87,7 +90,8 @@ class ChangedFiles(Part):
     store: Store
     clock: Clock
     log: structlog.typing.FilteringBoundLogger
-    globs: Callable[[], tuple[str, ...]]
+    globs: Callable[[], Mapping[str, Sequence[str]]]
+    """What chains name, each glob with the files of these chains."""
     tell: Tell
     watched: WatchedDirectories
     watch_again: Callable[[], None]
@@ -99,7 +103,7 @@ class ChangedFiles(Part):
     _unsettled: dict[str, _Unsettled] = field(default_factory=dict)
     _problems: tuple[str, ...] = ()
     _asked: bool = True
-    _seen: tuple[str, ...] = ()
+    _seen: Mapping[str, Sequence[str]] = field(default_factory=dict)
     _looked: float = -math.inf
 
     is_owed: ClassVar[bool] = False
@@ -143,7 +147,7 @@ class ChangedFiles(Part):
             await anyio.sleep(SETTLED + 0.1)
             await self.look(await anyio.to_thread.run_sync(self.globs))
 
-    async def look(self, globs: Sequence[str]) -> None:
+    async def look(self, globs: Mapping[str, Sequence[str]]) -> None:
         """Compare the files with what is known of them."""
         try:
             if self._known is None:
@@ -154,7 +158,7 @@ class ChangedFiles(Part):
         if not globs and not self._known:
             return
         found = await anyio.to_thread.run_sync(lambda: {glob: matching(glob) for glob in globs})
-        self._note_problems(found)
+        self._note_problems(found, globs)
         self._define(found, self._known)
         files = {glob: each.files for glob, each in found.items() if each.problem is None}
         await self._compare(files, self._known)
@@ -163,9 +167,13 @@ class ChangedFiles(Part):
             self.watched.paths = directories
             self.watch_again()
 
-    def _note_problems(self, found: dict[str, Matching]) -> None:
+    def _note_problems(self, found: dict[str, Matching], globs: Mapping[str, Sequence[str]]) -> None:
         problems = (
-            *(each.problem for each in found.values() if each.problem is not None),
+            *(
+                f"{', '.join(globs[glob][:_MOST_NAMED])}: {each.problem}"
+                for glob, each in found.items()
+                if each.problem is not None
+            ),
             *dict.fromkeys(
                 f"the name of {path} is not UTF-8, so its changes are not reported: rename it"
                 for each in found.values()

@@ -92,6 +92,7 @@ WRONG = [
     (ONE + "  - {skill: review, retry: {backoff: 2s}}\n", "steps[0].retry: has no 'attempts'"),
     (ONE + "  - {skill: review, retry: {attempts: 0}}\n", "steps[0].retry.attempts: must be a whole number from 1 to 100, not 0"),
     (ONE + "  - {skill: review, retry: {attempts: 2, on: failed}}\n", "steps[0].retry.on: must be a list of globs of reasons"),
+    (ONE + "  - {skill: review, retry: {attempts: 2, on: ['run.[a']}}\n", "steps[0].retry.on[0]: 'run.[a' has a '[' that is never closed"),
     (ONE + "  - {skill: review, env: {A-B: 1}}\n", "steps[0].env.A-B: is not the name of a variable"),
     (ONE + "  - {skill: review, env: {RUNWARD_X: 1}}\n", "steps[0].env.RUNWARD_X: is one of Runward's own variables"),
     (ONE + "  - {skill: review, env: {A: [1]}}\n", "steps[0].env.A: is a list, not a text"),

@@ -69,6 +69,7 @@ def test_it_is_said_what_did_not_match() -> None:
         ({"a": {"in": 1}}, "is a number, not a list of values"),
         ({"a": {"exists": "yes"}}, "must be true or false, not 'yes'"),
         ({"a": {"glob": 1}}, "is a number, not a text"),
+        ({"a": {"glob": "[z-a]"}}, "'[z-a]' has an empty range in it: 'z-a'"),
         ({"a": {"gt": [1]}}, "is a list, which can't be compared"),
         ({"a": [[1]]}, "has a list or a table in its list"),
     ],

@@ -238,6 +238,8 @@ def test_an_own_state_directory_brings_its_runs_along() -> None:
         ('[[roots]]\npath = "a"\nsettle = "2s"', "3:10: roots[0].settle: 'settle' has no effect here: native runs say themselves when they end (leave it out, or name the root's layout)"),
         ('[[roots]]\npath = "a"\nstale_after = "1d"', "3:15: roots[0].stale_after: 'stale_after' has no effect here: native runs say themselves when they end (leave it out, or name the root's layout)"),
         ('[[roots]]\npath = "a"\nhistory = "none"', "3:11: roots[0].history: 'none' is not known (one of: live, record)"),
+        ('[[roots]]\npath = "a"\nignore = ["a["]', "3:11: roots[0].ignore[0]: 'a[' has a '[' that is never closed (close it; '[[]' is the character itself)"),
+        ('[bundle]\nverification = ["[z-a]"]', "2:17: bundle.verification[0]: '[z-a]' has an empty range in it: 'z-a' (write the lower end first)"),
         ('[[roots]]\npath = "a"\nignore = ["a/b"]', "3:11: roots[0].ignore[0]: 'a/b' has '/' in it (write it without /)"),
         ("steps_at_once = 1001", "1:17: steps_at_once: must be a whole number from 1 to 1000, not 1001 (write a number within these bounds)"),
         ("batch = 1\nbatch = 2", "2:10: is not TOML: cannot overwrite a value (correct it; texts and durations need quotes)"),

@@ -192,8 +192,8 @@ class Chains:
     def schedules(self) -> dict[str, str]:
         return {name: name for name in self._there if self.scheduled(name) is not None}
 
-    def watched_paths(self) -> tuple[str, ...]:
-        return ()
+    def watched_paths(self) -> dict[str, list[str]]:
+        return {}
 
     def moments(self, length: float) -> list[float]:
         """When somebody emits an event, or fires a chain. In some histories there is a chain with a schedule, too."""

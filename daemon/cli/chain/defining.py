@@ -18,9 +18,10 @@ from runward.daemon.cli.chain.trigger import held_as_json, in_short, in_words, t
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.shell.given_file import content_of
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import ago, coloured, complain, fail, print_json, print_table, safe
-from runward.daemon.configuration.settings import chain_names, find_chain
+from runward.daemon.configuration.settings import MAXIMUM_FILE, chain_names, find_chain
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.store.reading_chains import (
     ChainRunRow,
@@ -52,7 +53,7 @@ def define(context: click.Context, file: str, as_json: bool) -> None:
     directory = Path(settings.chains[0])
     path = directory / f"{found.name}{CHAIN_SUFFIX}"
     _refuse_used_name(settings, found.name)
-    content = Path(file).read_bytes()
+    content = content_of(file, MAXIMUM_FILE)
     is_new = not path.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)

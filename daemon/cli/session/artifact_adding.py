@@ -9,9 +9,10 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
+from runward.daemon.cli.exits import NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.finding import find_session
+from runward.daemon.cli.shell.given_file import opened
 from runward.daemon.cli.shell.request_waiting import note_without_daemon, once_taken_up
 from runward.daemon.cli.terminal.output import fail, note, print_json, safe
 from runward.daemon.inbox.requests import dump_request
@@ -42,12 +43,11 @@ def add_artifact(
     """Leave the request in the inbox, and wait until it is decided if a daemon runs. Exits 1 or 2 if it is wrong."""
     if not session:
         fail("no session is named: give --session, or call this in a session", WRONG_USAGE)
+    value = None if content is None else _read(content)
     with store_to_read(settings) as connection:
         key = find_session(connection, settings, session).key
     request, state = str(uuid.uuid4()), Path(settings.state_dir)
-    event = ArtifactAddRequested(
-        request, time.time(), key, kind, name, None if content is None else _read(content), path
-    )
+    event = ArtifactAddRequested(request, time.time(), key, kind, name, value, path)
     made = record(event, event.at)
     if isinstance(made, str):
         fail(made, NOT_SO if kind and name and (content or path) else WRONG_USAGE)
@@ -68,10 +68,8 @@ def add_artifact(
 
 
 def _read(path: str) -> JsonValue:
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        fail(f"{path}: {error.strerror}", NOT_FOUND)
+    with opened(path) as stream:
+        content = stream.read(MAXIMUM_REQUEST + 1)
     if len(content) > MAXIMUM_REQUEST:
         fail(_TOO_LONG, WRONG_USAGE)
     value = read_json(content)

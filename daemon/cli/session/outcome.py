@@ -2,16 +2,16 @@
 
 import os
 import sys
-from pathlib import Path
 
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.exits import NOT_FOUND, NOT_SO
+from runward.daemon.cli.exits import NOT_SO
 from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.given_file import opened
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
+from runward.daemon.cli.terminal.output import coloured, print_json, safe
 
 
 @click.group(cls=Group)
@@ -48,15 +48,12 @@ def check(file: str, kind: str | None, as_json: bool) -> None:
     from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, read_outcome
     from runward.handlers.outcomes.report import REPORTS
 
-    try:
-        with Path(file).open("rb") as opened:
-            if file.endswith(REPORTS):
-                outcome = OutcomeFile(file, None, read_report(file, opened.fileno()))
-            else:
-                content = opened.read(LARGEST + 1)
-                outcome = OutcomeFile(file, content if len(content) <= LARGEST else None)
-    except OSError as error:
-        fail(f"{file} can't be read: {error.strerror}", NOT_FOUND)
+    with opened(file) as stream:
+        if file.endswith(REPORTS):
+            outcome = OutcomeFile(file, None, read_report(file, stream.fileno()))
+        else:
+            content = stream.read(LARGEST + 1)
+            outcome = OutcomeFile(file, content if len(content) <= LARGEST else None)
     found = read_outcome(outcome, kind, home=os.getcwd())
     if isinstance(found, InvalidOutcome):
         problems: list[JsonValue] = [

@@ -1,23 +1,44 @@
 """Files that are named on the command line: read whole, up to a size. `-` is stdin."""
 
+import os
+import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO, Final
 
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.terminal.output import fail, safe
 
-_STDIN = "-"
+_STDIN: Final = "-"
+_OPEN_ALREADY: Final = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+"""What a shell names if it passes a pipe, as in `<(command)`: somebody writes to it."""
+
+
+@contextmanager
+def opened(file: str) -> Iterator[BinaryIO]:
+    """A file, open to read. Exits 2 if it is not a regular file, and 3 if it can't be read.
+
+    A pipe may have no writer, and a device no end. One that the command was given open is read all the same.
+    """
+    try:
+        # Without waiting; O_NONBLOCK changes nothing for a regular file.
+        flags = 0 if file.startswith(_OPEN_ALREADY) else os.O_NONBLOCK
+        with open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | flags), "rb") as stream:
+            if flags and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                fail(f"{safe(file)} is not a regular file", WRONG_USAGE)
+            yield stream
+    except OSError as error:
+        fail(f"{safe(file)} can't be read: {error.strerror}", NOT_FOUND)
 
 
 def content_of(file: str, most: int) -> bytes:
-    """The content of a file. Exits 2 if it has more than `most` bytes, which are whole MiB, and 3 if it can't be read."""
-    try:
-        if file == _STDIN:
-            content = sys.stdin.buffer.read(most + 1)
-        else:
-            with open(file, "rb") as opened:
-                content = opened.read(most + 1)
-    except OSError as error:
-        fail(f"{safe(file)} can't be read: {error.strerror}", NOT_FOUND)
+    """The content of a file. Exits as `opened` does, and 2 if it has more than `most` bytes, which are whole MiB."""
+    if file == _STDIN:
+        content = sys.stdin.buffer.read(most + 1)
+    else:
+        with opened(file) as stream:
+            content = stream.read(most + 1)
     if len(content) > most:
         fail(f"{safe(file)} is larger than {most >> 20} MiB", WRONG_USAGE)
     return content

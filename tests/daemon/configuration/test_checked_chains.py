@@ -68,7 +68,7 @@ def said(settings: Settings) -> Said:
     declarer = Declarer(settings, checked=CheckedChains(Path(settings.state_dir)))
     declarer.check()
     listening = [each.name for each in declarer.listening("asked")]
-    return Said(listening, dict(declarer.schedules()), declarer.watched_paths(), declarer.degraded())
+    return Said(listening, dict(declarer.schedules()), tuple(declarer.watched_paths()), declarer.degraded())
 
 
 def test_a_later_daemon_checks_nothing_and_says_the_same(settings: Settings, parsed: list[str]) -> None:

@@ -48,12 +48,17 @@ class Watched:
     def __post_init__(self) -> None:
         self.restart()
 
+    @property
+    def named(self) -> dict[str, list[str]]:
+        """The globs, each with the chains that name it."""
+        return {glob: ["/chains/c.yaml"] for glob in self.globs}
+
     def restart(self) -> None:
         """A daemon that knows what the store knows."""
         clock: Any = self.clock
         self.directories = WatchedDirectories()
         self.files = ChangedFiles(
-            self.store, clock, structlog.get_logger(), lambda: self.globs, self._tell, self.directories,
+            self.store, clock, structlog.get_logger(), lambda: self.named, self._tell, self.directories,
             self._watch_again, lambda: 60.0, str(self.place.parent / "state"),
         )  # fmt: skip
 
@@ -75,7 +80,7 @@ class Watched:
         """What is told by a look so many seconds later."""
         self.clock.at += later
         self.told.clear()
-        await self.files.look(self.globs)
+        await self.files.look(self.named)
         statements = [Statement(each.write.sql, each.rows) for each in self.owed if each.rows]
         self.owed.clear()
         if statements:
@@ -146,7 +151,7 @@ async def test_a_change_that_was_not_recorded_is_told_again(watched: Watched) ->
     (watched.place / "new.md").write_text("n")
     await watched.look()
     watched.clock.at += SETTLED
-    await watched.files.look(watched.globs)
+    await watched.files.look(watched.named)
     assert watched.told == [("created", "new.md")]
     watched.owed.clear()  # the daemon died before its transaction
     watched.restart()
@@ -183,6 +188,7 @@ async def test_a_glob_that_matches_too_much_is_a_problem_until_it_does_not(
     assert await watched.changes() == []
     (said,) = watched.files.degraded()
     assert "matches more than 1 files" in said
+    assert said.startswith("file.changed: /chains/c.yaml: "), "the chain that names it"
     monkeypatch.undo()
     assert await watched.changes() == [("created", "new.md")]
     assert watched.files.degraded() == []
