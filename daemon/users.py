@@ -19,10 +19,9 @@ def as_root(command: str) -> str:
     return command if os.geteuid() == 0 else f"sudo {command}"
 
 
-def run_as(uid: int, state: str, words: str) -> str:
+def run_as(user: str, state: str, words: str) -> str:
     """The command line that runs `runward WORDS` as this user, over this state directory."""
-    user = shlex.quote(name_of(uid))
-    return f"sudo -u {user} RUNWARD_STATE_DIR={shlex.quote(state)} runward {words}"
+    return f"sudo -u {shlex.quote(user)} RUNWARD_STATE_DIR={shlex.quote(state)} runward {words}"
 
 
 def name_of(uid: int) -> str:

@@ -89,7 +89,7 @@ def openings(state: Path, me: int | None = None) -> Iterator[Opening]:
 def _fix_of_owner(state: Path, owner: int, me: int) -> str:
     """Nothing is taken over from a user who has a daemon there."""
     if is_known(owner):
-        use = f"as {name_of(owner)}: `{run_as(owner, str(state), '…')}`"
+        use = f"as {name_of(owner)}: `{run_as(name_of(owner), str(state), '…')}`"
     elif me == 0:
         use = f"after `chown {shlex.quote(name_of(me))}: {_names([state])}`, because no user has this number"
     else:

@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 from runward.daemon import __version__
 from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.doctor.unit import how_to
 from runward.daemon.host.report import Report, read_report
 from runward.daemon.store.ownership import LOCK, holder
 from runward.daemon.store.reading import STORE
 
-_RESTART: Final = "restart it: `systemctl --user restart runward`"
 _WRITING: Final = os.O_WRONLY | os.O_RDWR
 _TWICE_S: Final = 1.0
 
@@ -31,12 +31,12 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
     for other in _others(state, pid, patience):
         yield _second(other, pid)
     if pid is None:
-        said = f"no daemon runs over {state}"
-        yield Finding(
-            "warning", said, "start `runward daemon`, or the unit: `systemctl --user start runward`"
-        )
+        unit = how_to("start", installation, patience)
+        alone = installation.as_owner("daemon") if installation.is_anothers else "runward daemon"
+        fix = f"start the unit: {unit}" if unit else f"start `{alone}`"
+        yield Finding("warning", f"no daemon runs over {state}", fix)
         return
-    yield from _of_running(pid, read_report(state))
+    yield _of_running(pid, read_report(state), installation, patience)
 
 
 def _others(state: Path, pid: int | None, patience: Patience) -> list[Opened]:
@@ -62,24 +62,20 @@ def _second(other: Opened, pid: int | None) -> Finding:
     )
 
 
-def _of_running(pid: int, report: Report | None) -> Iterator[Finding]:
+def _of_running(pid: int, report: Report | None, installation: Installation, patience: Patience) -> Finding:
     who = f"daemon {pid}" if pid else "a daemon"
     if report is None or report.pid != pid:
-        yield Finding("warning", f"{who} has the lock but has not reported yet", "wait, then try again")
-        return
+        return Finding("warning", f"{who} has the lock but has not reported yet", "wait, then try again")
     stalled = report.stalled_s()
+    if stalled is None and report.version == __version__:
+        said = f"{who} is the only one running, with epoch {report.epoch} and this program's version {__version__}"
+        return Finding("ok", said)
+    unit = how_to("restart", installation, patience, pid)
+    restart = f"restart it: {unit}" if unit else "end it and start it again, by what started it"
     if stalled is not None:
         said = f"{who} has the lock but has not responded for {stalled:.0f} s: it is stopped, or stuck"
-        yield Finding("failed", said, f"see `runward log`; {_RESTART}")
-    elif report.version != __version__:
-        yield Finding(
-            "warning", f"{who} is Runward {report.version}, this program is {__version__}", _RESTART
-        )
-    else:
-        yield Finding(
-            "ok",
-            f"{who} is the only one running, with epoch {report.epoch} and this program's version {__version__}",
-        )
+        return Finding("failed", said, f"see `runward log`; {restart}")
+    return Finding("warning", f"{who} is Runward {report.version}, this program is {__version__}", restart)
 
 
 def _openers(state: Path, patience: Patience) -> list[Opened]:

@@ -1,5 +1,6 @@
 """What a check works with: the installation that it examines, its patience, and what it finds."""
 
+import os
 import shutil
 import tempfile
 import threading
@@ -12,6 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.problem import Problem
 from runward.config.settings import Settings
+from runward.daemon.users import name_of, run_as
 
 Result: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 """`warning`: it works, and a person should know. `failed`: it doesn't. `skipped`: it can't be examined here."""
@@ -44,6 +46,23 @@ class Installation:
     def state(self) -> Path:
         """The state directory."""
         return Path(self.settings.state_dir)
+
+    @property
+    def owner(self) -> int:
+        """The user whose daemon works there: the one that the state directory belongs to, or else the caller."""
+        try:
+            return self.state.stat().st_uid
+        except OSError:
+            return os.geteuid()
+
+    @property
+    def is_anothers(self) -> bool:
+        """Whether the state directory belongs to another user than the caller."""
+        return self.owner != os.geteuid()
+
+    def as_owner(self, words: str) -> str:
+        """The command line that runs `runward WORDS` as the state directory's user."""
+        return run_as(name_of(self.owner), self.settings.state_dir, words)
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from typing import Final
 from runward.daemon.disk.state_rights import openings
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.store.reading import STORE
-from runward.daemon.users import name_of
+from runward.daemon.users import as_root, name_of, run_as
 
 PRIVATE: Final = (
     STORE,
@@ -53,18 +53,22 @@ def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
     if not stat.S_ISDIR(status.st_mode):
         yield Finding("failed", f"{state} is not a directory", "move it away, or set another state_dir")
         return
-    owner = name_of(status.st_uid)
-    for opening in openings(state):
+    owner, me = name_of(status.st_uid), os.geteuid()
+    # Root examines the directory as its owner uses it.
+    for opening in openings(state, status.st_uid if me == 0 else me):
         yield Finding("failed", opening.said, opening.fix)
+    if status.st_uid != me:
+        if me != 0:
+            return  # the openings say so
+        said = f"{state} belongs to {owner}, and this is root: what root may read and start says nothing of {owner}"
+        yield Finding("warning", said, f"`{run_as(owner, str(state), 'doctor')}`")
     if not os.access(state, os.R_OK | os.W_OK | os.X_OK):
-        yield Finding(
-            "failed", f"{state} can't be read and written", f"chown {owner}: {state}; chmod 700 {state}"
-        )
+        yield Finding("failed", f"{state} can't be read and written", f"chmod 700 {state}")
     open_to_others = [path for path in (state, *(state / name for name in PRIVATE)) if _mode(path) & _OTHERS]
     if open_to_others:
         names = " ".join(map(str, open_to_others))
         yield Finding("warning", f"other users can read {names}", f"chmod go= {names}")
-    elif status.st_uid == os.geteuid():
+    else:
         yield Finding("ok", f"{state} is {owner}'s alone")
 
 
@@ -76,7 +80,9 @@ def _of_operators_files(installation: Installation) -> Iterator[Finding]:
     if writable:
         names = " ".join(writable)
         said = f"other users can write to {names}, and so decide what the daemon starts and expects"
-        yield Finding("warning", said, f"chmod go-w {names}")
+        is_mine = all(os.stat(place).st_uid == os.geteuid() for place in writable)
+        command = f"chmod go-w {names}"
+        yield Finding("warning", said, command if is_mine else as_root(command))
     elif there := [place for place in places if os.path.exists(place)]:
         yield Finding("ok", f"only this user can write to {', '.join(there)}")
 

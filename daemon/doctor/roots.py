@@ -29,7 +29,10 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         unknown = [root.name for root in installation.settings.roots if root.path not in known]
         if unknown:
             said = f"the running daemon doesn't know {', '.join(unknown)}: it runs under other settings"
-            yield Finding("warning", said, "send it SIGHUP (`systemctl --user reload runward`)")
+            fix = "`runward daemon reload`"
+            if installation.is_anothers:
+                fix = f"`{installation.as_owner('doctor')}` reads the settings of the daemon's user"
+            yield Finding("warning", said, fix)
 
 
 def _told(report: Report | None) -> Mapping[str, str | None]:

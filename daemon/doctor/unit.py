@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -10,7 +10,8 @@ from runward.daemon.doctor.commands import end_of, is_there
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.store.ownership import holder
 from runward.daemon.units.placing import is_lingering
-from runward.daemon.users import name_of
+from runward.daemon.units.rendering import SYSTEM_STATE
+from runward.daemon.users import as_root, name_of, run_as
 
 BOOTED: Final = Path("/run/systemd/system")
 """Where this is, systemd is the init that runs (sd_booted(3))."""
@@ -23,8 +24,8 @@ _PROPERTIES: Final = (
     "Environment",
     "FragmentPath",
     "LoadError",
+    "User",
 )
-_INSTALL: Final = "`runward daemon install`"
 _WITHIN_S: Final = 5.0
 
 
@@ -43,6 +44,17 @@ class Unit(NamedTuple):
         return "--user" in self.words
 
     @property
+    def is_installed(self) -> bool:
+        """Whether it is there and meant to run: systemd knows every instance of a template."""
+        state = self.properties.get("UnitFileState", ""), self.properties.get("ActiveState", "inactive")
+        is_unused = "@" in self.name and not state[0].startswith("enabled") and state[1] == "inactive"
+        return self.properties.get("LoadState") != "not-found" and not is_unused
+
+    def keeps(self, state: str) -> bool:
+        """Whether its daemon works in this state directory; also if it doesn't say in which."""
+        return self.state_dir is None or os.path.realpath(self.state_dir) == os.path.realpath(state)
+
+    @property
     def state_dir(self) -> str | None:
         """The state directory that the unit sets."""
         for each in shlex.split(self.properties.get("Environment", "")):
@@ -53,40 +65,67 @@ class Unit(NamedTuple):
 
     def systemctl(self, verb: str) -> str:
         """The command line that does this to the unit."""
-        return " ".join(["systemctl", *self.words[:-1], verb, self.name])
+        command = " ".join(["systemctl", *self.words[:-1], verb, self.name])
+        return command if self.is_users else as_root(command)
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
     """Every unit of Runward's that systemd knows, and lingering for the user's own."""
-    user = name_of(os.geteuid())
-    units = list(_asked(user, installation.environment, patience))
+    user = name_of(installation.owner)
+    units = list(_asked(installation, patience))
     if not units:
         fix = "have the service manager of this machine run `runward daemon`"
         yield Finding("skipped", "systemd does not answer here: nothing starts the daemon automatically", fix)
         return
-    installed = [each for each in units if each.properties.get("LoadState") != "not-found"]
+    installed = [each for each in units if each.is_installed]
+    ours = [each for each in installed if each.keeps(installation.settings.state_dir)]
     if not installed:
         said = "no unit is installed: nothing starts the daemon automatically"
         if not any(unit.is_users for unit in units):
             said = f"{said}; systemd --user of {user} doesn't answer"
-        yield Finding("warning", said, _INSTALL)
+        yield Finding("warning", said, _install(installation))
     for unit in installed:
-        yield from _of_unit(unit, installation)
-    if any(unit.is_users for unit in installed):
+        yield from _of_unit(unit, installation) if unit in ours else [_of_other(unit, installation, ours)]
+    if any(unit.is_users for unit in ours):
         yield _lingering(user)
-    if sum(unit.properties.get("ActiveState") == "active" for unit in installed) > 1:
-        names = ", ".join(unit.systemctl("stop") for unit in installed)
+    if sum(unit.properties.get("ActiveState") == "active" for unit in ours) > 1:
+        names = ", ".join(f"`{unit.systemctl('disable --now')}`" for unit in ours)
         yield Finding(
-            "warning", "more than one unit of Runward is active", f"keep one, stop the others: {names}"
+            "warning",
+            "more than one unit of Runward is active",
+            f"keep one, stop the others: {names}",
         )
 
 
-def _asked(user: str, environment: Mapping[str, str], patience: Patience) -> Iterator[Unit]:
-    """Our units, as far as systemd answers: the user's own manager, and the machine's if it is the init there."""
+def how_to(verb: str, installation: Installation, patience: Patience, pid: int | None = None) -> str | None:
+    """The command by which the unit of this state directory does this; None if there is none, or `pid` isn't its daemon."""
+    for unit in _asked(installation, patience):
+        is_its = pid is None or unit.properties.get("MainPID") == str(pid)
+        if unit.is_installed and unit.keeps(installation.settings.state_dir) and is_its:
+            return f"`{unit.systemctl(verb)}`"
+    return None
+
+
+def _install(installation: Installation) -> str:
+    """The command that installs a unit over this state directory."""
+    if installation.settings.state_dir == SYSTEM_STATE:
+        return f"`{as_root('runward daemon install --system')}`"
+    if installation.is_anothers:
+        return f"`{installation.as_owner('daemon install --user')}`"
+    return "`runward daemon install --user`" if os.geteuid() == 0 else "`runward daemon install`"
+
+
+def _asked(installation: Installation, patience: Patience) -> Iterator[Unit]:
+    """Our units, as far as systemd answers: those of the state directory's user, and the machine's.
+
+    The user's own manager is asked, and the machine's if systemd is the init there.
+    """
+    environment, user = installation.environment, name_of(installation.owner)
     if not is_there("systemctl", environment):
         return
+    manager = ("--user", f"--machine={user}@") if installation.is_anothers else ("--user",)
     of_machine = (("runward.service",), (f"runward@{user}.service",)) if BOOTED.is_dir() else ()
-    for words in (("--user", "runward.service"), *of_machine):
+    for words in ((*manager, "runward.service"), *of_machine):
         unit = _shown(words, environment, patience)
         if unit is not None:
             yield unit
@@ -107,7 +146,7 @@ def _of_unit(unit: Unit, installation: Installation) -> Iterator[Finding]:
     load, active = unit.properties.get("LoadState"), unit.properties.get("ActiveState")
     if load != "loaded":
         why = unit.properties.get("LoadError") or load
-        yield Finding("failed", f"{said} can't be loaded: {why}", f"fix it, or {_INSTALL}")
+        yield Finding("failed", f"{said} can't be loaded: {why}", f"fix it, or {_install(installation)}")
         return
     if not unit.properties.get("UnitFileState", "").startswith("enabled"):
         yield Finding(
@@ -120,7 +159,6 @@ def _of_unit(unit: Unit, installation: Installation) -> Iterator[Finding]:
         yield _of_active(unit, said, installation)
     else:
         yield Finding("warning", f"{said} is {active}", unit.systemctl("start"))
-    yield from _of_state_dir(unit, said, installation)
 
 
 def _of_active(unit: Unit, said: str, installation: Installation) -> Finding:
@@ -134,14 +172,18 @@ def _of_active(unit: Unit, said: str, installation: Installation) -> Finding:
     return Finding("ok", f"{said} is active")
 
 
-def _of_state_dir(unit: Unit, said: str, installation: Installation) -> Iterator[Finding]:
-    theirs, ours = unit.state_dir, installation.settings.state_dir
-    if theirs is not None and os.path.realpath(theirs) != os.path.realpath(ours):
-        yield Finding(
-            "warning",
-            f"{said} keeps its state in {theirs}, but this command uses {ours}",
-            f"set RUNWARD_STATE_DIR={shlex.quote(theirs)} for the command, or state_dir in the settings of both",
-        )
+def _of_other(unit: Unit, installation: Installation, ours: Sequence[Unit]) -> Finding:
+    """A unit over another state directory. That matters only if no unit has this one."""
+    said = f"unit {' '.join(unit.words)} ({unit.properties.get('FragmentPath') or 'no file'})"
+    theirs, state = unit.state_dir or "", installation.settings.state_dir
+    if ours:
+        return Finding("ok", f"{said} keeps its state in {theirs}: that is another installation")
+    user = unit.properties.get("User") or name_of(os.geteuid())
+    if unit.is_users or user == name_of(os.geteuid()):
+        fix = f"set RUNWARD_STATE_DIR={shlex.quote(theirs)} for the command, or state_dir in the settings of both"
+    else:
+        fix = f"`{run_as(user, theirs, 'doctor')}` examines that one; {_install(installation)} installs one over {state}"
+    return Finding("warning", f"{said} keeps its state in {theirs}, but this command uses {state}", fix)
 
 
 def _lingering(user: str) -> Finding:

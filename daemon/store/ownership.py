@@ -55,7 +55,7 @@ def how_to_start_runs(state: str) -> str | None:
     who = name_of(owner)
     return (
         f"the daemon runs as {who}: let {who} read them, and start such runs as {who}"
-        f" (`{run_as(owner, state, 'run -- COMMAND')}`)"
+        f" (`{run_as(who, state, 'run -- COMMAND')}`)"
     )
 
 

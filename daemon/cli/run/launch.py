@@ -231,7 +231,7 @@ def _refuse_another_users_state(state: str | None) -> None:
     raise Refusal(
         WRONG_SETTINGS,
         f"{state} belongs to {who}, and this is {name_of(os.geteuid())}: the daemon there runs as {who} and could not"
-        f" read this run. Only {who} may start runs there: `{run_as(owner, state, 'run -- COMMAND')}`; or set another"
+        f" read this run. Only {who} may start runs there: `{run_as(who, state, 'run -- COMMAND')}`; or set another"
         " state_dir (RUNWARD_STATE_DIR)",
     )
 

@@ -182,6 +182,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
             "since": iso(_number(report.get("since"))),
             "pid": pid or None,
+            "elsewhere": None if pid is not None else _machines_daemon(settings.state_dir),
             "epoch": reading.epoch(connection),
             "version": report.get("version"),
             "http": report.get("http"),
@@ -223,6 +224,19 @@ def _all_chains(settings: Settings) -> "list[Parsed[Chain]] | None":
         return [find_chain(settings, name) for name in chain_names(settings)]
     except (OSError, NotFound):
         return None
+
+
+def _machines_daemon(state: str) -> JsonValue:
+    """The daemon of the machine's unit, if this user may see that it runs, and `state` isn't its directory."""
+    from runward.daemon.units import rendering
+
+    if os.path.realpath(state) == os.path.realpath(rendering.SYSTEM_STATE):
+        return None
+    try:
+        pid = holder(Path(rendering.SYSTEM_STATE))
+    except OSError:
+        return None  # another user's
+    return None if pid is None else {"state_dir": rendering.SYSTEM_STATE, "pid": pid or None}
 
 
 def _chains(chains: "Sequence[Parsed[Chain]]", statuses: "Mapping[str, ChainStatusRow]") -> JsonValue:

@@ -34,7 +34,7 @@ def lines_of(
 ) -> list[str]:
     """The status as lines for a terminal with this many columns."""
     return [
-        _headline(status, now),
+        _headline(status, state, now),
         *_needs_lines(list(needs(status, state)), bool(status["running"]), columns),
         *_running(status, running, now),
         *align(list(_facts(status, state, now))),
@@ -150,9 +150,16 @@ def _wrong_files(status: Mapping[str, JsonValue]) -> Iterator[Need]:
         yield Need(what, "`runward status --json` has them all")
 
 
-def _headline(status: Mapping[str, JsonValue], now: float) -> str:
+def _headline(status: Mapping[str, JsonValue], state: str, now: float) -> str:
     if not status["running"]:
-        return f"runward is {coloured('failed', 'not running')}: start it with `runward daemon`"
+        word, elsewhere = coloured("failed", "not running"), status["elsewhere"]
+        if not isinstance(elsewhere, dict):
+            return f"runward is {word}: start it with `runward daemon`"
+        theirs = safe(str(elsewhere["state_dir"]))
+        return (
+            f"runward is {word} over {safe(state)}; the machine's daemon (pid {elsewhere['pid'] or 'unknown'}) works over"
+            f" {theirs}: `RUNWARD_STATE_DIR={theirs} runward status` shows it"
+        )
     since = moment_of(status["since"])
     up = f" since {local(since)} ({duration(now - since)})" if since is not None else ""
     version = f" {safe(str(status['version']))}" if status["version"] is not None else ""

@@ -12,12 +12,15 @@ from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.status.text import _daemons_own, _fix_of_root, due_words
+from runward.daemon.store.ownership import hold, prepare
+from runward.daemon.units import rendering
 
 _KEYS = [
     "running",
     "stalled_s",
     "since",
     "pid",
+    "elsewhere",
     "epoch",
     "version",
     "http",
@@ -267,3 +270,25 @@ def test_runs_that_the_daemon_can_not_read_are_shown_with_who_may_start_runs_and
     assert refused.returncode == 78
     assert f"Only {user.pw_name} may start runs there: `{how}`" in said
     assert list(place.state.iterdir()) == []
+
+
+def test_where_the_machines_daemon_works_over_its_own_directory_status_says_so(
+    recorded: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = recorded.directory / "machines"
+    prepare(machines)
+    monkeypatch.setattr(rendering, "SYSTEM_STATE", str(machines))
+    assert recorded.call("status", "--json").object()["elsewhere"] is None
+    held = hold(machines)
+    try:
+        told = recorded.call("status")
+        shown = recorded.call("status", "--json")
+        own = recorded.call("status", RUNWARD_STATE_DIR=str(machines))
+    finally:
+        held.release()
+    assert (told.code, shown.object()["elsewhere"]) == (3, {"state_dir": str(machines), "pid": os.getpid()})
+    assert told.out.startswith(
+        f"runward is not running over {recorded.state}; the machine's daemon (pid {os.getpid()}) works over {machines}:"
+        f" `RUNWARD_STATE_DIR={machines} runward status` shows it\n"
+    )
+    assert own.code == 0

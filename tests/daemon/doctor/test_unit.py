@@ -1,16 +1,20 @@
 """What systemd says of our units, by a `systemctl` that says what a test has it say."""
 
 import os
+import pwd
+import time
 from pathlib import Path
 
 import pytest
 from tests.daemon.doctor.examined import findings, installation, results
 
-from runward.daemon.doctor import unit
+from runward.daemon.doctor import daemons, rights, unit
 from runward.daemon.doctor.findings import Finding
+from runward.daemon.host.report import Report, write_report
 from runward.daemon.store.ownership import hold
 from runward.daemon.units import placing
-from runward.daemon.users import name_of
+from runward.daemon.users import as_root, name_of
+from runward.daemon.watch.coverage import Coverage
 
 USER = name_of(os.geteuid())
 SYSTEMCTL = """\
@@ -70,7 +74,8 @@ def test_a_users_own_systemd_is_asked_though_the_machines_init_is_another(
 
 def test_without_a_unit_nothing_starts_the_daemon(place: Path) -> None:
     (found,) = examined(place)
-    assert (found.result, found.fix) == ("warning", "`runward daemon install`")
+    install_it = "`runward daemon install --user`" if os.geteuid() == 0 else "`runward daemon install`"
+    assert (found.result, found.fix) == ("warning", install_it)
     assert "doesn't answer" not in found.found
     (place / "no-user-manager").touch()
     assert "doesn't answer" in examined(place)[0].found
@@ -124,3 +129,89 @@ def test_two_active_units_are_one_too_many(place: Path) -> None:
     install(place, "runward.service")
     install(place, f"runward@{USER}.service")
     assert "more than one unit of Runward is active" in [each.found for each in examined(place)]
+
+
+ELSEWHERE = {"Environment": "RUNWARD_STATE_DIR=/var/lib/runward", "User": "runward", "MainPID": "8"}
+
+
+@pytest.mark.parametrize(
+    "machines", [ELSEWHERE, ELSEWHERE | {"ActiveState": "failed", "UnitFileState": "disabled"}]
+)
+def test_a_unit_of_this_user_beside_that_of_the_machine_is_well(
+    place: Path, machines: dict[str, str]
+) -> None:
+    install(place, f"runward@{USER}.service", MainPID=str(os.getpid()))
+    install(place, "runward.service", **machines)
+    held = hold(place / "state")
+    try:
+        found = examined(place)
+    finally:
+        held.release()
+    assert results(found) == ["ok", "ok"]
+    assert "keeps its state in /var/lib/runward: that is another installation" in found[0].found
+
+
+def test_an_instance_of_the_template_that_nobody_enabled_is_not_missed(place: Path) -> None:
+    install(place)
+    install(place, f"runward@{USER}.service", UnitFileState="disabled", ActiveState="inactive", MainPID="0")
+    (place / "linger" / USER).touch()
+    assert results(examined(place)) == ["ok", "ok"]
+
+
+def test_where_only_the_machines_unit_is_installed_its_directory_and_the_commands_for_both_are_said(
+    place: Path,
+) -> None:
+    install(place, "runward.service", **ELSEWHERE)
+    (found,) = examined(place)
+    assert found.result == "warning"
+    assert f"keeps its state in /var/lib/runward, but this command uses {place}/state" in found.found
+    assert "`sudo -u runward RUNWARD_STATE_DIR=/var/lib/runward runward doctor`" in str(found.fix)
+    assert f"`runward daemon install{' --user' if os.geteuid() == 0 else ''}`" in str(found.fix)
+
+
+def test_a_fix_names_the_unit_of_the_state_directory(place: Path) -> None:
+    def fix() -> str | None:
+        examined = installation(place / "state", environment={"PATH": f"{place}/bin:/usr/bin:/bin"})
+        return findings(daemons.examine, examined)[0].fix
+
+    assert fix() == "start `runward daemon`"
+    install(place, **ELSEWHERE)
+    assert fix() == "start `runward daemon`"
+    install(place, "runward.service", ActiveState="inactive")
+    assert fix() == f"start the unit: `{as_root('systemctl start runward.service')}`"
+    install(place)
+    assert fix() == "start the unit: `systemctl --user start runward.service`"
+
+
+def test_a_daemon_of_another_version_is_restarted_by_its_unit_only_if_it_is_the_units(place: Path) -> None:
+    def fix(main_pid: int) -> str:
+        install(place, "runward.service", MainPID=str(main_pid))
+        examined = installation(place / "state", environment={"PATH": f"{place}/bin:/usr/bin:/bin"})
+        return str(findings(daemons.examine, examined)[-1].fix)
+
+    held = hold(place / "state")
+    try:
+        now = time.monotonic()
+        told = Report(os.getpid(), 1, "0", 0.0, Coverage(), None, None, None, None, 0, 0, [], [], told_at=now)
+        write_report(place / "state", told)
+        assert fix(os.getpid()) == f"restart it: `{as_root('systemctl restart runward.service')}`"
+        assert "systemctl" not in fix(7)
+    finally:
+        held.release()
+
+
+def test_root_is_shown_the_state_directory_of_another_user_as_that_user_has_it(place: Path) -> None:
+    user = next(each for each in pwd.getpwall() if each.pw_uid not in (0, os.geteuid()))
+    try:
+        os.chown(place / "state", user.pw_uid, -1)
+    except PermissionError:
+        pytest.skip("only root may give a directory away")
+    (place / "state").chmod(0o700)
+    found = findings(rights.examine, installation(place / "state"))
+    assert results(found) == ["warning", "ok"]
+    assert found[0].fix == f"`sudo -u {user.pw_name} RUNWARD_STATE_DIR={place}/state runward doctor`"
+    assert found[1].found == f"{place}/state is {user.pw_name}'s alone"
+    install(place, f"runward@{user.pw_name}.service")
+    assert [each.found for each in examined(place)] == [
+        f"unit runward@{user.pw_name}.service (no file) is active"
+    ]
