@@ -42,6 +42,7 @@ class WorkingOnce:
         assembly = self._assembly
         await assembly.rounds.check_roots()
         await assembly.rounds.scan()
+        assembly.rounds.check_due()
         await assembly.schedules.carry_out()
         await assembly.changed_files.look_once()
         while not self._is_stopping():

@@ -18,13 +18,13 @@ from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.contracts.verify import boundary
-from runward.handlers.facts import Launch
+from runward.handlers.facts import LastChange, Launch
 from runward.handlers.layouts import native, native_calls
 from runward.handlers.layouts.process_host import has_namespace, is_here
 from runward.handlers.layouts.scanner import Ended, Item, RecordedProcess, Started
 from runward.handlers.outcomes.facts import BeingRead
 from runward.handlers.sessions.death import MissingProcess, Whereabouts
-from runward.handlers.sessions.late import Lacking, outcome_has_arrived
+from runward.handlers.sessions.late import CORRECTED_WITHIN, Lacking, outcome_has_arrived
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
     Phase,
@@ -222,10 +222,21 @@ class Looker:
         path = f"{root.path}/{directory}"
         if watched.attempt != lacking.attempt or not self._has_arrived(path, lacking):
             return watched, ()
+        if not self._is_in_time(path, lacking):
+            return watched, ()
         sight = self._files.look(root.path, directory, (native.EXIT,), {})
         items = native.scan(root.name, path, sight.documents) if isinstance(sight, Sight) else ()
         end = next((item for item in items if isinstance(item, Ended)), None)
         return (watched, ()) if end is None else corrected(watched, key, end)
+
+    def _is_in_time(self, path: str, lacking: Lacking) -> bool:
+        """Whether what arrived did so soon after the verdict, also if no daemon saw it: nothing in the run is younger."""
+        if lacking.look_in(self._clock.now()) is not None:
+            return True
+        if not boundary(lacking.artifacts_path, path):
+            return False
+        changed = self._files.change_of_run(path)
+        return isinstance(changed, LastChange) and changed.newest <= lacking.at + CORRECTED_WITHIN
 
     def _has_arrived(self, path: str, lacking: Lacking) -> bool:
         within = boundary(lacking.artifacts_path, path)

@@ -86,7 +86,7 @@ class Looks:
         remembered = await cursors.remembered(self.store, names)
         launched = await launches.last(self.store, [f"{_OF_NATIVE}{name}" for name in names])
         over = [f"{_OF_NATIVE}{root}/{name}" for (root, name), why in hints if why & Why.AGAIN]
-        late = await sessions.lacking_now(self.store, over, self.clock.now()) if over else NOTHING_LACKS
+        late = await sessions.lacking_of(self.store, over) if over else NOTHING_LACKS
         looked, is_long, waits = await in_thread(
             self._look_at, hints, remembered, launched, most_requests, late
         )
@@ -165,8 +165,8 @@ class Looks:
         return found.looked
 
     async def begin(self) -> None:
-        """Look at the runs that the previous daemon judged a moment ago: a file that they lacked may arrive."""
-        self._look_again(await sessions.judged_lately(self.store, self.clock.now()), 0.0)
+        """Look at the runs that the previous daemon judged last: a file that they lacked may have arrived."""
+        self._look_again(await sessions.judged_lately(self.store), 0.0)
 
     def judged(self, verdicts: Iterable[EndAttempt]) -> None:
         """Look at these runs again soon, if they lack a file that may still arrive."""

@@ -87,8 +87,11 @@ INSERT_HISTORY: Final = Write(
 )
 
 
+MOST_LACKING: Final = 200
+"""Sessions that lack a file and that a daemon looks at as it begins."""
+
 MOST_DECISIONS: Final = 10_000
-"""The latest decisions among which a new daemon searches for verdicts of a moment ago."""
+"""The latest decisions among which a new daemon searches for their verdicts."""
 
 
 async def known(store: Store, keys: Iterable[str]) -> dict[str, Session]:
@@ -112,15 +115,15 @@ async def working_directories(store: Store, keys: Iterable[str]) -> dict[str, st
     return {str(key): str(cwd) for key, cwd in rows if cwd is not None}
 
 
-async def lacking_now(store: Store, keys: Iterable[str], now: float) -> dict[str, Lacking]:
-    """What those of these sessions lack whose verdict may still be corrected by a file that arrives, by key."""
+async def lacking_of(store: Store, keys: Iterable[str]) -> dict[str, Lacking]:
+    """What those of these sessions lack whose verdict may be corrected by a file that arrived, by key."""
     rows = await store.read(
         "select s.key, s.attempt, d.at, s.artifacts_path, s.artifact_contract_json, s.started_at, d.known"
         " from json_each(?) asked join sessions s on s.key = asked.value join decisions d on d.id ="
         "  (select max(id) from decisions where subject = s.key and handler = 'sessions/ended'"
         "   and verdict = 'decided')"
-        " where s.reason_code = 'run.failed.missing_artifact' and d.at > ?",
-        (listed(keys), now - CORRECTED_WITHIN),
+        " where s.reason_code = 'run.failed.missing_artifact'",
+        (listed(keys),),
     )
     return {
         str(key): lacking(
@@ -135,13 +138,17 @@ async def lacking_now(store: Store, keys: Iterable[str], now: float) -> dict[str
     }
 
 
-async def judged_lately(store: Store, now: float) -> list[str]:
-    """The keys of the sessions whose verdict may still be corrected by a file that arrives."""
+async def judged_lately(store: Store) -> list[str]:
+    """The keys of sessions whose verdict may be corrected by a file that arrived while no daemon ran.
+
+    They were judged within the last minute in which anything was recorded: a daemon that went on saw to the others itself.
+    """
     rows = await store.read(
-        "select s.key from (select subject, at, handler from decisions order by id desc limit ?)"
-        " join sessions s on s.key = subject where at > ? and handler = 'sessions/ended'"
-        " and s.reason_code = 'run.failed.missing_artifact'",
-        (MOST_DECISIONS, now - CORRECTED_WITHIN),
+        "select s.key from (select id, subject, at, handler from decisions order by id desc limit ?) d"
+        " join sessions s on s.key = d.subject where d.handler = 'sessions/ended'"
+        " and d.at > (select recorded_at from events order by seq desc limit 1) - ?"
+        " and s.reason_code = 'run.failed.missing_artifact' group by s.key order by max(d.id) desc limit ?",
+        (MOST_DECISIONS, CORRECTED_WITHIN, MOST_LACKING),
     )
     return [str(key) for (key,) in rows]
 

@@ -66,6 +66,18 @@ def test_a_file_that_is_nearly_the_missing_one_is_named_and_does_not_count(place
     assert {"review.md: absent; there is 'Review.md'", "notes.md: absent"} <= {*lines}
 
 
+def test_the_next_daemon_once_corrects_a_verdict_that_lacked_a_file_which_came_soon_after(
+    place: Place,
+) -> None:
+    run = place.add_run("copied", exit_code=0, contract=CONTRACT, files={"report.md": "r", "notes.md": "n"})
+    place.daemon_once()
+    assert place.call("session", "show", "copied", "--json").object()["status"] == "failed"
+    (run / "artifacts/review.md").write_text("it came late")
+    place.daemon_once()
+    shown = place.call("session", "show", "copied", "--json").object()
+    assert (shown["status"], shown["attempt"]) == ("completed", 2)
+
+
 def test_a_running_session_is_not_over_and_it_is_said_why(recorded: Place) -> None:
     (obstacle,) = recorded.call("why", "open", "--json").items("not_done")
     assert obstacle["what"] == "it is not over"

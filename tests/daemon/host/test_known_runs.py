@@ -62,10 +62,13 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def _known(tmp_path: Path, *names: str) -> Path:
-    """A root with runs that a daemon before saw to their end."""
-    async with daemon(tmp_path, StillClock(), ToldProcesses()) as first:
+    """A root with runs that a daemon before saw to their end, more than a minute before its own."""
+    clock = StillClock()
+    async with daemon(tmp_path, clock, ToldProcesses()) as first:
         for name in names:
             _run(first.root, name)
+        await first.settle()
+        clock.move(61.0)
         _run(first.root, "goes-on", ended=False)
         await first.settle()
         await first.stop()
@@ -75,7 +78,7 @@ async def _known(tmp_path: Path, *names: str) -> Path:
 
 
 async def _started_again(tmp_path: Path, looked: list[str]) -> list[str]:
-    """What a second daemon looks into, an hour later: no file that a verdict lacked is waited for any more."""
+    """What a second daemon looks into, an hour later."""
     looked.clear()
     async with daemon(tmp_path, StillClock(StillClock.wall + 3600.0), ToldProcesses()) as second:
         await second.settle()

@@ -151,6 +151,24 @@ async def test_a_daemon_that_starts_meanwhile_knows_what_may_still_arrive(tmp_pa
         assert await verdict(running) == (2, "completed")
 
 
+@pytest.mark.parametrize(("seconds_ago", "expected"), [(0.0, (2, "completed")), (100.0, (1, "failed"))])
+async def test_a_file_that_arrived_while_no_daemon_ran_corrects_the_verdict_if_it_came_in_its_minute(
+    tmp_path: Path, seconds_ago: float, expected: tuple[int, str]
+) -> None:
+    directory = copied(tmp_path, "report")
+    clock = StillClock(wall=time.time() - seconds_ago + 3.0)
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
+        await running.settle()
+        assert await verdict(running) == (1, "failed")
+        await running.stop()
+    arrives(directory, "report")
+    clock.move(3600.0)
+    async with daemon(tmp_path, clock, ToldProcesses()) as running:
+        running.supervisor.assembly.queue.may_be_due = True
+        await running.settle()
+        assert await verdict(running) == expected
+
+
 @pytest.mark.parametrize("name", ["events.jsonl", "results.jsonl", "RECEIPT.json", ".REPLAY.jsonl.x.tmp"])
 def test_what_runward_writes_is_not_a_change_of_the_run(tmp_path: Path, name: str) -> None:
     directory = copied(tmp_path, "report")
