@@ -1,4 +1,4 @@
-"""Continuously checking that all playbooks and agent profiles can be used, even those that no run names yet."""
+"""Continuously checking that all configuration can be used, even what no run names yet; and telling what changed."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,6 +8,10 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.configuration.declarations import Declarer
+from runward.daemon.configuration.quiet_files import Look, wait_until_quiet
+
+MOST_NAMED: Final = 20
+"""Files that one line of the log names."""
 
 PERIOD: Final = 10.0
 """Seconds between two looks: a file that was fixed may still be shown as wrong for so long."""
@@ -23,10 +27,25 @@ class DeclarationCheck:
     async def run(self) -> None:
         """Look until cancelled."""
         known: set[str] = set()
+        seen: Look | None = None
         while True:
+            before, seen = seen, await anyio.to_thread.run_sync(self._look)
+            self._tell(before, seen)
             await anyio.to_thread.run_sync(self.declarer.check)
             now = set(self.declarer.degraded())
             for why in sorted(now - known):
                 self.log.warning("declaration.wrong", why=why)
             known = now
             await anyio.sleep(PERIOD)
+
+    def _look(self) -> Look:
+        return wait_until_quiet(self.declarer.look)
+
+    def _tell(self, before: Look | None, now: Look) -> None:
+        """Log which files are in force that were not, or no longer are. Nothing else has to be done for that."""
+        if before is None:
+            return
+        paths = sorted(before.keys() | now.keys())
+        changed = [path for path in paths if before.get(path) != now.get(path) and "/." not in path]
+        if changed:
+            self.log.info("declaration.changed", count=len(changed), files=changed[:MOST_NAMED])

@@ -1,6 +1,5 @@
 """What the operator's files currently declare: playbooks, agent profiles, and the rules of the settings."""
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -20,8 +19,10 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.checked_chains import CheckedChain, CheckedChains, schedules_of
 from runward.daemon.configuration.complaints import Reading, Wrong, complaints_about
 from runward.daemon.configuration.covering_root import bundle_rules, innermost_root
+from runward.daemon.configuration.quiet_files import Look, look_at, look_into, wait_until_quiet
 from runward.daemon.configuration.settings import (
     NotFound,
+    agent_file,
     callables,
     chain_names,
     find_agent,
@@ -29,6 +30,7 @@ from runward.daemon.configuration.settings import (
     find_playbook,
     named_chain,
     only_a_name,
+    playbook_file,
 )
 from runward.handlers.bundle.facts import BundleRulesOf
 from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
@@ -96,12 +98,17 @@ class Declarer:
     def check(self) -> None:
         """Read all playbooks, agent profiles and chains; anything wrong with them is a problem until it is fixed."""
         settings = self._settings
+        wait_until_quiet(self.look)
         reading = Reading(
             lambda name: find_playbook(settings, name, self._read_playbook),
             lambda name: find_agent(settings, name, self._read_agent),
             lambda: [problem for each in self._all_chains().wrong.values() for problem in each],
         )
         self._wrong = tuple(_lines(complaints_about(Parsed(settings), reading)))
+
+    def look(self) -> Look:
+        """What exists in the directories of playbooks, agent profiles and chains."""
+        return look_into((*self._settings.playbooks, *self._settings.agents, *self._settings.chains))
 
     def degraded(self) -> list[str]:
         """What is wrong with the operator's files, and what follows, for `status`."""
@@ -113,13 +120,17 @@ class Declarer:
 
     def _playbook(self, settings: Settings, name: str) -> Playbook:
         try:
-            return _value(find_playbook(settings, only_a_name(name), self._read_playbook))
+            file = playbook_file(settings, only_a_name(name))
+            wait_until_quiet(lambda: look_at(file))
+            return _value(find_playbook(settings, name, self._read_playbook))
         except NotFound as error:
             raise _Unusable(str(error)) from error
 
     def _defaults(self, settings: Settings, agent: str) -> tuple[ExpectedArtifact, ...] | None:
         try:
-            return _value(find_agent(settings, only_a_name(agent), self._read_agent)).artifact_defaults
+            file = agent_file(settings, only_a_name(agent))
+            wait_until_quiet(lambda: look_at(file))
+            return _value(find_agent(settings, agent, self._read_agent)).artifact_defaults
         except NotFound as error:
             raise _Unusable(str(error)) from error
 
@@ -191,9 +202,10 @@ class Declarer:
             return _NO_CHAINS
         with self._reading_chains:
             given = callables(settings)
-            said = (given, _signatures(settings.chains))
+            said = (given, settings.chains, look_into(settings.chains))
             known, chains = self._chains
             if known != said:
+                said = (*said[:2], wait_until_quiet(lambda: look_into(settings.chains)))
                 right: dict[str, CheckedChain] = {}
                 wrong: dict[str, tuple[Problem, ...]] = {}
                 files: dict[str, str] = {}
@@ -319,27 +331,6 @@ _NO_CHAINS: Final = _Chains({}, {}, {})
 
 class _Unusable(Exception):
     """What was declared can't be used; the message says why, to the operator."""
-
-
-def _signatures(directories: Iterable[str]) -> tuple[object, ...]:
-    """What exists in these directories, as far as that is known without reading it."""
-    found: list[object] = []
-    for directory in directories:
-        try:
-            with os.scandir(directory) as entries:
-                each = sorted((entry.name, _signature(entry)) for entry in entries)
-        except OSError as error:
-            each = [(directory, (error.errno or 0,))]
-        found.append(tuple(each))
-    return tuple(found)
-
-
-def _signature(entry: os.DirEntry[str]) -> tuple[int, ...]:
-    try:
-        status = entry.stat()
-    except OSError as error:
-        return (error.errno or 0,)
-    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _lines(found: Iterable[Wrong]) -> Iterator[str]:

@@ -242,7 +242,7 @@ def find_agent(
     from runward.config.agent import read_agent
     from runward.config.problem import Parsed, Problem
 
-    path = _find(name, settings.agents, [f"{name}.md", f"{name}/{name}.md"], ".md", "agent")
+    path = agent_file(settings, name)
     text = _read(path)
     if isinstance(text, Problem):
         return Parsed(None, (text,))
@@ -272,6 +272,11 @@ def playbook_file(settings: Settings, name: str) -> str:
     from runward.config.playbook import PLAYBOOK_SUFFIX
 
     return _find(name, settings.playbooks, [f"{name}{PLAYBOOK_SUFFIX}"], PLAYBOOK_SUFFIX, "playbook")
+
+
+def agent_file(settings: Settings, name: str) -> str:
+    """Where the agent profile of this name is. Raises `NotFound`."""
+    return _find(name, settings.agents, [f"{name}.md", f"{name}/{name}.md"], ".md", "agent")
 
 
 def only_a_name(name: str) -> str:

@@ -1,10 +1,17 @@
-"""Settings, playbooks and agent profiles: every complaint about them."""
+"""Everything that the operator wrote: every complaint, and what the running daemon refused of it."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from runward.config.counting import counted
 from runward.config.problem import printable
 from runward.daemon.doctor.findings import Finding, Installation, Patience, Result
+from runward.daemon.host.report import read_report
+from runward.daemon.store.ownership import holder
+
+_TAKEN_BY_ITSELF: Final = (
+    "correct them, and the daemon takes them over by itself; a restart takes what can't change"
+)
 
 
 def examine(installation: Installation, patience: Patience) -> Iterator[Finding]:
@@ -15,12 +22,24 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         )
         result: Result = "failed" if problem.severity == "error" else "warning"
         yield Finding(result, printable(f"{place}: {problem.message}"), problem.fix)
+    refused = _refused(installation)
+    for each in refused:
+        yield Finding("failed", f"the running daemon uses older settings: {each}", _TAKEN_BY_ITSELF)
     if installation.is_broken:
         said = "the settings can't be used: the other checks use the defaults"
         yield Finding("warning", said, "fix them, then run `runward doctor` again")
-    elif not installation.problems:
+    elif not installation.problems and not refused:
         settings = installation.settings
         yield Finding(
             "ok",
             f"no complaints; {counted(len(settings.roots), 'root', 'roots')}, state in {settings.state_dir}",
         )
+
+
+def _refused(installation: Installation) -> list[str]:
+    """What the running daemon says of newer settings, apart from what is said here anyway."""
+    report = read_report(installation.state) if holder(installation.state) is not None else None
+    if report is None or report.settings is None:
+        return []
+    known = {problem.render() for problem in installation.problems}
+    return [each for each in report.settings.refused if each not in known]

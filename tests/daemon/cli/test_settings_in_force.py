@@ -146,6 +146,19 @@ def test_a_reload_that_was_refused_is_told_until_one_is_taken(place: Place) -> N
         assert "all is well" in place.call("status").out
 
 
+def test_settings_that_need_a_restart_are_named_by_status_and_doctor(place: Place) -> None:
+    with place.daemon():
+        _told(place)
+        _write(place, SETTINGS + '[http]\nlisten = "unix:s"\n')
+        wait_for(lambda: _told(place)["refused"] or None, "a refusal")
+        said = "http.listen can't change while the daemon runs (restart it)"
+        assert said in " ".join(place.call("status").out.split())
+        checks = place.call("doctor", "--only", "settings", "--json").items("checks")
+        assert f"the running daemon uses older settings: {said}" in [each["found"] for each in checks]
+        (line,) = wait_for(lambda: _lines(place, "settings.refused") or None, "a line of the log")
+        assert line["problems"] == [said]
+
+
 @pytest.mark.parametrize("broken", ['state_dir = "state"\n[[roots\n', 'state_dir = "state"\nbatch = -1\n'])
 def test_commands_go_by_the_daemon_s_settings_where_the_file_is_broken(place: Place, broken: str) -> None:
     place.add_run("one", exit_code=0)
