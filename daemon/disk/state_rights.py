@@ -8,6 +8,7 @@ import os
 import shlex
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -51,6 +52,19 @@ def check(state: Path) -> None:
     found = list(openings(state))
     if found:
         raise StateDirectoryUnsafe("; ".join(f"{each.said}: {each.fix}" for each in found))
+
+
+@contextmanager
+def naming_its_user(state: Path) -> Iterator[None]:
+    """What the system refuses in another user's state directory is refused with the command as that user.
+
+    Raises `StateDirectoryUnsafe` and what is raised inside.
+    """
+    try:
+        yield
+    except PermissionError:
+        check(state)
+        raise
 
 
 def openings(state: Path, me: int | None = None) -> Iterator[Opening]:

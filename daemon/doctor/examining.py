@@ -50,9 +50,10 @@ def _examine(
         found.append(_no_answer(check))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        found.append(
-            Finding("failed", f"{where}{error.strerror or error}", "check its path and its permissions")
-        )
+        fix = "check its path and its permissions"
+        if isinstance(error, PermissionError) and installation.is_anothers:
+            fix = f"`{installation.as_owner('doctor')}`"
+        found.append(Finding("failed", f"{where}{error.strerror or error}", fix))
     except Exception as error:  # noqa: BLE001  # a mistake in one check must not hide what the others find
         said = f"the check itself failed: {type(error).__name__}: {error}"
         found.append(Finding("failed", said, "this is a bug in Runward: please report it"))

@@ -1,7 +1,9 @@
 """The store: whether it is sound, and has a version that this program reads."""
 
+import shlex
 import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from runward.daemon.doctor.findings import Finding, Installation, Patience
@@ -33,7 +35,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
             yield Finding(
                 "failed", f"the store's schema is not the one that Runward created: {strange}", _TAMPERED
             )
-        yield _pages(found)
+        yield _pages(found, installation.state)
         yield _checked(installation, patience)
     except reading.StoreUnreadable as error:
         yield Finding("failed", str(error))
@@ -51,14 +53,15 @@ def _version(found: Soundness) -> Finding:
     return Finding("ok", said)
 
 
-def _pages(found: Soundness) -> Finding:
+def _pages(found: Soundness, state: Path) -> Finding:
     used, free = (found.page_size * count / _MIB for count in (found.pages, found.free_pages))
     log = found.log_bytes / _MIB
     said = f"{used:.1f} MiB ({free:.1f} MiB of it free), journal mode {found.journal_mode}, log {log:.1f} MiB"
     if found.journal_mode != "wal":
         return Finding("warning", said, "restart the daemon: it sets the mode to wal")
     if found.log_bytes > LARGE_LOG:
-        fix = "stop what keeps the store open for long (`fuser runward.db`), then restart the daemon"
+        who = f"fuser {shlex.quote(str(state / reading.STORE))}"
+        fix = f"stop what keeps the store open for long (`{who}`), then restart the daemon"
         return Finding("warning", f"{said}, which isn't moved into the database", fix)
     return Finding("ok", said)
 

@@ -16,6 +16,7 @@ from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import complain, fail, to_stderr
 from runward.daemon.configuration.complaints import complaints_about
+from runward.daemon.disk.state_rights import naming_its_user
 from runward.daemon.store.ownership import holder
 from runward.daemon.views.daemon_report import report_of, settings_in_report
 
@@ -78,7 +79,8 @@ def reload(context: click.Context, timeout: float) -> None:
 
 def _daemon_of(state: str) -> int:
     """The daemon that uses the state directory; ends the program if none does."""
-    pid = holder(Path(state))
+    with naming_its_user(Path(state)):
+        pid = holder(Path(state))
     if pid is None:
         fail(f"no daemon is running in {state}", NOT_FOUND)
     if not pid:

@@ -4,6 +4,7 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 import click
@@ -19,6 +20,7 @@ from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.terminal import following
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_json_line
 from runward.daemon.cli.terminal.times import Moment
+from runward.daemon.disk.state_rights import naming_its_user
 from runward.daemon.log.line import for_people
 from runward.handlers.layouts.foreign_json import parse_time
 
@@ -78,8 +80,10 @@ def log(
     wanted = Wanted(level, key, since, events)
     if follow and count is None:
         count = _SHOWN_BEFORE
-    log = Log(settings.state_dir, wanted, count)
-    if not log.is_there:
+    with naming_its_user(Path(settings.state_dir)):
+        log = Log(settings.state_dir, wanted, count)
+        is_there = log.is_there
+    if not is_there:
         fail(f"there is no log in {settings.state_dir}/log yet: no daemon has run here", NOT_FOUND)
     if as_json and not follow:
         print_json(list(log.so_far()))

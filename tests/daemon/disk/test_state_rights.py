@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.disk.state_rights import StateDirectoryUnsafe, check, openings
+from runward.daemon.disk.state_rights import StateDirectoryUnsafe, check, naming_its_user, openings
 from runward.daemon.store.ownership import prepare
 from runward.daemon.users import name_of
 
@@ -70,6 +70,14 @@ def test_a_state_directory_of_a_user_of_this_machine_is_used_as_that_user_and_no
         prepare(state)
     assert f"`sudo -u {user.pw_name} RUNWARD_STATE_DIR={state} runward …`" in str(refused.value)
     assert "chown" not in str(refused.value).partition(";")[0]
+
+
+def test_what_is_refused_in_another_users_state_directory_names_the_command_as_that_user(state: Path) -> None:
+    with pytest.raises(PermissionError), naming_its_user(state):
+        raise PermissionError
+    give_away(state)
+    with pytest.raises(StateDirectoryUnsafe, match=f"belongs to {STRANGER}"), naming_its_user(state):
+        raise PermissionError
 
 
 def test_what_another_user_left_in_a_state_directory_goes_back_to_its_owner(state: Path) -> None:

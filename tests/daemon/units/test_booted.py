@@ -197,6 +197,35 @@ def test_the_unit_of_a_user(stage: Path, tmp_path: Path) -> None:
         assert machine.path(f"{state}/runward.db").exists()
 
 
+_LOOKED_AT: Final = ("--only", "unit", "--only", "daemon", "--only", "rights", "--only", "roots")
+
+
+def _is_well_beside_the_machines_unit(machine: Booted, service: Service) -> None:
+    """No check of the doctor fails for alice, for the machine's user, or for root over their directories."""
+    of_machine = partial(machine.run, "env", f"RUNWARD_STATE_DIR={STATE}", "runward")
+    of_alice = partial(machine.run, "env", f"RUNWARD_STATE_DIR={service.state}", "runward")
+    as_runward = partial(of_machine, user="runward", home=STATE)
+    for doctor in (service.runward, as_runward, of_machine, of_alice):
+        checks = json.loads(doctor("doctor", "--json", *_LOOKED_AT))["checks"]
+        units = [each for each in checks if each["name"] == "unit"]
+        assert any(each["found"].endswith("is active") for each in units), checks
+        assert not [each for each in checks if "systemctl --user" in str(each["fix"])], checks
+    assert f"RUNWARD_STATE_DIR={STATE} runward status" in machine.run(
+        "sh", "-c", "runward status || test $? = 3"
+    )
+    assert "is running" in of_machine("status")
+    refusal = machine.run("sh", "-c", f"RUNWARD_STATE_DIR={STATE} runward run -- true 2>&1 || test $? = 78")
+    how = refusal.partition("`")[2].partition("`")[0].replace("-- COMMAND", "--name theirs -- true")
+    machine.run("sh", "-c", how.replace("sudo -u runward", "runuser -u runward -- env"))
+    theirs = f"{STATE}/runs/theirs"
+    wait_for(
+        lambda: machine.path(f"{theirs}/RECEIPT.json").exists(),
+        "the verdict on the run of the machine's user",
+    )
+    machine.run("sh", "-c", f"mkdir -m 700 {STATE}/runs/roots && echo '{{}}' > {STATE}/runs/roots/run.json")
+    wait_for(lambda: "runs in it can't be read" in of_machine("status"), "the run that it can't read")
+
+
 def test_the_unit_of_a_named_user(stage: Path, tmp_path: Path) -> None:
     go = "/home/alice/go"
     _write_playbook(stage, go)
@@ -208,6 +237,7 @@ def test_the_unit_of_a_named_user(stage: Path, tmp_path: Path) -> None:
         assert service.shown("StatusText") == "watching 1 root"
         homes = f"/proc/{service.shown('MainPID')}/root/home"
         assert machine.run("ls", homes) == "alice"
+        _is_well_beside_the_machines_unit(machine, service)
         _live_through_everything(machine, service, go, hangs=False)
         machine.run("runward", "daemon", "uninstall")
         assert service.shown("ActiveState") == "inactive"
