@@ -179,6 +179,19 @@ def test_the_verdict_of_a_session_fires_the_chains_that_listen_to_it(firing: Pla
     assert "is false; steps.review.outcome.verdict is 'REJECT', " in str(obstacle["why"])
 
 
+def test_a_session_that_began_and_ended_in_one_look_fires_with_its_working_directory(firing: Place) -> None:
+    (firing.directory / "echo.yaml").write_text(
+        "name: echo\ntrigger: {event: session.finished, filter: {session_id: done}}\nsteps: [{skill: touch}]\n"
+    )
+    assert firing.call("chain", "define", "echo.yaml").code == 0
+    firing.add_run("done", exit_code=0, cwd="/work/app")
+    firing.daemon_once()
+    (run,) = runs_of(firing)
+    shown = firing.call("chain", "run", "show", str(run["chain_run_id"]), "--json").object()
+    assert isinstance(shown["trigger_event"], dict)
+    assert shown["trigger_event"]["cwd"] == "/work/app"
+
+
 def test_a_chain_that_fires_itself_ends_at_the_eighth_run(firing: Place) -> None:
     (firing.directory / "loop.yaml").write_text(
         "name: loop\ntrigger: {event: session.finished}\nsteps: [{skill: touch}]\n"

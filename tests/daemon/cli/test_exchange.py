@@ -114,6 +114,29 @@ def test_a_run_acts_by_writing_lines_and_reads_what_became_of_them(place: Place)
         assert (refused.returncode, "is taken in the exchange" in said) == (2, True), said
 
 
+def test_a_run_that_rewrites_its_intents_is_named_by_session_show(place: Place) -> None:
+    script = place.directory / "agent.py"
+    script.write_text(
+        "import json, os, time\n"
+        "run = os.environ['RUNWARD_RUN_DIR']\n"
+        "def lines(name): return os.path.exists(run + name) and open(run + name).read().count(chr(10))\n"
+        f"open(run + '/intents.jsonl', 'a').write(json.dumps({WRITE!r}) + '\\n')\n"
+        "while not lines('/results.jsonl'):\n"
+        "    time.sleep(0.01)\n"
+        f"open(run + '/intents.jsonl', 'w').write(json.dumps({WRITE | {'content': 'HELLO'}!r}) + '\\n' * 2)\n"
+    )
+    with place.daemon():
+        assert exchange(place, "principal", "create", "writer").code == 0
+        assert run(place, sys.executable, str(script)) == 0
+        wait_for(lambda: place.call("session", "show", "one", "--json").object()["problems"], "the problem")
+    (problem,) = place.call("session", "show", "one", "--json").items("problems")
+    assert str(problem["path"]).endswith("/one/intents.jsonl")
+    assert str(problem["message"]).startswith("was rewritten or truncated: ")
+    assert "intents.jsonl:2: was rewritten or truncated: " in place.call("session", "show", "one").out
+    (told,) = exchange(place, "log", "--json").objects()
+    assert told["line"] == 1, "what was appended before is carried out once"
+
+
 def test_intents_are_submitted_one_after_another(place: Place) -> None:
     file = place.directory / "todo.jsonl"
     lines: list[dict[str, JsonValue]] = [

@@ -8,7 +8,7 @@ from tests.handlers.exchange.played import Exchange
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange.accounts import Accounts
-from runward.handlers.exchange.contracts import ACTIONS, CONTRACT, evaluated, read_verdict
+from runward.handlers.exchange.contracts import ACTIONS, CONTRACT, Verdict, evaluated, read_verdict
 from runward.handlers.exchange.facts import SharedArtifact
 
 OWNER, OTHER = "owner", "other"
@@ -200,6 +200,24 @@ def test_a_policy_may_refer_single_uses_to_a_contract(exchange: Exchange) -> Non
 )  # fmt: skip
 def test_a_cost_is_a_whole_number_of_0_or_more(said: JsonValue, cost: int) -> None:
     assert read_verdict({"allowed": True, "cost": said}).cost == cost
+
+
+@pytest.mark.parametrize("cost", ["2**53 + 1", "2**64", "-(-2**70)", "1e300", "'9' * 40", "float('inf')"])
+@pytest.mark.parametrize("use", USES)
+def test_a_contract_whose_cost_is_above_2_to_the_53_denies_and_takes_nothing(
+    exchange: Exchange, use: str, cost: str
+) -> None:
+    contract(exchange, f"return {{'allowed': True, 'cost': {cost}}}")
+    thing(exchange, executable=True, code="def run(): return 1", price=0)
+    kind, further = USES[use]
+    denied = exchange.act(OTHER, kind, "thing", **further)
+    assert (denied["success"], denied["error_code"]) == (False, "not_authorized")
+    assert "the contract's cost is above 2^53" in str(denied["message"])
+    assert (exchange.scrip(OTHER), exchange.scrip(OWNER)) == (100, 0)
+
+
+def test_a_contract_may_cost_2_to_the_53() -> None:
+    assert read_verdict({"allowed": True, "cost": 1 << 53}) == Verdict(True, "No reason provided", 1 << 53)
 
 
 def test_a_verdict_without_a_reason_has_a_default_one() -> None:
