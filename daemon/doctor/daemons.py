@@ -9,7 +9,7 @@ from runward.daemon import __version__
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.doctor.unit import how_to
 from runward.daemon.host.report import Report, read_report
-from runward.daemon.store.ownership import LOCK, holder
+from runward.daemon.store.ownership import LOCK, holder, how_to_start_daemon
 from runward.daemon.store.reading import STORE
 
 _WRITING: Final = os.O_WRONLY | os.O_RDWR
@@ -32,7 +32,7 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         yield _second(other, pid)
     if pid is None:
         unit = how_to("start", installation, patience)
-        alone = installation.as_owner("daemon") if installation.is_anothers else "runward daemon"
+        alone = how_to_start_daemon(installation.settings.state_dir)
         fix = f"start the unit: {unit}" if unit else f"start `{alone}`"
         yield Finding("warning", f"no daemon runs over {state}", fix)
         return

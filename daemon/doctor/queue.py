@@ -9,7 +9,7 @@ from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.host.report import read_report
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
 from runward.daemon.store import reading, reading_problems, reading_queue
-from runward.daemon.store.ownership import holder
+from runward.daemon.store.ownership import holder, how_to_start_daemon
 
 LONG_S: Final = 300.0
 """Seconds from which on a job waits for long, with a daemon that runs."""
@@ -70,7 +70,7 @@ def _of_requests(installation: Installation, is_up: bool) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{counted(waiting, 'request waits', 'requests wait')} for a daemon",
-            "start `runward daemon`",
+            f"start `{how_to_start_daemon(installation.settings.state_dir)}`",
         )
 
 

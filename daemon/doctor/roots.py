@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from runward.config.settings import Root
 from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.doctor.unit import how_to
 from runward.daemon.host.report import Report, read_report
 from runward.daemon.store.ownership import UNREAD, holder, how_to_start_runs
 
@@ -29,7 +30,9 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         unknown = [root.name for root in installation.settings.roots if root.path not in known]
         if unknown:
             said = f"the running daemon doesn't know {', '.join(unknown)}: it runs under other settings"
-            fix = "`runward daemon reload`"
+            unit = how_to("restart", installation, patience, report.pid)
+            restart = f" ({unit})" if unit else ""
+            fix = f"restart it with these{restart}, or give this command those of the daemon (RUNWARD_CONFIG)"
             if installation.is_anothers:
                 fix = f"`{installation.as_owner('doctor')}` reads the settings of the daemon's user"
             yield Finding("warning", said, fix)

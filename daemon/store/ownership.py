@@ -59,6 +59,15 @@ def how_to_start_runs(state: str) -> str | None:
     )
 
 
+def how_to_start_daemon(state: str) -> str:
+    """The command that starts a daemon over this state directory, as the user to whom it belongs."""
+    try:
+        owner = os.stat(state).st_uid
+    except OSError:
+        owner = os.geteuid()
+    return "runward daemon" if owner == os.geteuid() else run_as(name_of(owner), state, "daemon")
+
+
 def hold(state: Path) -> Ownership:
     """Take the state directory's lock. Raises `StateDirectoryHeld`."""
     descriptor = os.open(state / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -1,5 +1,6 @@
 """`runward status` for people, from the object that `--json` prints: is all well, what needs me, then the rest."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -8,8 +9,9 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.session.liveness import NOBODY_CAN_TELL
 from runward.daemon.cli.terminal.output import ago, align, coloured, duration, local, safe
 from runward.daemon.cli.terminal.wrapping import wrapped
-from runward.daemon.store.ownership import UNREAD, how_to_start_runs
+from runward.daemon.store.ownership import UNREAD, how_to_start_daemon, how_to_start_runs
 from runward.daemon.store.reading_sessions import RunningRow
+from runward.daemon.users import as_root
 from runward.daemon.views.times import moment_of
 
 _MOST_PROBLEMS: Final = 10
@@ -70,7 +72,7 @@ def needs(status: Mapping[str, JsonValue], state: str) -> Iterator[Need]:
     if problem and not any(str(problem) in str(each) for each in _list(status["degraded"])):
         yield Need(f"code of the exchange is refused: {problem}", "`runward doctor --only sandbox`")
     yield from _failures(_table(status["failures"]))
-    yield from _waiting(status)
+    yield from _waiting(status, state)
     approvals = status["approvals"]
     if isinstance(approvals, int) and approvals:
         verb = "waits" if approvals == 1 else "wait"
@@ -122,7 +124,7 @@ def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:
         )
 
 
-def _waiting(status: Mapping[str, JsonValue]) -> Iterator[Need]:
+def _waiting(status: Mapping[str, JsonValue], state: str) -> Iterator[Need]:
     requests, oldest = _table(status["requests"]), _table(status["queue"])["oldest_waiting_s"]
     if requests["rejected"]:
         said = _agreeing(requests["rejected"], "request was refused and is", "requests were refused and are")
@@ -131,7 +133,8 @@ def _waiting(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     waiting = requests["waiting"]
     if waiting and not status["running"]:
         yield Need(
-            f"{_agreeing(waiting, 'request waits', 'requests wait')} for a daemon", "start `runward daemon`"
+            f"{_agreeing(waiting, 'request waits', 'requests wait')} for a daemon",
+            f"start `{_start(state)}`",
         )
     if status["running"] and isinstance(oldest, int | float) and oldest > _LONG_S:
         yield Need(
@@ -154,7 +157,7 @@ def _headline(status: Mapping[str, JsonValue], state: str, now: float) -> str:
     if not status["running"]:
         word, elsewhere = coloured("failed", "not running"), status["elsewhere"]
         if not isinstance(elsewhere, dict):
-            return f"runward is {word}: start it with `runward daemon`"
+            return f"runward is {word}: start it with `{_start(state)}`"
         theirs = safe(str(elsewhere["state_dir"]))
         return (
             f"runward is {word} over {safe(state)}; the machine's daemon (pid {elsewhere['pid'] or 'unknown'}) works over"
@@ -165,6 +168,16 @@ def _headline(status: Mapping[str, JsonValue], state: str, now: float) -> str:
     version = f" {safe(str(status['version']))}" if status["version"] is not None else ""
     word = coloured("ok", "running") if status["stalled_s"] is None else coloured("failed", "stalled")
     return f"runward{version} is {word}{up}, pid {status['pid'] or 'unknown'}"
+
+
+def _start(state: str) -> str:
+    """The command that starts the daemon of this state directory."""
+    from runward.daemon.units import placing, rendering  # most often the daemon runs
+
+    unit = f"{placing.SYSTEM_UNITS}/{rendering.SYSTEM.name}"
+    if state == rendering.SYSTEM_STATE and os.path.lexists(unit):
+        return as_root(f"systemctl start {rendering.SYSTEM.name}")
+    return how_to_start_daemon(state)
 
 
 def _needs_lines(found: Sequence[Need], is_up: bool, columns: int) -> Iterator[str]:

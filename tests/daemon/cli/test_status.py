@@ -13,7 +13,8 @@ from tests.waiting import PATIENCE_S, wait_for
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.status.text import _daemons_own, _fix_of_root, due_words
 from runward.daemon.store.ownership import hold, prepare
-from runward.daemon.units import rendering
+from runward.daemon.units import placing, rendering
+from runward.daemon.users import as_root
 
 _KEYS = [
     "running",
@@ -265,11 +266,21 @@ def test_runs_that_the_daemon_can_not_read_are_shown_with_who_may_start_runs_and
     how = f"sudo -u {user.pw_name} RUNWARD_STATE_DIR={place.state} runward run -- COMMAND"
     assert f"the daemon runs as {user.pw_name}" in fix
     assert f"`{how}`" in fix
+    daemon = f"sudo -u {user.pw_name} RUNWARD_STATE_DIR={place.state} runward daemon"
+    assert place.call("status").out.startswith(f"runward is not running: start it with `{daemon}`\n")
     refused = place.start("run", "--", "true")
     _, said = refused.communicate(timeout=PATIENCE_S)
     assert refused.returncode == 78
     assert f"Only {user.pw_name} may start runs there: `{how}`" in said
     assert list(place.state.iterdir()) == []
+
+
+def test_the_machines_daemon_is_started_by_its_unit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "SYSTEM_STATE", str(place.state))
+    monkeypatch.setattr(placing, "SYSTEM_UNITS", str(place.directory))
+    assert "start it with `runward daemon`" in place.call("status").out
+    (place.directory / "runward.service").touch()
+    assert f"start it with `{as_root('systemctl start runward.service')}`" in place.call("status").out
 
 
 def test_where_the_machines_daemon_works_over_its_own_directory_status_says_so(
