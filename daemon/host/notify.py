@@ -25,9 +25,9 @@ def notify(*states: str) -> None:
 
 
 def ready(status: str) -> None:
-    """The daemon runs, for the first time or again after `reloading`."""
-    notify("READY=1")
+    """The daemon runs, for the first time or again after `reloading`. Anyone who waits for that can read the status."""
     tell(status)
+    notify("READY=1")
 
 
 def reloading() -> None:
