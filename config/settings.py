@@ -38,6 +38,7 @@ from runward.config.settings_layers import (
     merge_layers,
 )
 from runward.config.shape import NEVER
+from runward.config.studio import StudioSettings, studio_of, studio_to_json
 
 __all__ = [
     "ContractRule",
@@ -56,6 +57,7 @@ __all__ = [
 _BUNDLE = "bundle."
 _EXCHANGE = "exchange."
 _EXECUTOR = "exchange.executor."
+_STUDIO = "studio."
 
 
 class Root(NamedTuple):
@@ -126,6 +128,7 @@ class Settings(NamedTuple):
     exchange: ExchangeRules = ExchangeRules()
     executor: Executor = Executor()
     authorized_keys: tuple[str, ...] = ()
+    studio: StudioSettings | None = None
 
     def problem(self, key: str, message: str, fix: str, severity: Severity = "error") -> Problem:
         """A complaint about the value of this key, at its place."""
@@ -216,6 +219,7 @@ def settings_to_json(settings: Settings) -> JsonValue:
             **exchange_rules_to_json(settings.exchange),
             "executor": executor_to_json(settings.executor),
         },
+        "studio": studio_to_json(settings.studio),
     }
 
 
@@ -258,6 +262,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
             "http": dict() | None as http,
             "webhooks": dict(webhooks),
             "exchange": dict(exchange),
+            "studio": dict() | None as studio,
         }:
             return Settings(
                 state_dir,
@@ -281,6 +286,7 @@ def settings_from_json(value: JsonValue) -> Settings | None:
                 exchange=exchange_rules_of(exchange),
                 executor=executor_of(exchange.get("executor")),
                 authorized_keys=authorized_keys_of(bundle),
+                studio=None if studio is None else studio_of(studio),
             )
         case _:
             return None
@@ -379,6 +385,9 @@ def _settings(merged: Layer) -> Settings:
         github_secret_file=github_secret_file_of(values.get("webhooks.github")),
         exchange=exchange_rules_of(_below(_EXCHANGE, values)),
         executor=executor_of(_below(_EXECUTOR, values)),
+        studio=studio_of(_below(_STUDIO, values))
+        if any(f"{key}.".startswith(_STUDIO) for key in values)
+        else None,
         origin=MappingProxyType(origin),
     )
 

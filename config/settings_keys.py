@@ -22,6 +22,7 @@ from runward.config.shape import (
     TrueOrFalse,
     WholeNumber,
 )
+from runward.config.studio import STUDIO
 
 DEFAULT_LAYOUT: Final = "native"
 
@@ -195,6 +196,7 @@ _KEYS: Final[dict[str, Shape]] = {
     "http": HTTP,
     "webhooks": WEBHOOKS,
     "exchange": EXCHANGE,
+    "studio": STUDIO,
 }
 
 SETTINGS: Final = Table("The settings of Runward (runward.toml).", MappingProxyType(_KEYS))

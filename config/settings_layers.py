@@ -153,7 +153,7 @@ def _layer(
             contracts = _rules(document, value, base, home, complaints)
         elif key == "notify" and isinstance(value, list):
             values[key] = _placed(document, _with_whole_paths(key, value, base, home, complaints), (key,))
-        elif isinstance(value, dict):
+        elif isinstance(value, dict) and value:
             if key in LISTENING:
                 value = _with_listening_paths(key, value, base, home, complaints)
             for inner, item in value.items():

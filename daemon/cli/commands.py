@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "session": ("session.commands", "Show, follow, cancel, verify and export sessions."),
     "why": ("why.commands", "Explain why something happened, or did not."),
     "status": ("status.commands", "Show whether the daemon runs, and what needs you."),
+    "studio": ("studio.commands", "Show and control runs in a browser."),
     "doctor": ("daemon.doctor", "Check whether this installation works."),
     "queue": ("queue.commands", "Show the daemon's open jobs; retry or discard held ones."),
     "log": ("log.commands", "Show the daemon's log."),

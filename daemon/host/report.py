@@ -13,7 +13,7 @@ from pydantic_core import ValidationError
 from runward.daemon.host.heartbeat import stalled_s
 from runward.daemon.sandbox.killed_workers import KilledWorkers
 from runward.daemon.watch.coverage import Coverage
-from runward.daemon.web.report import HttpReport
+from runward.daemon.web.report import HttpReport, StudioReport
 
 NAME: Final = "status.json"
 
@@ -67,6 +67,7 @@ class Report:
     roots: list[RootReport]
     settings: SettingsReport | None = None
     http: HttpReport | None = None
+    studio: StudioReport | None = None
     workers_killed: KilledWorkers | None = None
     """The workers of the sandbox that were killed or crashed since it started; None if there were none."""
     told_at: float | None = field(default=None, compare=False)

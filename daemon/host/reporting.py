@@ -19,7 +19,7 @@ from runward.daemon.sandbox.killed_workers import KilledWorkers
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.web.report import HttpReport
+from runward.daemon.web.report import HttpReport, StudioReport
 from runward.daemon.worker.turn import Worker
 
 PROGRESS_PERIOD: Final = 5
@@ -46,6 +46,7 @@ class Reporting:
     log: structlog.typing.FilteringBoundLogger
     http: Callable[[], HttpReport | None] = lambda: None
     killed: Callable[[], KilledWorkers | None] = lambda: None
+    studio: Callable[[], StudioReport | None] = lambda: None
     _last: Report | None = None
     _told_at: float = 0.0
     _untold: int = 0
@@ -97,6 +98,7 @@ class Reporting:
             ],
             settings=self.settings(),
             http=self.http(),
+            studio=self.studio(),
             workers_killed=self.killed(),
         )
 

@@ -43,6 +43,7 @@ from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import EpochRefused, malformed_is_told
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.web.report import HttpReport
+from runward.daemon.web.studio_socket import StudioSocket
 from runward.daemon.world.clock import SystemClock, SystemRandomness
 from runward.daemon.world.files import RealFiles
 from runward.daemon.world.starting import StartingProcesses
@@ -114,6 +115,7 @@ async def _serve(
             refuse_strange(state / STORE, migrate(state / STORE))
         declarer = Declarer(settings, math.inf if once else PATIENCE, CheckedChains(state))
         listener = None if once else stack.enter_context(_listener(state, declarer, log))
+        studio = StudioSocket(state, lambda: declarer.settings, log)
 
         def make_alarm(ring: Callable[[], None]) -> SchedulerAlarm:
             return stack.enter_context(SchedulerAlarm(ring))
@@ -122,17 +124,19 @@ async def _serve(
         store = Store(await connect(state / STORE))
         try:
             processes = stack.enter_context(closing(StartingProcesses(state)))
-            world = _world(state, declarer, processes, inotify, listener)
+            world = _world(state, declarer, processes, inotify, listener, studio)
             supervisor = Supervisor(state, settings, world, store, log, make_alarm)
             supervisor.assembly.verdicts.tell = sinks.add
             checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
             _collect_rarely()
             async with anyio.create_task_group() as tasks:
-                obedience = Obedience(supervisor, declarer, listener, inotify, log, settings_files)
+                obedience = Obedience(supervisor, declarer, listener, studio, inotify, log, settings_files)
                 signals.obey(asyncio.get_running_loop(), log, obedience.stop, obedience.reload)
                 tasks.start_soon(obedience.run)
                 if listener is not None:
                     await tasks.start(listener.run)
+                if not once:
+                    await tasks.start(studio.run)
                 room = Room(state, lambda: supervisor.low_disk, supervisor.note_room, log)
                 await room.look()
                 tasks.start_soon(room.run)
@@ -170,10 +174,11 @@ def _world(
     processes: StartingProcesses,
     inotify: Inotify,
     listener: "Listener | None",
+    studio: StudioSocket,
 ) -> World:
     """The real world."""
     of_code = Trouble()
-    degraded = [declarer.degraded, of_code.degraded]
+    degraded = [declarer.degraded, of_code.degraded, studio.degraded]
     if listener is None:
         messenger, http = SettingsMessenger(declarer.notified, redact=declarer.redacted), _nowhere
     else:
@@ -203,6 +208,7 @@ def _world(
         declarer.quarantined,
         http,
         of_code.killed.report,
+        studio.report,
         directories=inotify.directories,
     )
 
@@ -245,6 +251,7 @@ class Obedience:
         supervisor: Supervisor,
         declarer: Declarer,
         listener: "Listener | None",
+        studio: StudioSocket,
         inotify: Inotify,
         log: structlog.typing.FilteringBoundLogger,
         settings_files: SettingsFiles,
@@ -252,6 +259,7 @@ class Obedience:
         self._supervisor = supervisor
         self._declarer = declarer
         self._listener = listener
+        self._studio = studio
         self._inotify = inotify
         self._listen = _listen(declarer.settings)
         self._log = log
@@ -328,6 +336,7 @@ class Obedience:
         await anyio.to_thread.run_sync(self._declarer.check)
         if self._listener is not None:
             await self._listener.use_settings()
+        self._studio.use_settings()
         return True
 
     def _refuse(self, problems: list[str], fix: str, is_asked: bool) -> None:

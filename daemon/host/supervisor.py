@@ -91,6 +91,7 @@ class Supervisor:
             log,
             world.http,
             world.killed,
+            world.studio,
         )
 
     @property

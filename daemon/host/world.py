@@ -26,7 +26,7 @@ from runward.daemon.ports.processes import Processes
 from runward.daemon.sandbox.killed_workers import KilledWorkers
 from runward.daemon.watch.notifications import Notifications
 from runward.daemon.watch.watched_directories import WatchedDirectories
-from runward.daemon.web.report import HttpReport
+from runward.daemon.web.report import HttpReport, StudioReport
 
 
 @dataclass(slots=True)
@@ -59,5 +59,7 @@ class World:
     """Where it listens, for `status`."""
     killed: Callable[[], KilledWorkers | None] = lambda: None
     """The workers that were killed, for `status`."""
+    studio: Callable[[], StudioReport | None] = lambda: None
+    """Where the Studio is served, for `status`."""
     directories: WatchedDirectories = field(default_factory=WatchedDirectories)
     """The directories that are watched in addition to the roots."""

@@ -4,7 +4,7 @@ import json
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store.reading_artifacts import ArtifactRow
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import iso
 
 
 def artifact_as_json(row: ArtifactRow) -> dict[str, JsonValue]:

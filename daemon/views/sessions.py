@@ -13,8 +13,8 @@ from runward.daemon.store.reading_files import KeptFile, kept_files
 from runward.daemon.store.reading_problems import problems
 from runward.daemon.store.reading_sessions import SessionRow, StatusChange
 from runward.daemon.views.launched_command import launched_command
-from runward.daemon.views.times import iso
-from runward.daemon.views.unjudged import unjudged
+from runward.daemon.views.units import iso
+from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
 from runward.handlers.contracts.artifact_facts import RULES
 from runward.handlers.secrets import json_without_secrets, without_secrets_in
 
@@ -175,6 +175,15 @@ def newest_sessions(
     rows = sorted([*fresh, *rows], key=lambda row: (-row.started_at, row.key))
     is_cut = bool(limit) and len(rows) > limit
     return (rows[:limit] if is_cut else rows), is_cut
+
+
+def session_with_key(connection: sqlite3.Connection, settings: Settings, key: str) -> SessionRow | None:
+    """The session of this very key, also one that is not judged yet. None if there is none."""
+    row = reading_sessions.session(connection, key)
+    if row is not None:
+        return as_its_files_tell(connection, settings, row)
+    name = key.rpartition("/")[2]
+    return next((each for each in unjudged_called(connection, settings, name) if each.key == key), None)
 
 
 def sessions_as_json(

@@ -5,7 +5,6 @@ import hashlib
 import json
 import shlex
 import time
-import unicodedata
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store.reading_chains import ApprovalRow
+from runward.daemon.views.visible import visible
 from runward.handlers.approvals.left_files import ELSEWHERE, as_lines, unbound
 
 LONGEST_NOTE: Final = 2000
@@ -84,14 +84,6 @@ _PARTS: Final = (
 def step_name(row: ApprovalRow) -> str:
     """The id of the step that waits."""
     return str(json.loads(row.definition)["steps"][row.step].get("id", f"step{row.step}"))
-
-
-def visible(text: str) -> str:
-    """The text with every character escaped that is invisible, or that changes the order in which others are seen."""
-    return "".join(
-        char if char == "\n" or unicodedata.category(char)[0] != "C" else f"\\u{ord(char):04x}"
-        for char in text
-    )
 
 
 def _listed(value: JsonValue) -> str:

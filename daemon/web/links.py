@@ -3,14 +3,12 @@
 import hashlib
 import hmac
 import json
-import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from runward.config.chain import chain_of
-from runward.daemon.disk.durable import write_durably
+from runward.daemon.disk.secret_key import KeyUnusable, secret_key
 from runward.daemon.notices.messenger import NoLink
 from runward.daemon.store.reading import StoreUnreadable, reading
 from runward.daemon.store.reading_chains import ApprovalRow, approvals_called
@@ -18,7 +16,6 @@ from runward.daemon.store.tables.notices import PendingNotice
 from runward.daemon.web.sockets import CannotListen
 
 KEY: Final = "links.key"
-_BYTES: Final = 32
 APPROVALS: Final = "/approvals/"
 
 
@@ -66,21 +63,8 @@ def needs_a_name(row: ApprovalRow) -> bool:
 
 
 def _key(state: Path) -> bytes:
-    """The key of this state directory, made on first use. Raises `CannotListen` and `OSError`."""
-    path = state / KEY
+    """Raises `CannotListen` and `OSError`."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        key = os.urandom(_BYTES)
-        write_durably(state, KEY, key)
-        return key
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        key = file.read(_BYTES + 1)
-    if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid != os.geteuid():
-        raise CannotListen(
-            f"others may read or change {path}: remove it; links of old notices then no longer work"
-        )
-    if len(key) != _BYTES:
-        raise CannotListen(f"{path} is not a key: remove it; links of old notices then no longer work")
-    return key
+        return secret_key(state, KEY, "links of old notices then no longer work")
+    except KeyUnusable as error:
+        raise CannotListen(str(error)) from error

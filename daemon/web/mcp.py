@@ -14,8 +14,9 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from runward.config.listening import Http
 from runward.daemon.disk.exchange_tokens import principal_of_token
 from runward.daemon.web.body import BodyReader, BodyTooLong
+from runward.daemon.web.child_server import NoServer
 from runward.daemon.web.forwarding import Forwarding, Headers, NoAnswer
-from runward.daemon.web.mcp_process import PRINCIPAL, SWITCHED_OFF, McpProcess, NoServer
+from runward.daemon.web.mcp_process import PRINCIPAL, SWITCHED_OFF, McpProcess
 from runward.daemon.web.own_address import is_own_host, is_own_origin
 from runward.daemon.web.refusals import Refusals
 

@@ -1,4 +1,4 @@
-"""The process that serves the Model Context Protocol for the daemon: started when it is needed, ended when it isn't.
+"""The process that serves the Model Context Protocol for the daemon.
 
 Its library takes a second and 60 MiB to load, which the daemon has no use for.
 """
@@ -6,11 +6,8 @@ Its library takes a second and 60 MiB to load, which the daemon has no use for.
 import asyncio
 import os
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -19,30 +16,17 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.configuration.mcp_library import NO_LIBRARY, has_library
+from runward.daemon.web.child_server import ChildServer, NoServer
 from runward.daemon.web.forwarding import Forwarding
-from runward.daemon.world.starting import environment
 
 PRINCIPAL: Final = "x-runward-principal"
 """The header in which it learns who acts. Only the daemon can connect to it."""
 
-LOG: Final = "mcp.log"
-"""Next to the daemon's own log: the server's errors."""
-
-MOST_LOG: Final = 1 << 20
-"""Bytes of this log: one that is larger is emptied before the next request is passed on."""
-
 _MODULE: Final = "runward.daemon.cli.mcp.over_http"
 _SOCKET: Final = "mcp.sock"
 _BACKLOG: Final = 64
-_RESTART_S: Final = 1.0
-"""Seconds between two starts: one that ends at once is not started all the time."""
-
 
 SWITCHED_OFF: Final = "tools are not served here: http.mcp of the settings is false"
-
-
-class NoServer(Exception):
-    """There is no server now; the message says why."""
 
 
 class McpProcess:
@@ -54,8 +38,7 @@ class McpProcess:
         self._state = state
         self._is_wanted = is_wanted
         self._log = log
-        self._process: asyncio.subprocess.Process | None = None
-        self._started_at = -_RESTART_S
+        self._server = ChildServer(state, "mcp", _MODULE, log)
         self._starting = anyio.Lock()
         self._trouble: str | None = None
         self._is_over = False
@@ -68,13 +51,12 @@ class McpProcess:
         """A connection to it. Raises `NoServer`."""
         async with self._starting:
             try:
-                await anyio.to_thread.run_sync(_empty_if_large, self._log_path())
-                if self._process is None or self._process.returncode is not None:
+                await anyio.to_thread.run_sync(self._server.trim_log)
+                if not self._server.runs:
                     await self._start()
                 try:
                     return await self._reach()
                 except ConnectionRefusedError:
-                    await self._note_end()
                     await self._start()
                     return await self._reach()
             except OSError as error:
@@ -99,30 +81,13 @@ class McpProcess:
         await self._end()
 
     async def _end(self) -> None:
-        """End it at once. Nothing is lost: what was sent is durable, and what was not sent never happened."""
         async with self._starting:
             self._trouble = None
-            if self._process is not None:
-                with suppress(ProcessLookupError):
-                    self._process.kill()
-                await self._process.wait()
-                self._process = None
+            if await self._server.end() is not None:
                 self._path().unlink(missing_ok=True)
 
     def _path(self) -> Path:
         return self._state / _SOCKET
-
-    def _log_path(self) -> Path:
-        return self._state / "log" / LOG
-
-    async def _note_end(self) -> None:
-        """Nothing accepts connections now, so it is about to end, or has ended."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
-            code = await self._process.wait()
-            self._log.warning("mcp.ended", code=code)
-            self._process = None
 
     async def _start(self) -> None:
         """Raises `NoServer` and `OSError`."""
@@ -132,32 +97,12 @@ class McpProcess:
             raise NoServer(SWITCHED_OFF)
         if not await anyio.to_thread.run_sync(has_library):
             raise NoServer(NO_LIBRARY)
-        if self._process is not None:
-            await self._note_end()
-        if time.monotonic() - self._started_at < _RESTART_S:
-            raise NoServer(f"the server ended at once; log/{LOG} in the state directory may say why")
-        self._started_at = time.monotonic()
-        log = os.open(
-            self._log_path(),
-            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC,
-            0o600,
-        )
-        try:
-            with self._listen() as listening:
-                # It ends when its stdin is closed, so also with a daemon that was killed.
-                self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-P", "-m", _MODULE, str(self._state), str(listening.fileno()),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=log,
-                    cwd="/",
-                    env=environment(os.environ),
-                    pass_fds=[listening.fileno()],
-                    start_new_session=True,
-                )  # fmt: skip  # the command on one line
-        finally:
-            os.close(log)
-        self._log.info("mcp.started", pid=self._process.pid)
+        # Nothing accepts connections now, so the last one is about to end, or has ended.
+        code = await self._server.end()
+        if code is not None:
+            self._log.warning("mcp.ended", code=code)
+        with self._listen() as listening:
+            await self._server.start(listening)
 
     def _listen(self) -> socket.socket:
         """A socket for the server alone: once it has ended, nobody listens on it."""
@@ -176,13 +121,6 @@ class McpProcess:
     async def _reach(self) -> Forwarding:
         with _short(self._state) as directory:
             return Forwarding(*await asyncio.open_unix_connection(f"{directory}/{_SOCKET}"))
-
-
-def _empty_if_large(log: Path) -> None:
-    """The server continues with the same file: it only appends."""
-    with suppress(FileNotFoundError):
-        if log.stat().st_size > MOST_LOG:
-            os.truncate(log, 0)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The daemon's report on where it listens."""
+"""The daemon's report on where it listens, and where it serves the Studio."""
 
 from dataclasses import dataclass
 
@@ -9,3 +9,10 @@ class HttpReport:
 
     address: str | None
     socket: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StudioReport:
+    """Where the daemon serves the Studio: the URL with its own name."""
+
+    address: str

@@ -124,6 +124,16 @@ class WebServer:
             for connection in list(self._server.server_state.connections):
                 connection.transport.abort()
 
+    @property
+    def connections(self) -> int:
+        """The clients that are connected now."""
+        return len(self._server.server_state.connections)
+
+    @property
+    def requests(self) -> int:
+        """The requests so far."""
+        return self._server.server_state.total_requests
+
     def stop(self) -> None:
         """Accept no more clients, and end current requests soon."""
         self._server.should_exit = True

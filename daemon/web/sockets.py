@@ -59,8 +59,16 @@ def open_sockets(addresses: Sequence[str]) -> Opened:
                 paths.append(address.path)
     except OSError as error:
         Opened(tuple(sockets), (), tuple(paths)).close()
-        raise CannotListen(_said(text, error)) from error
+        raise CannotListen(_said(text, error, "http.listen")) from error
     return Opened(tuple(sockets), tuple(urls), tuple(paths))
+
+
+def open_tcp(address: TcpAddress, setting: str) -> socket.socket:
+    """Listen on this address. `setting` is what says so. Raises `CannotListen`."""
+    try:
+        return _tcp(address)
+    except OSError as error:
+        raise CannotListen(_said(address.url.removeprefix("http://"), error, setting)) from error
 
 
 def _tcp(address: TcpAddress) -> socket.socket:
@@ -119,11 +127,12 @@ def _remove(path: str) -> None:
         pass
 
 
-def _said(address: str, error: OSError) -> str:
+def _said(address: str, error: OSError, setting: str) -> str:
+    table = setting.partition(".")[0]
     if error.errno == errno.EADDRINUSE:
-        fix = "stop the program that listens there (`ss -ltnxp` names it), or write another address in [http] listen"
-        return f"http.listen: {address} is taken by another program: {fix}"
+        fix = f"stop the program that listens there (`ss -ltnxp` names it), or write another address in [{table}] listen"
+        return f"{setting}: {address} is taken by another program: {fix}"
     if error.errno == errno.EACCES:
         fix = "use a port of 1024 or higher, or a path in a directory of your own"
-        return f"http.listen: this user may not listen on {address}: {fix}"
-    return f"http.listen: nothing can listen on {address}: {error.strerror}; write another address in [http] listen"
+        return f"{setting}: this user may not listen on {address}: {fix}"
+    return f"{setting}: nothing can listen on {address}: {error.strerror}; write another address in [{table}] listen"

@@ -419,6 +419,7 @@ def test_the_settings_as_json_hold_every_key() -> None:
             "authorized_keys": [],
         },
         "http": None,
+        "studio": None,
         "webhooks": {},
         "exchange": {
             "use_contracts": False,

@@ -16,10 +16,10 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT, WRONG_USAGE
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.finding import LAST, refuse_ambiguous, refuse_empty, refuse_unknown
 from runward.daemon.cli.shell.request_waiting import once_taken_up
-from runward.daemon.cli.terminal.output import ago, fail, note, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
 from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ApprovalRow
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import ago, iso
 from runward.handlers.approvals.left_files import (
     ELSEWHERE,
     as_lines,

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.terminal.output import local, safe
-from runward.daemon.views.times import iso
+from runward.daemon.cli.terminal.output import safe
+from runward.daemon.views.units import iso, local
 
 _BEGINNING: Final = "cr_"
 

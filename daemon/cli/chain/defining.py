@@ -20,7 +20,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.given_file import content_of
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import ago, coloured, complain, fail, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import coloured, complain, fail, print_json, print_table, safe
 from runward.daemon.configuration.settings import MAXIMUM_FILE, chain_names, find_chain
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.store.reading_chains import (
@@ -28,7 +28,7 @@ from runward.daemon.store.reading_chains import (
     HeldRow,
     held_events,
 )
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import ago, iso
 
 
 @click.command()

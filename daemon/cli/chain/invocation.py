@@ -13,7 +13,7 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, one_of
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.options import limit_option
-from runward.daemon.cli.terminal.output import ago, coloured, fail, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store.reading_artifacts import ArtifactRow, artifacts_of
 from runward.daemon.store.reading_chains import ChainStepRow, chain_steps
@@ -24,7 +24,7 @@ from runward.daemon.store.reading_invocations import (
     invocations_called,
 )
 from runward.daemon.views.outcomes import artifact_as_json
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import ago, iso
 
 _STATUSES = ("running", "waiting_approval", "completed", "failed", "timed_out", "aborted", "cancelled")
 

@@ -16,11 +16,11 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.finding import LAST, one_of
 from runward.daemon.cli.shell.request_waiting import once_taken_up
-from runward.daemon.cli.terminal.output import ago, align, coloured, fail, local, note, safe
+from runward.daemon.cli.terminal.output import align, coloured, fail, note, safe
 from runward.daemon.store import reading_chains
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import ago, iso, local
 
 
 def run_as_json(row: ChainRunRow) -> dict[str, JsonValue]:

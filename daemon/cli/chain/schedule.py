@@ -14,9 +14,9 @@ from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.terminal.output import ago, fail, local, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import ago, iso, local
 
 if TYPE_CHECKING:
     from runward.config.chain import Chain

@@ -6,9 +6,9 @@ from typing import Final
 from runward.config.duration import render_duration
 from runward.config.json_value import JsonValue
 from runward.config.trigger import Trigger
-from runward.daemon.cli.terminal.output import local, safe
+from runward.daemon.cli.terminal.output import safe
 from runward.daemon.store.reading_chains import HeldRow
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import iso, local
 
 _JOINED: Final = {"all_of": " + ", "sequence": " > ", "any_of": " | "}
 _COMPOSITES: Final = {

@@ -15,9 +15,9 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, one_of
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.options import limit_option
-from runward.daemon.cli.terminal.output import ago, coloured, fail, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.reading_notices import NoticeRow, notices, notices_called
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import ago, iso
 
 if TYPE_CHECKING:
     from runward.daemon.store.tables.notices import PendingNotice

@@ -19,7 +19,7 @@ from runward.daemon.cli.terminal.output import fail, note, print_json, safe
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_exchange import ActionRow, action, agent_of, as_json, held_job
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import iso
 from runward.handlers.exchange.action_result import Refused, result_to_json
 from runward.handlers.exchange.intent import NotAnIntent, read_intent, without_content
 

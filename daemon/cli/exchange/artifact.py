@@ -14,8 +14,9 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import ago, fail, print_json, print_table, safe, size
+from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
 from runward.daemon.store.reading_exchange import broken_dependencies, shared_artifact, shared_artifacts
+from runward.daemon.views.units import ago, size
 from runward.handlers.exchange.artifacts import metadata_of
 from runward.handlers.exchange.facts import SharedArtifact
 from runward.handlers.exchange.genesis import METHODS, genesis_artifact

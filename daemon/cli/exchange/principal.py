@@ -18,12 +18,13 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.shell.request_waiting import once_taken_up
-from runward.daemon.cli.terminal.output import ago, fail, note, print_json, print_table, safe, size
+from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_artifacts import is_decided
 from runward.daemon.store.reading_chains import why_refused
 from runward.daemon.store.reading_exchange import PrincipalRow, cpu_used, principals
+from runward.daemon.views.units import ago, size
 from runward.handlers.exchange.accounts import why_no_principal
 from runward.handlers.exchange.facts import MILLIONTHS, SCRIP
 

@@ -13,7 +13,6 @@ from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import (
     align,
     coloured,
-    local,
     print_json,
     print_json_line,
     print_table,
@@ -32,7 +31,7 @@ from runward.daemon.store.reading_exchange import (
     scrip_in_circulation,
     wrong_balances,
 )
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import iso, local
 from runward.handlers.exchange.facts import MILLIONTHS, SCRIP
 
 _PERIOD = 0.25

@@ -10,12 +10,13 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.inspect.transcript import Found, each_once, inspect_transcript
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import align, coloured, duration, fail, local, note, print_json, safe
+from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, safe
 from runward.daemon.cli.terminal.progress import Progress, progress
 from runward.daemon.rundir.liveness import Writers
 from runward.daemon.rundir.sessions_under import CannotList, Obstacle, Place, sessions_under
 from runward.daemon.views.inspected import InspectedSession, with_file
 from runward.daemon.views.native_run import inspect_native
+from runward.daemon.views.units import duration, local
 from runward.handlers.layouts import native, registry
 from runward.handlers.layouts.scanner import Complaint
 

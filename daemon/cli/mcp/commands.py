@@ -8,11 +8,11 @@ import click
 
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
-from runward.daemon.cli.mcp.client_gone import end_with_client
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.terminal.output import fail
 from runward.daemon.configuration.mcp_library import NO_LIBRARY, has_library
+from runward.daemon.processes.client_gone import end_with_client
 from runward.handlers.exchange.intent import why_no_id
 
 _RUN: Final = "RUNWARD_RUN_DIR"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from runward.daemon.cli.mcp.client_gone import end_with_client
+from runward.daemon.processes.client_gone import end_with_client
 
 if TYPE_CHECKING:
     from starlette.requests import Request

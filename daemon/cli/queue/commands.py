@@ -13,19 +13,10 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import find_job
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.options import timeout_option
-from runward.daemon.cli.terminal.output import (
-    ago,
-    align,
-    coloured,
-    fail,
-    local,
-    print_json,
-    print_table,
-    safe,
-)
+from runward.daemon.cli.terminal.output import align, coloured, fail, print_json, print_table, safe
 from runward.daemon.store import reading_causes
 from runward.daemon.store.reading_causes import JobRow
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import ago, iso, local
 
 _STATES: Final = ("waiting", "running", "held", "done", "discarded")
 

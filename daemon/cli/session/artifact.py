@@ -13,10 +13,11 @@ from runward.daemon.cli.shell.finding import LAST, find_session, one_of
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.options import limit_option
-from runward.daemon.cli.terminal.output import ago, coloured, fail, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store.reading_artifacts import ArtifactRow, Wanted, artifacts, artifacts_called
 from runward.daemon.views.outcomes import artifact_as_json
+from runward.daemon.views.units import ago
 from runward.handlers.contracts.file_problems import MEANINGS
 
 

@@ -10,7 +10,7 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.session.bundle_on_demand import order_on_demand
-from runward.daemon.cli.terminal.output import fail, print_json, safe, size
+from runward.daemon.cli.terminal.output import fail, print_json, safe
 from runward.daemon.rundir.bundle_on_demand import CannotMake, make_on_demand
 from runward.daemon.rundir.bundle_parts import clear_parts, copy_part, exists_otherwise, put_over
 from runward.daemon.store.reading_sessions import SessionRow
@@ -20,6 +20,7 @@ from runward.daemon.views.bundles import (
     recorded_names,
     session_bundle,
 )
+from runward.daemon.views.units import size
 from runward.handlers.bundle.part import Part
 from runward.handlers.bundle.parts import PARTS
 

@@ -5,8 +5,9 @@ from typing import Final
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.terminal.output import local, safe
+from runward.daemon.cli.terminal.output import safe
 from runward.daemon.rundir.tailing import Line
+from runward.daemon.views.units import local
 from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
 
 _SHOWN: Final = 200

@@ -13,7 +13,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import how_to_judge
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import ago, coloured, duration, note, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import coloured, note, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.cli.terminal.wrapping import columns_there, fitting, wrapped
 from runward.daemon.store import reading_sessions
@@ -26,6 +26,7 @@ from runward.daemon.views.sessions import (
     tokens_of,
     verification_of,
 )
+from runward.daemon.views.units import ago, duration
 from runward.daemon.views.unjudged import NOT_JUDGED
 
 _HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")

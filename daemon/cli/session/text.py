@@ -2,37 +2,27 @@
 
 import json
 import os
-import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.daemon.cli.session.expected_artifacts import disagreement, panel
+from runward.daemon.cli.session.expected_artifacts import panel
 from runward.daemon.cli.session.liveness import fix_of, in_full, is_unknown
 from runward.daemon.cli.session.run_output import last_lines
-from runward.daemon.cli.terminal.output import ago, align, coloured, duration, local, safe, size
+from runward.daemon.cli.terminal.output import align, coloured, safe
 from runward.daemon.store.reading_artifacts import ArtifactRow
-from runward.daemon.store.reading_causes import decisions_about
 from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.reading_problems import ProblemRow
 from runward.daemon.store.reading_sessions import SessionRow, StatusChange
+from runward.daemon.views.expected_artifacts import disagreement
 from runward.daemon.views.launched_command import launched_command
 from runward.daemon.views.sessions import about_of, contract_of, files_of, tokens_of, verification_of
+from runward.daemon.views.units import ago, duration, local, size
 from runward.daemon.views.unjudged import NOT_JUDGED
 from runward.handlers.contracts.file_problems import MEANINGS
 
 NOT_RECORDED: Final = f"{NOT_JUDGED}: this is what its own files say; the daemon's verdict counts"
-
-
-def not_delivered(connection: sqlite3.Connection, key: str) -> dict[str, str]:
-    """Why each artifact that the last verification missed didn't count, by path, as the daemon saw it."""
-    for decision in reversed(decisions_about(connection, key)):
-        known: JsonValue = json.loads(decision.known) if decision.known else None
-        found = known.get("not_delivered") if isinstance(known, dict) else None
-        if isinstance(found, dict):
-            return {path: str(why) for path, why in found.items()}
-    return {}
 
 
 def lines_of(

@@ -12,13 +12,13 @@ from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.session.record import Record
-from runward.daemon.cli.terminal.output import align, coloured, fail, local, note, print_json, safe, size
+from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, safe
 from runward.daemon.rundir.contract_facts import contract_facts
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.sessions import produced_of, verification_of
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import iso, local, size
 from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.contracts.comparison import Compared, Look, compare, each_file
 from runward.handlers.contracts.file_hashes import FileHash

@@ -9,12 +9,13 @@ from runward.config.counting import counted
 from runward.config.problem import nearest
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_USAGE
-from runward.daemon.cli.terminal.output import fail, local, safe
+from runward.daemon.cli.terminal.output import fail, safe
 from runward.daemon.store import reading_causes, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_causes import JobRow
 from runward.daemon.store.reading_pruning import Tombstone, tombstone
 from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.views.units import local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
 
 LAST: Final = "@last"

@@ -37,7 +37,7 @@ from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.store.reading_notices import notices_by_state
 from runward.daemon.views.daemon_report import report_of, settings_in_report
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import iso
 from runward.daemon.watch.watch_count import held_watches
 
 if TYPE_CHECKING:
@@ -186,6 +186,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "epoch": reading.epoch(connection),
             "version": report.get("version"),
             "http": report.get("http"),
+            "studio": report.get("studio"),
             "sessions": dict(reading_sessions.sessions_by_status(connection)),
             "chains": _chains(chains or (), statuses),
             "chain_runs": reading_chains.runs_by_status(connection),

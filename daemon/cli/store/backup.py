@@ -14,9 +14,9 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import fail, local, note, print_json, size
+from runward.daemon.cli.terminal.output import fail, note, print_json
 from runward.daemon.store.reading import STORE, exists
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import iso, local, size
 
 _ERASE: Final = "\r\x1b[K"
 _EVERY: Final = 0.2

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import Final, NoReturn
 from unicodedata import combining, east_asian_width
 
@@ -107,53 +106,6 @@ def width(text: str) -> int:
     if plain.isascii():
         return len(plain)
     return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in plain)
-
-
-def local(at: float | None) -> str:
-    """Unix seconds as people read them: local time with its zone."""
-    if at is None:
-        return "-"
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
-
-
-def ago(at: float | None, now: float) -> str:
-    """How long ago that was, in one unit: `3m ago`; `in 3m` for the future."""
-    if at is None:
-        return "-"
-    seconds = abs(now - at)
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        if seconds >= size:
-            count = f"{int(seconds // size)}{unit}"
-            return f"in {count}" if at > now else f"{count} ago"
-    return "now"
-
-
-def duration(seconds: float | None) -> str:
-    """A length of time, short: `2d 03h`, `365d`, `1h 02m`, `3m 20s`, `4.2s`."""
-    if seconds is None:
-        return "-"
-    if seconds < 60:
-        return f"{seconds:.1f}s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}m {rest:02d}s"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours}h {minutes:02d}m"
-    days, hours = divmod(hours, 24)
-    return f"{days}d {hours:02d}h" if hours else f"{days}d"
-
-
-def size(count: int) -> str:
-    """A number of bytes as people read it: `512 B`, `1.2 KB` (1 KB is 1024 B, as in ADR-0029)."""
-    if count < 1024:
-        return f"{count} B"
-    amount = float(count)
-    for unit in ("KB", "MB", "GB", "TB"):
-        amount /= 1024
-        if amount < 1024 or unit == "TB":
-            break
-    return f"{amount:.1f} {unit}"
 
 
 class Failed(SystemExit):

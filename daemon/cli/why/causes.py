@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.terminal.output import duration, local
 from runward.daemon.cli.why.event_sentences import sentence
 from runward.daemon.store import reading_causes, reading_sessions, reading_starts
 from runward.daemon.store.reading_causes import CancellationRow, DecisionRow, EventRow, JobRow, LineRow
 from runward.daemon.store.reading_sessions import StatusChange
-from runward.daemon.views.times import iso
+from runward.daemon.views.units import duration, iso, local
 from runward.handlers.exchange.intent import line_without_content, without_content
 from runward.handlers.requests.subjects import of_start
 

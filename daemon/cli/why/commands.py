@@ -26,7 +26,7 @@ from runward.daemon.cli.shell.finding import (
     session_called,
     session_names,
 )
-from runward.daemon.cli.terminal.output import coloured, fail, local, print_json, safe
+from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.daemon.cli.why import causes, obstacles
 from runward.daemon.cli.why.causes import Entry
 from runward.daemon.cli.why.obstacles import Obstacle
@@ -35,6 +35,7 @@ from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ChainRunRow
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.sessions import produced_of, verification_of
+from runward.daemon.views.units import local
 from runward.daemon.views.unjudged import NOT_JUDGED, as_its_files_tell, unjudged_called
 from runward.handlers.requests.subjects import START, of_start
 from runward.handlers.secrets import json_without_secrets, text_without_secrets

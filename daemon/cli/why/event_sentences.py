@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.terminal.output import local
+from runward.daemon.views.units import local
 
 Fact: TypeAlias = Mapping[str, JsonValue]
 

@@ -7,12 +7,12 @@ from typing import NamedTuple
 from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.session.liveness import fix_of
-from runward.daemon.cli.terminal.output import local
 from runward.daemon.store import reading_causes, reading_chains, reading_problems, reading_sessions
 from runward.daemon.store.reading_causes import JobRow
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStatusRow
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_starts import StartRow
+from runward.daemon.views.units import local
 
 _START = "start `runward daemon`"
 _NOT_OVER = "it is not over"

@@ -18,7 +18,7 @@ from runward.daemon.cli.exits import MEANINGS
 from runward.daemon.cli.run.launch import USAGE
 
 _PAGE = Path(__file__).parents[3] / "docs/commands.md"
-_WITHOUT_JSON = {"run", "daemon", "completion", "man", "hook", "help", "mcp"}
+_WITHOUT_JSON = {"run", "daemon", "completion", "man", "hook", "help", "mcp", "studio"}
 """Commands that print no data of their own."""
 _LIKE_A_DAEMON = {("chain", "check")}
 _WITH_JSON = {("daemon", "install"), ("daemon", "uninstall")}
@@ -196,7 +196,7 @@ def test_the_examples_of_the_page_run(lived_in: Place, path: tuple[str, ...]) ->
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert (
         ran.stdout
-        or path[0] in ("run", "daemon", "completion", "mcp")
+        or path[0] in ("run", "daemon", "completion", "mcp", "studio")
         or path[1:] in _SILENT
         or path in _LIKE_A_DAEMON
     )

@@ -25,6 +25,7 @@ _KEYS = [
     "epoch",
     "version",
     "http",
+    "studio",
     "sessions",
     "chains",
     "chain_runs",

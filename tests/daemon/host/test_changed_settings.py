@@ -17,6 +17,7 @@ from runward.daemon.host import service
 from runward.daemon.host.service import Obedience
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.watch.notifications import Inotify
+from runward.daemon.web.studio_socket import StudioSocket
 
 QUIET: Look = (("a", (1,)),)
 
@@ -94,9 +95,9 @@ async def _obey(daemon: Daemon, settings: Settings, files: Written, looks: int) 
 
     files.look = look  # type: ignore[method-assign]  # it is this test's own
     inotify = Inotify(Path("/nowhere"), 1, 1, 0.5, 1.0)
-    obedience = Obedience(
-        cast("Supervisor", daemon), Declarer(settings), None, inotify, structlog.get_logger(), files
-    )
+    log = structlog.get_logger()
+    studio = StudioSocket(Path("/nowhere"), lambda: settings, log)
+    obedience = Obedience(cast("Supervisor", daemon), Declarer(settings), None, studio, inotify, log, files)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(obedience.run)
         await over.wait()

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import CapturingLogger
 
-from runward.daemon.web import mcp_process
+from runward.daemon.web import child_server, mcp_process
+from runward.daemon.web.child_server import MOST_LOG, NoServer
 from runward.daemon.web.forwarding import NoAnswer
-from runward.daemon.web.mcp_process import MOST_LOG, McpProcess, NoServer
+from runward.daemon.web.mcp_process import McpProcess
 
 
 class Server:
@@ -18,7 +19,7 @@ class Server:
     def __init__(self, state: Path) -> None:
         (state / "log").mkdir()
         self.now = 100.0
-        self.errors = state / "log" / mcp_process.LOG
+        self.errors = state / "log" / "mcp.log"
         self.logged = CapturingLogger()
         self.process = McpProcess(state, lambda: True, self.logged)
 
@@ -40,9 +41,9 @@ class Server:
 
 @pytest.fixture
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
-    made = Server(tmp_path)
     monkeypatch.setattr(mcp_process, "_MODULE", "runward.no_such_module")
-    monkeypatch.setattr(mcp_process, "time", SimpleNamespace(monotonic=lambda: made.now))
+    made = Server(tmp_path)
+    monkeypatch.setattr(child_server, "time", SimpleNamespace(monotonic=lambda: made.now))
     yield made
     await made.process.end()
 

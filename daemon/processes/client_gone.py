@@ -10,8 +10,6 @@ import threading
 import time
 from typing import Final
 
-from runward.daemon.cli.exits import GOOD
-
 _GRACE_S: Final = 0.25
 """Seconds for the answers that are on their way when the client closes our stdin."""
 
@@ -38,4 +36,4 @@ def _parent() -> int | None:
 def _wait(poll: select.poll) -> None:
     poll.poll()
     time.sleep(_GRACE_S)
-    os._exit(GOOD)
+    os._exit(0)

@@ -1,0 +1,112 @@
+"""`runward studio`: a logged-in browser, at the daemon's Studio or at one that this command serves."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.config.studio import StudioSettings
+from runward.daemon.cli.exits import NOT_SO
+from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.terminal.output import fail, note
+from runward.daemon.disk.secret_key import KeyUnusable
+from runward.daemon.disk.studio_login import log_out_all, new_code, own_name, studio_key
+from runward.daemon.store.ownership import holder, prepare
+from runward.daemon.views.daemon_report import report_of, settings_in_report
+
+
+@click.command()
+@click.option("--print", "only_print", is_flag=True, help="Print the login link, and open no browser.")
+@click.option("--logout", is_flag=True, help="Log out every browser.")
+@click.pass_context
+def studio(context: click.Context, only_print: bool, logout: bool) -> None:
+    """Show and control runs in a browser.
+
+    If the daemon serves the Studio ([studio] in the settings), this opens a browser that is logged in. Otherwise it serves
+    the Studio itself until Ctrl-C, also without a daemon.
+
+    A login link works once, for five minutes. Exit code 1: the address is taken, or the key can't be used.
+
+    \b
+    Example:
+      runward studio
+      runward studio --print
+    """
+    if only_print and logout:
+        raise click.UsageError("--print can't be combined with --logout")
+    settings = settings_in_force(context)
+    state = Path(settings.state_dir)
+    prepare(state)
+    try:
+        if logout:
+            log_out_all(state)
+            click.echo("every browser is logged out; `runward studio` logs in again")
+            return
+        report = report_of(settings.state_dir, holder(state))
+        served_at = _served_at(report)
+        if served_at is None:
+            _serve(settings, state, only_print)
+        in_force = (settings_in_report(report) or settings).studio
+        _open(_links(state, served_at, in_force), only_print)
+    except KeyUnusable as error:
+        fail(str(error), NOT_SO)
+
+
+def _served_at(report: Mapping[str, JsonValue]) -> int | None:
+    """The port at which the running daemon serves the Studio. None if it doesn't."""
+    served = report.get("studio")
+    return urlsplit(str(served["address"])).port if isinstance(served, dict) else None
+
+
+def _links(state: Path, port: int, studio: StudioSettings | None) -> list[str]:
+    """A login link for each address of the Studio."""
+    own = f"http://{own_name(studio_key(state))}:{port}"
+    beyond = studio.url if studio is not None else None
+    return [f"{base}/login?code={new_code(state)}" for base in (own, beyond) if base is not None]
+
+
+def _open(links: list[str], only_print: bool) -> None:
+    for link in links:
+        click.echo(link)
+    if only_print:
+        return
+    import webbrowser
+
+    if not webbrowser.open(links[0]):
+        note("no browser could be started: open this link in one")
+
+
+def _serve(settings: Settings, state: Path, only_print: bool) -> NoReturn:
+    """Serve the Studio until Ctrl-C."""
+    import anyio
+    import structlog
+
+    from runward.daemon.studio.program import log_to_stderr, serve
+    from runward.daemon.web.sockets import CannotListen
+    from runward.daemon.web.studio_socket import open_studio
+
+    chosen = settings.studio or StudioSettings()
+    try:
+        listening = open_studio(state, chosen.address)
+    except CannotListen as error:
+        fail(str(error), NOT_SO)
+
+    def in_force() -> Settings:
+        """Those that the daemon uses, if one runs now."""
+        return settings_in_report(report_of(settings.state_dir, holder(state))) or settings
+
+    log_to_stderr()
+    with listening:
+        links = _links(state, listening.getsockname()[1], chosen)
+        _open(links, only_print)
+        note("serving the Studio until Ctrl-C")
+        try:
+            anyio.run(serve, state, in_force, listening, structlog.get_logger(), None)
+        except KeyboardInterrupt:
+            note("stopped")
+    sys.exit(0)

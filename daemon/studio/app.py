@@ -1,0 +1,101 @@
+"""The routes, and the pages of what goes wrong."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from runward.config.settings import Settings
+from runward.config.studio import StudioSettings
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.disk.studio_login import studio_key, use_code
+from runward.daemon.store.reading import StoreUnreadable
+from runward.daemon.studio.guard import Guard, cookie_header, host_in
+from runward.daemon.studio.rendering import message_page, static_file
+from runward.daemon.studio.session_pages import SessionPages
+
+_TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+_FOREVER: Final = "public, max-age=31536000, immutable"
+_HEADINGS: Final = {404: "Not found", 405: "Not possible", 413: "Too large", 400: "Not understood"}
+
+
+def studio_app(
+    state: Path, settings: Callable[[], Settings], log: structlog.typing.FilteringBoundLogger
+) -> Starlette:
+    """The application. `settings` are those in force at any moment."""
+
+    async def log_in(request: Request) -> Response:
+        host = host_in(request.scope)
+        code = request.query_params.get("code", "")
+        if not host.may_log_in or not await in_thread(lambda: use_code(state, code)):
+            said = "The link was used before, is older than five minutes, or is not complete."
+            return message_page(403, "Not logged in", said, "Run `runward studio` again for another one.")
+        answer = RedirectResponse("/", 303)
+        answer.headers["set-cookie"] = cookie_header(studio_key(state), host)
+        return answer
+
+    async def failed(request: Request, error: Exception) -> Response:
+        log.error("studio.failed", path=request.url.path, exc_info=error)
+        said = f"{type(error).__name__}. This is a bug in Runward; log/studio.log in the state directory has more."
+        return message_page(500, "This page can't be shown", said)
+
+    sessions = SessionPages(settings)
+    return Starlette(
+        routes=[
+            Route("/", _first_page),
+            Route("/login", log_in),
+            Route("/healthz", _healthy),
+            Route("/static/{hash}/{name}", _static),
+            Route("/sessions", sessions.listing),
+            Route("/sessions/{key:path}", sessions.one),
+        ],
+        middleware=[Middleware(Guard, state=state, studio=lambda: settings().studio or StudioSettings())],
+        exception_handlers={
+            HTTPException: _refused,
+            StoreUnreadable: _unreadable,
+            ClientDisconnect: _gone,
+            Exception: failed,
+        },
+    )
+
+
+async def _first_page(request: Request) -> Response:
+    return RedirectResponse("/sessions", 303)
+
+
+async def _healthy(request: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    found = static_file(name)
+    if found is None or found[0] != request.url.path:
+        raise HTTPException(404, "There is no such file.")
+    kind = _TYPES[Path(name).suffix]
+    return Response(found[1], headers={"content-type": kind, "cache-control": _FOREVER})
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    heading = _HEADINGS.get(error.status_code, "Not possible")
+    answer = message_page(error.status_code, heading, error.detail)
+    for name, value in (error.headers or {}).items():
+        answer.headers[name] = value
+    return answer
+
+
+async def _unreadable(request: Request, error: Exception) -> Response:
+    return message_page(503, "The store can't be read", str(error))
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """The client went away, or was too slow, in the middle of its request: nobody reads this."""
+    return PlainTextResponse("", 408)

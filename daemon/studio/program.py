@@ -1,0 +1,102 @@
+"""The Studio's own process, which the daemon starts: `program STATE DESCRIPTOR`.
+
+DESCRIPTOR is the socket that the daemon listens on. The process ends when nobody has been connected for a while, and with
+the daemon.
+"""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import structlog
+
+from runward.config.settings import Settings
+from runward.daemon.processes.client_gone import end_with_client
+
+if TYPE_CHECKING:
+    from runward.daemon.web.server import WebServer
+
+IDLE_S: Final = 600.0
+"""Seconds without a client after which the process ends."""
+
+_NICENESS: Final = 5
+_LOOK_S: Final = 5.0
+
+
+def main(state: str, descriptor: int) -> None:
+    """Serve until nobody looks, or the daemon has ended."""
+    end_with_client()  # before the libraries are imported, which takes longer than a stop may
+    os.nice(_NICENESS)
+    log_to_stderr()
+    log = structlog.get_logger()
+    settings = _Reported(Path(state))
+    with socket.socket(fileno=descriptor) as listening:
+        anyio.run(serve, Path(state), settings, listening, log, IDLE_S)
+
+
+def log_to_stderr() -> None:
+    """Warnings and errors, a line each."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper("iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger("warning"),
+    )
+
+
+async def serve(
+    state: Path,
+    settings: Callable[[], Settings],
+    listening: socket.socket,
+    log: structlog.typing.FilteringBoundLogger,
+    idle_s: float | None,
+) -> None:
+    """Serve on this socket until cancelled; with `idle_s`, until nobody has been connected for so many seconds."""
+    from runward.daemon.studio.app import studio_app
+    from runward.daemon.web.server import WebServer
+    from runward.daemon.web.sockets import Opened
+
+    server = WebServer(Opened((listening,), (), ()), studio_app(state, settings, log), log)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(server.run)
+        if idle_s is not None:
+            await _until_idle(server, idle_s)
+            server.stop()
+
+
+async def _until_idle(server: "WebServer", idle_s: float) -> None:
+    requests, busy_at = server.requests, time.monotonic()
+    while time.monotonic() - busy_at < idle_s:
+        await anyio.sleep(min(_LOOK_S, idle_s))
+        if server.connections or server.requests != requests:
+            requests, busy_at = server.requests, time.monotonic()
+
+
+class _Reported:
+    """The settings that the daemon uses now, as it reports them; the last ones known while it is not there."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._last: Settings | None = None
+
+    def __call__(self) -> Settings:
+        from runward.daemon.store.ownership import holder
+        from runward.daemon.views.daemon_report import report_of, settings_in_report
+
+        reported = settings_in_report(report_of(str(self._state), holder(self._state)))
+        self._last = reported or self._last
+        assert self._last is not None, "the daemon that started this process has reported them"
+        return self._last
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

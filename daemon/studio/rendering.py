@@ -1,0 +1,110 @@
+"""Pages from templates: foreign text is escaped, and nothing in it is invisible."""
+
+import hashlib
+import json
+import time
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from runward.config.json_value import JsonValue
+from runward.daemon import __version__
+from runward.daemon.views.units import ago, duration, moment_of, size
+from runward.daemon.views.visible import visible
+
+_HERE: Final = Path(__file__).parent
+
+
+def page(request: Request, template: str, data: dict[str, JsonValue], **shown: object) -> Response:
+    """A page, or with `format=json` its data: one object as it is, several under their nouns.
+
+    `shown` is what the template needs beyond the data.
+    """
+    if request.query_params.get("format") == "json":
+        told = next(iter(data.values())) if len(data) == 1 else data
+        return Response(json.dumps(told, ensure_ascii=False), media_type="application/json")
+    as_json = request.url.include_query_params(format="json")
+    text = (
+        _templates()
+        .get_template(template)
+        .render(
+            **data,
+            **shown,
+            path=request.url.path,
+            json_url=f"{as_json.path}?{as_json.query}",
+            now=time.time(),
+        )
+    )
+    return HTMLResponse(text)
+
+
+def message_page(status: int, heading: str, said: str, fix: str = "") -> HTMLResponse:
+    """A page that only says something."""
+    text = (
+        _templates().get_template("message.html").render(heading=heading, said=said, fix=fix, now=time.time())
+    )
+    return HTMLResponse(text, status)
+
+
+def static_file(name: str) -> tuple[str, bytes] | None:
+    """The address of a file that never changes under that address, and the file. None if there is none."""
+    return _static().get(name)
+
+
+def _static_url(name: str) -> str:
+    return _static()[name][0]
+
+
+@cache
+def _static() -> dict[str, tuple[str, bytes]]:
+    files = {each.name: each.read_bytes() for each in (_HERE / "static").iterdir()}
+    return {
+        name: (f"/static/{hashlib.sha256(content).hexdigest()[:16]}/{name}", content)
+        for name, content in files.items()
+    }
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    made.filters |= {"size": size, "duration": duration, "time": _time, "words": _words}
+    made.globals |= {"static_url": _static_url, "version": __version__}
+    return made
+
+
+def _shown(value: object) -> object:
+    """What a template prints: markup as it is, text without anything invisible."""
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return visible(value)
+    return value
+
+
+def _time(at: JsonValue, now: float) -> Markup:
+    """A moment, relative to now; its title has the whole time. `at` is what `iso` made, or Unix seconds."""
+    moment = float(at) if isinstance(at, int | float) else moment_of(at)
+    if moment is None:
+        return Markup("&ndash;")
+    whole = datetime.fromtimestamp(moment, UTC)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        whole.isoformat(timespec="milliseconds"),
+        whole.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        ago(moment, now),
+    )
+
+
+def _words(value: JsonValue) -> str:
+    """A word of the JSON as people write it: `timed_out` is `timed out`."""
+    return str(value).replace("_", " ")

@@ -1,0 +1,136 @@
+"""Sessions, and one session with what its contract expects."""
+
+import shlex
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.store.reading import reading
+from runward.daemon.store.reading_sessions import Wanted
+from runward.daemon.studio.rendering import page
+from runward.daemon.views.expected_artifacts import disagreement, expected_artifacts, not_delivered
+from runward.daemon.views.sessions import (
+    FAILED,
+    STATUSES,
+    newest_sessions,
+    session_as_json,
+    session_with_key,
+    sessions_as_json,
+)
+
+PAGE: Final = 100
+"""Rows of a list."""
+
+_FILTERS: Final = ("status", "failed", "layout", "root", "playbook", "agent", "search", "format")
+
+
+class SessionPages:
+    """The list, and the page of a session. `settings` are those in force at any moment."""
+
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self._settings = settings
+
+    async def listing(self, request: Request) -> Response:
+        """The newest sessions that the filters in the address want."""
+        wanted, settings = _wanted(request), self._settings()
+
+        def read() -> tuple[list[JsonValue], bool]:
+            with reading(settings.state_dir) as connection:
+                rows, is_cut = newest_sessions(connection, settings, wanted, PAGE)
+                return sessions_as_json(connection, settings, rows), is_cut
+
+        sessions, is_cut = await in_thread(read)
+        return page(
+            request,
+            "sessions.html",
+            {"sessions": sessions},
+            is_cut=is_cut,
+            chosen=dict(request.query_params),
+            statuses=STATUSES,
+        )
+
+    async def one(self, request: Request) -> Response:
+        """Everything about a session."""
+        key, settings = request.path_params["key"], self._settings()
+
+        def read() -> "_Read | None":
+            with reading(settings.state_dir) as connection:
+                row = session_with_key(connection, settings, key)
+                if row is None:
+                    return None
+                told = session_as_json(connection, settings, row, lambda _: None)
+                return _Read(told, not_delivered(connection, row.key))
+
+        found = await in_thread(read)
+        if found is None:
+            raise HTTPException(
+                404, f"There is no session {key}. It may have been pruned, or is not judged yet."
+            )
+        session = found.session
+        reason = session["reason"]
+        assert isinstance(reason, dict), "our own JSON"
+        return page(
+            request,
+            "session.html",
+            {"session": session},
+            facts=_facts(session),
+            expected=expected_artifacts(session["contract"], session["verification"], found.not_delivered),
+            disagreement=disagreement(str(session["status"]), str(reason["code"]), session["verification"]),
+        )
+
+
+class _Read(NamedTuple):
+    session: dict[str, JsonValue]
+    not_delivered: dict[str, str]
+
+
+def _wanted(request: Request) -> Wanted:
+    """What the filters in the address want. Raises `HTTPException` for one that isn't known."""
+    given = request.query_params
+    for name in given:
+        if name not in _FILTERS:
+            raise HTTPException(400, f"There is no filter {name!r}. There are: {', '.join(_FILTERS)}.")
+    chosen = {name: tuple(each for each in given.getlist(name) if each) for name in _FILTERS}
+    for each in chosen["status"]:
+        if each not in STATUSES:
+            raise HTTPException(400, f"There is no status {each!r}. There are: {', '.join(STATUSES)}.")
+    failed = FAILED if chosen["failed"] else ()
+    return Wanted(
+        (*chosen["status"], *failed),
+        chosen["layout"],
+        chosen["root"],
+        chosen["playbook"],
+        chosen["agent"],
+        text=next(iter(chosen["search"]), None),
+    )
+
+
+def _facts(session: dict[str, JsonValue]) -> list[tuple[str, str]]:
+    """What is known of a session, in words, by name; without what is not known."""
+    usage, command = session["usage"], session["command"]
+    tokens = None
+    if isinstance(usage, dict):
+        tokens = f"{usage['input_tokens']} in, {usage['output_tokens']} out"
+    values = {
+        "Playbook": session["playbook"],
+        "Agent": session["agent"],
+        "Model": session["model"],
+        "Started": session["started_at"],
+        "Finished": session["finished_at"],
+        "Attempt": session["attempt"],
+        "Delivery": session["delivery"],
+        "Evidence of the end": session["ended_by"],
+        "Contract": session["contract_basis"],
+        "Containment": session["containment"],
+        "Tokens": tokens,
+        "Command": shlex.join(map(str, command)) if isinstance(command, list) else None,
+        "Directory": session["cwd"],
+        "Path": session["path"],
+    }
+    return [(name, str(value)) for name, value in values.items() if value is not None]

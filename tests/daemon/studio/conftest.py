@@ -1,0 +1,85 @@
+"""The Studio's application over a state directory that a real daemon has filled."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx2
+import pytest
+import structlog
+from tests.daemon.cli.calling import Place
+from tests.daemon.cli.conftest import place, recorded
+
+from runward.config.settings import Settings
+from runward.config.studio import StudioSettings
+from runward.daemon.configuration.settings import load_settings
+from runward.daemon.disk.studio_login import new_cookie, own_name, studio_key
+from runward.daemon.studio.app import studio_app
+from runward.daemon.studio.guard import COOKIE
+
+
+class Answer(NamedTuple):
+    """What a browser gets."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+
+
+__all__ = ["place", "recorded"]
+
+
+@dataclass
+class Studio:
+    """A browser that is logged in; `settings` are those of the Studio."""
+
+    place: Place
+    settings: StudioSettings
+    cookie: str | None = None
+
+    @property
+    def state(self) -> Path:
+        return self.place.state
+
+    def _settings(self) -> Settings:
+        environment = {"HOME": str(self.place.directory)}
+        found = load_settings(
+            str(self.place.directory / "runward.toml"), environment, str(self.place.directory)
+        )
+        assert found.value is not None
+        return found.value._replace(studio=self.settings)
+
+    async def ask(self, method: str, path: str, host: str | None = None, **headers: str) -> Answer:
+        """An answer; `host` is instead of the Studio's own name."""
+        app = studio_app(self.state, self._settings, structlog.get_logger())
+        name = host or f"{own_name(studio_key(self.state))}:8461"
+        sent = {"host": name, **headers}
+        if self.cookie is not None:
+            sent["cookie"] = f"{COOKIE}={self.cookie}"
+        transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://studio") as client:
+            answer = await client.request(method, path, headers=sent)
+        return Answer(answer.status_code, dict(answer.headers), answer.text)
+
+    async def get(self, path: str, host: str | None = None) -> Answer:
+        """A page."""
+        return await self.ask("GET", path, host)
+
+
+@pytest.fixture
+def studio(place: Place) -> Studio:
+    """A Studio over a place in which no daemon has run yet."""
+    return _logged_in(place)
+
+
+@pytest.fixture
+def filled(recorded: Place) -> Studio:
+    """A Studio over one recorded run of each kind, for tests that only read."""
+    return _logged_in(recorded)
+
+
+def _logged_in(place: Place) -> Studio:
+    place.state.mkdir(mode=0o700, exist_ok=True)
+    key = studio_key(place.state)
+    return Studio(place, StudioSettings(), new_cookie(key, own_name(key), time.time()))
