@@ -47,6 +47,7 @@ from runward.handlers.facts import (
     ArtifactsUnder,
     Cancellation,
     CancellationOf,
+    Launch,
     LaunchOf,
     LinkedSession,
     LinkedSessionsOf,
@@ -62,9 +63,10 @@ from runward.handlers.layouts import native, show
 from runward.handlers.layouts.registry import outcome_files
 from runward.handlers.notices.addressing import notices
 from runward.handlers.outcomes.added_event import told as artifacts_told
+from runward.handlers.outcomes.effects import RecordArtifact
 from runward.handlers.outcomes.files import named
 from runward.handlers.outcomes.reading import ReadOutcome
-from runward.handlers.outcomes.recording import NO_OUTCOMES, recorded
+from runward.handlers.outcomes.recording import NO_OUTCOMES, Recorded, recorded
 from runward.handlers.sessions import announced, deadline, late
 from runward.handlers.sessions.launched import held_to_launch, is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
@@ -89,62 +91,84 @@ def decide(event: AttemptEnded, given: Given) -> Deciding:
     if session.status != "running" or session.attempt != event.attempt:
         summary = f"attempt {event.attempt} can't end: attempt {session.attempt} is {session.status}"
         return (Explain(event.session_key, "refused", summary),)
+    event = yield from _as_it_came_about(event, session, given.tries)
+    launch = (yield from ask(LaunchOf(event.session_key))) if session.layout == native.LAYOUT else None
+    held: Effects = ()
+    if launch is not None:
+        event = yield from _only_if_ordered(event)
+        held = _by_launch(event, given, session, launch)
+        if not is_as_launched(session, launch):
+            session = session._replace(contract_json=launch.contract_json)
+    contract = _contract_of(event, session)
+    found = (yield from _outcomes(event, given, session, contract)) if event.origin == "live" else NO_OUTCOMES
+    judged = yield from _held_to_contract(
+        event, given, session, contract, found.read, found.invalid, is_launched=launch is not None
+    )
+    told = (yield from _told(event, given, session, judged, found.kept)) if event.origin == "live" else ()
+    return (*held, *judged, *found.kept, *told)
+
+
+def _as_it_came_about(event: AttemptEnded, session: Session, tries: int) -> Asking[AttemptEnded]:
+    """The end, as others know it: who ordered it, and how the agents in it ended."""
     if session.origin == "history" and event.attempt == 1:
-        event = replace(
-            event, origin="history"
-        )  # an end that was stored before that field existed doesn't have it
+        event = replace(event, origin="history")  # one that was stored before that field existed lacks it
     if event.reason_code == "run.aborted.process_gone":
         order = yield from ask(CancellationOf(event.session_key, event.attempt))
+        if order is not None and order.is_owed:
+            raise TryLater("a person cancelled it, and the result is not known yet")
         if order is not None:
-            if order.is_owed:
-                raise TryLater("a person cancelled it, and the result is not known yet")
-            event = (
-                _as_ordered(event, order) if order.timeout is None else _after_its_time(event, order.timeout)
-            )
+            timeout = order.timeout
+            event = _as_ordered(event, order) if timeout is None else _after_its_time(event, timeout)
     if event.status == "completed" and session.layout == native.LAYOUT:
-        event = yield from _by_those_inside(event, given.tries)
+        event = yield from _by_those_inside(event, tries)
+    return event
+
+
+def _by_launch(event: AttemptEnded, given: Given, session: Session, launch: Launch) -> Effects:
+    """What follows from the launch of a run: its contract applies, and nothing of it lives on."""
     held: Effects = ()
-    launch = None
-    if session.layout == native.LAYOUT:
-        launch = yield from ask(LaunchOf(event.session_key))
-        if launch is not None and event.reason_code == "run.cancelled.user":
-            event = yield from _only_if_ordered(event)
-        if launch is not None and not is_as_launched(session, launch):
-            held += held_to_launch(event, given.event_hash, session, launch, _NOT_AS_LAUNCHED)
-            session = session._replace(contract_json=launch.contract_json)
-        if (
-            launch is not None
-            and launch.cgroup is not None
-            and event.reason_code == "run.aborted.process_gone"
-        ):
-            processes = RunProcesses(launch.launcher, launch.process, is_recorded=True, cgroup=launch.cgroup)
-            held += (EndTree(session.key, event.attempt, session.path, processes, None),)
-        if launch is not None and launch.timeout is not None:
-            held += (RingNow(deadline.lane(session.key)),)
-    contract = _contract_of(event, session)
-    read, outcomes, invalid = NO_OUTCOMES
-    if event.origin == "live":
-        paths = () if contract is None else outcome_paths(contract)
-        agents = yield from _agents_in(event, session)
-        reads_files = _reads_outcomes(session, contract)
-        read, outcomes, invalid = yield from recorded(
+    if not is_as_launched(session, launch):
+        held += held_to_launch(event, given.event_hash, session, launch, _NOT_AS_LAUNCHED)
+    if launch.cgroup is not None and event.reason_code == "run.aborted.process_gone":
+        processes = RunProcesses(launch.launcher, launch.process, is_recorded=True, cgroup=launch.cgroup)
+        held += (EndTree(session.key, event.attempt, session.path, processes, None),)
+    if launch.timeout is not None:
+        held += (RingNow(deadline.lane(session.key)),)
+    return held
+
+
+def _outcomes(
+    event: AttemptEnded, given: Given, session: Session, contract: Contract | None
+) -> Asking[Recorded]:
+    """The outcomes in the session's files, and in the last messages of its agents."""
+    paths = () if contract is None else outcome_paths(contract)
+    agents = yield from _agents_in(event, session)
+    reads_files = _reads_outcomes(session, contract)
+    return (
+        yield from recorded(
             session, given.at, paths, agents, reads_files=reads_files, wanted=outcome_kinds(contract)
         )
-    judged = yield from _held_to_contract(
-        event, given, session, contract, read, invalid, is_launched=launch is not None
     )
+
+
+def _told(
+    event: AttemptEnded,
+    given: Given,
+    session: Session,
+    judged: Effects,
+    outcomes: tuple[RecordArtifact, ...],
+) -> Asking[Effects]:
+    """What others learn of the verdict: chains, recipients of notices, the invocation, and the show."""
     told: Effects = ()
-    if event.origin == "live" and (yield from ask(ListenersTo(announced.FINISHED))):
+    if (yield from ask(ListenersTo(announced.FINISHED))):
         cwd = yield from ask(WorkingDirectoryOf(session.key))
         told = announced.finished(session, judged, outcomes, cwd)
-    if event.origin == "live":
-        told += yield from _notices(session, judged, given.at)
-        told += yield from with_session(session, judged, outcomes)
-        told += yield from artifacts_told(session, outcomes, given.at)
-        if session.layout == show.LAYOUT:
-            told += yield from shows.ended(session.key, session.path, given.at)
-        told += named(outcomes, given.at, event.key)
-    return (*held, *judged, *outcomes, *told)
+    told += yield from _notices(session, judged, given.at)
+    told += yield from with_session(session, judged, outcomes)
+    told += yield from artifacts_told(session, outcomes, given.at)
+    if session.layout == show.LAYOUT:
+        told += yield from shows.ended(session.key, session.path, given.at)
+    return (*told, *named(outcomes, given.at, event.key))
 
 
 def _notices(session: Session, judged: Effects, at: float) -> Asking[Effects]:
@@ -230,8 +254,9 @@ def _after_its_time(event: AttemptEnded, timeout: float) -> AttemptEnded:
 
 
 def _only_if_ordered(event: AttemptEnded) -> Asking[AttemptEnded]:
-    """A launcher says that a person cancelled its run. So the order is in the store, or the run itself sent the
-    signal."""
+    """If a launcher says that a person cancelled its run, the order is in the store, or the run itself sent the signal."""
+    if event.reason_code != "run.cancelled.user":
+        return event
     order = yield from ask(CancellationOf(event.session_key, event.attempt))
     if order is not None and order.timeout is None:
         return event
