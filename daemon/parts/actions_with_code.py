@@ -39,6 +39,12 @@ from runward.handlers.exchange.reading import Reading
 LONGEST_TURN_S: Final = 5.0
 """How long the next code of a principal waits until the action before is recorded: its job may be held."""
 
+GIVEN_UP_S: Final = 2.0
+"""How long an action that asks no more keeps its place in the queue for a worker."""
+
+PATIENT_S: Final = 1.0
+"""How long an action waits before it is the next one. Until then, whichever asks first gets a worker: no worker idles."""
+
 Work: TypeAlias = Callable[[ActedWithCode], Worked | Unable]
 """Works an action out to its end. Blocks. Raises `NotWorkedOut`."""
 
@@ -89,6 +95,11 @@ class ActionsWithCode:
     at_once: Callable[[], int] = lambda: DEFAULT_WORKERS
     """How many are worked out at the same time; 0 turns this off."""
     _actions: dict[str, _Action] = field(default_factory=dict)
+    _waiting: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """The actions that wait for a worker: since when, and when each asked last (monotonic seconds).
+
+    Each principal has one action at a time, so nobody gets a second turn before others that wait had one.
+    """
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, asked: ActedWithCode) -> Running | Acted | Unable:
@@ -110,10 +121,10 @@ class ActionsWithCode:
                 raise _said(action.worked.error)
             if action is not None and isinstance(action.worked, Worked) and action.number > asked.after:
                 return Acted(action.number, action.cpu_s, action.worked)
-            if sum(each.worked is None for each in self._actions.values()) >= most:
-                return Running(0.0)
             principal = asked.event.principal
             if action is None and self._is_to_be_recorded(principal, now):
+                return Running(0.0)
+            if not self._is_its_turn(key, most, now):
                 return Running(0.0)
             number = 1 if action is None else action.number + isinstance(action.worked, Worked)
             cpu_s = 0.0 if action is None else action.cpu_s
@@ -140,6 +151,17 @@ class ActionsWithCode:
         with self._lock:
             for _, effect in recorded:
                 self._actions.pop(effect.key, None)
+
+    def _is_its_turn(self, key: str, most: int, now: float) -> bool:
+        """Whether there is a worker for this action, after those that have waited for long and for longer."""
+        since, _ = self._waiting.get(key, (now, now))
+        self._waiting[key] = since, now
+        self._waiting = {each: times for each, times in self._waiting.items() if now <= times[1] + GIVEN_UP_S}
+        before = sum(began < since and now > began + PATIENT_S for began, _ in self._waiting.values())
+        if before + sum(each.worked is None for each in self._actions.values()) >= most:
+            return False
+        del self._waiting[key]
+        return True
 
     def _is_to_be_recorded(self, principal: str | None, now: float) -> bool:
         """Whether an action of this principal was worked out, and the store doesn't have it yet."""

@@ -116,11 +116,13 @@ class Intents(Part):
         self.wake()
 
     def at_end(self, root: WatchedRoot, directory: str, attempt: int) -> tuple[Rows, ...]:
-        """The rest of the file of a run that is over, to be recorded with its end. Called in a thread."""
-        path = f"{root.path}/{directory}"
-        if root.records_history or not self.files.has_intents(path):
+        """The rest of the file of a run that is over, to be recorded with its end. Called in a thread.
+
+        That a file was removed is recorded, too, if lines of it were read: the bundle waits for the others.
+        """
+        path, key = f"{root.path}/{directory}", native.session_key(root.name, directory)
+        if root.records_history or not (key in self._reading or self.files.has_intents(path)):
             return ()
-        key = native.session_key(root.name, directory)
         self._ended[key] = path
         return (Rows(intent_files.OWE, [(key, path, attempt)]),)
 
@@ -142,7 +144,7 @@ class Intents(Part):
         found = await in_thread(
             lambda: {key for key, path in unknown.items() if self.files.has_intents(path)}
         )
-        for key in found:
+        for key in sorted(found):
             self._reading.setdefault(key, _Reading(unknown[key]))
 
     def pause(self) -> float | None:

@@ -11,10 +11,11 @@ ASKED_LATELY: Final = 86_400.0
 """Seconds for which a request is remembered in any case, because the same file may come again."""
 
 PROGRESS: Final = (
-    "(select i.*, iif(i.run is null, i.told, (select count(*) from actions a where a.key > i.run || '#intent/'"
-    " and a.key < i.run || '#intent0' and a.line <= i.line)) as done from intent_files i)"
+    "(select i.*, iif(i.run is null and not exists (select 1 from intent_files c where c.run = i.session_key), i.told,"
+    " (select count(*) from actions a where a.key > coalesce(i.run, i.session_key) || '#intent/'"
+    " and a.key < coalesce(i.run, i.session_key) || '#intent0' and a.line <= i.line)) as done from intent_files i)"
 )
-"""The files, with how many of their lines have their result: those of a copy may have it from another place of its run."""
+"""The files, with how many of their lines have their result: a run in several places may have it from any of them."""
 
 NOTHING_OWED: Final = (
     "s.status <> 'running'"  # noqa: S608 # our own words

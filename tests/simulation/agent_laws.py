@@ -53,7 +53,10 @@ def check_agents(universe: "Universe") -> None:
 def _session(
     universe: "Universe", agent: Agent, row: tuple[str, str, str, str, int, str, str] | None
 ) -> None:
-    fair = agent.fair(universe.clock.stepped)
+    grew = universe.peek(
+        "select 1 from roots where path = ? and grew_elsewhere_at is not null", (agent.root.path,)
+    )
+    fair = agent.fair(universe.clock.stepped, grew_elsewhere=bool(grew))
     if agent.free:
         return
     if row is None:

@@ -288,8 +288,11 @@ class Agent:
 
     # What should have come of it.
 
-    def fair(self, stepped: bool) -> Fair:
-        """What is fair to find when all is quiet. `stepped`: the clock was."""
+    def fair(self, stepped: bool, grew_elsewhere: bool) -> Fair:
+        """What is fair to find when all is quiet. `stepped`: the clock was.
+
+        `grew_elsewhere`: the daemon took something in its root for growth without a process on this machine.
+        """
         verdicts: set[Verdict] = set()
         drawn, begun, most = [], [], 1
         for content in self._contents():
@@ -303,7 +306,7 @@ class Agent:
                 verdicts |= self._standing(turn, stepped)
         if self.shaken or not begun:
             verdicts |= {VANISHED, GONE}
-        if self.shaken and self.died:
+        if self.shaken and self.died and grew_elsewhere:
             # Its log was away and came back after the end of its process. That is growth without a process here, which
             # takes a death back, and from then on no missing process in this home proves one.
             verdicts |= _RUNS

@@ -54,6 +54,8 @@ class Economy:
         self._has_trees = universe.has_trees = int(universe.seed) % 2 == 1
         if self._has_trees:
             universe.exchange = trees.RULES
+        self._travel = random.Random(f"{universe.seed}/travel")
+        """The dice of who copies and moves the directories of runs."""
         self._halves: dict[str, str] = {}
         """What is left to append of lines, by the run's path."""
 
@@ -70,14 +72,47 @@ class Economy:
 
     def _plan_run(self, run: Run) -> None:
         run.playbook, run.snapshot, run.launched, run.host = None, False, False, None
-        run.agent = self._dice.choice(TRADERS)
+        run.agent, run.says_when = self._dice.choice(TRADERS), True
         at = self._dice.uniform(10.0, 80.0)
         self._after(at, run.make)
         self._after(at + 0.1, run.begin)
         for _ in range(self._dice.randint(3, 8)):
             at += self._dice.choice((0.2, 1.0, 5.0, 20.0))
             self._after(at, lambda: self._append(run))
-        self._after(at + self._dice.choice((0.0, 0.01, 3.0)), run.end)
+        over = at + self._dice.choice((0.0, 0.01, 3.0))
+        self._after(over, run.end)
+        self._plan_journey(run, over)
+
+    def _plan_journey(self, run: Run, over: float) -> None:
+        """Somebody copies the run's directory, while it works or afterwards, or moves it: that repeats nothing."""
+        dice = self._travel
+        at = over + dice.choice((-8.0, -1.0, 0.005, 0.5, 5.0, 30.0))
+        match dice.choice(("nothing", "nothing", "copy", "copy and go on", "move", "copy and move")):
+            case "copy":
+                self._after(at, lambda: self._copy(run))
+            case "copy and go on":
+                self._after(at, lambda: self._copy(run, goes_on=True))
+            case "move":
+                self._after(max(at, over + 0.005), lambda: self._move(run))
+            case "copy and move":
+                self._after(at, lambda: self._copy(run))
+                self._after(max(at, over) + 2.0, lambda: self._move(run))
+            case _:
+                pass
+
+    def _copy(self, run: Run, *, goes_on: bool = False) -> None:
+        if not self._universe.kernel.exists(f"{run.path}/run.json"):
+            return
+        self._universe.tally.reached["a run of a trader that was copied"] += 1
+        copy = run.copy(f"{run.place.name}-copy")
+        self._halves[copy.path] = self._halves.get(run.path, "")
+        if goes_on:
+            self._after(self._travel.choice((0.2, 3.0)), lambda: self._append(copy))
+
+    def _move(self, run: Run) -> None:
+        if self._universe.kernel.exists(f"{run.path}/run.json"):
+            self._universe.tally.reached["a run of a trader that was moved"] += 1
+            run.move()
 
     def _after(self, seconds: float, deed: Callable[[], None]) -> None:
         self._universe.timeline.after(seconds, lambda: self._do(deed))
@@ -226,20 +261,30 @@ def _check_single_payments(universe: Universe) -> None:
 
 
 def _check_lines(universe: Universe, places: Places) -> None:
-    """Each line that a run wrote has one action, in order, and one result in its place."""
+    """Each line that a run wrote has one action, in order, wherever its directory was copied or moved, and one result."""
     actions: dict[str, list[int]] = {}
-    rows = universe.peek("select session_key, line from actions where session_key is not null order by rowid")
-    for key, line in rows:
-        actions.setdefault(key, []).append(line)
-    files = universe.peek("select session_key, problem, line, told from intent_files")
-    for key, problem, read, told in files:
-        done = actions.get(key, [])
+    for key, line in universe.peek(
+        "select key, line from actions where session_key is not null order by rowid"
+    ):
+        actions.setdefault(key.rpartition("#intent/")[0], []).append(line)
+    files = universe.peek("select session_key, problem, line, told, run from intent_files")
+    of_runs: dict[str, list[tuple[int, int]]] = {}
+    for key, _, read, told, run in files:
+        of_runs.setdefault(run or key, []).append((read, told))
+    for key, counts in of_runs.items():
+        done, read, told = (
+            actions.get(key, []),
+            max(read for read, _ in counts),
+            sum(told for _, told in counts),
+        )
         if done != list(range(1, read + 1)) or told != read:
             raise Broken(f"of {key} {read} lines were read, {told} are told, and these have results: {done}")
-        place = places.by_key[key]
-        if problem is None and not place.shaken:
+        universe.tally.reached["a run whose copies were read, too"] += len(counts) > 1
+    for key, problem, read, _, run in files:
+        place, is_alone = places.by_key[key], len(of_runs[run or key]) == 1
+        if problem is None and not place.shaken and is_alone:
             _check_file(universe, place, key)
-        _check_results(universe, place, len(done))
+        _check_results(universe, place, read, is_alone=is_alone)
 
 
 def _check_file(universe: Universe, place: Place, key: str) -> None:
@@ -257,8 +302,11 @@ def _check_file(universe: Universe, place: Place, key: str) -> None:
     universe.tally.reached["a run whose intents were all carried out"] += 1
 
 
-def _check_results(universe: Universe, place: Place, count: int) -> None:
-    """`results.jsonl` has one line for each intent, in order, where nobody took anything from it."""
+def _check_results(universe: Universe, place: Place, count: int, *, is_alone: bool) -> None:
+    """`results.jsonl` has one line for each intent, in order, where nobody took anything from it.
+
+    If a run is in several places, not `is_alone`, the result of a line is where the line was read first.
+    """
     path = f"{place.path}/results.jsonl"
     if place.shaken or place.hidden or place.free or path in universe.harmed or universe.lives.over:
         return
@@ -266,7 +314,7 @@ def _check_results(universe: Universe, place: Place, count: int) -> None:
         return
     lines = [number for line in universe.kernel.content(path).splitlines() if (number := _line_of(line))]
     universe.tally.reached["a run whose results stand in order"] += 1
-    if lines != list(range(1, count + 1)):
+    if lines != (list(range(1, count + 1)) if is_alone else sorted(set(lines))):
         raise Broken(f"{path} tells of the lines {lines}, and {count} have a result")
 
 

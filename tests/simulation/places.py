@@ -105,7 +105,8 @@ class Place:
     late: bool = False
     """An artifact came, or another one in its place, when the run was over."""
     arrived_late: int = 0
-    """How many artifacts were written when the run was over: each may correct a verdict that lacked it."""
+    """How many required artifacts came when the run was over and had said that it ended well: each may correct a verdict
+    that lacked it."""
     covered: bool = False
     """What a leg had left was taken away, perhaps before anybody saw it."""
     withdrawn: bool = False

@@ -54,6 +54,8 @@ class Run:
         self.good = self.dice.random() < 0.7
         self.kind = "agent"
         self.agent: str | None = None
+        self.says_when = False
+        """Whether it writes into its `run.json` when it began."""
         self.process: RecordedProcess | None = None
         self.launcher: RecordedProcess | None = None
         self.is_cancelled = False
@@ -99,6 +101,8 @@ class Run:
             value["playbook"] = self.playbook
         if self.agent is not None:
             value["agent"] = self.agent
+        if self.says_when:
+            value["started_at"] = _iso(self.universe.clock.now())
         if self.snapshot:
             expected = self.expected()
             value["contract"] = None
@@ -237,13 +241,22 @@ class Run:
         kernel = self.universe.kernel
         if kernel.exists(f"{self.path}/exit.json"):
             self.place.late = True
-            self.place.arrived_late += 1
+            self.place.arrived_late += self._may_correct(path)
         way = base
         for part in ["", *path.split("/")[:-1]]:
             way = f"{way}/{part}" if part else way
             if not kernel.exists(way):
                 kernel.mkdir(way)
         self._write(path, b"delivered" if self.good or self.dice.random() < 0.5 else b"", in_place=False)
+
+    def _may_correct(self, path: str) -> bool:
+        """Whether a verdict may have failed because this file was absent: only then does it begin a further attempt."""
+        over = self.scene.places.stands(self.place, "exit.json")
+        is_required = bool(self.place.plans) or any(
+            (path, True) in (begun.expected or ()) for begun in self.place.begun
+        )
+        was_there = self.universe.kernel.exists(f"{self.path}/artifacts/{path}")
+        return is_required and not was_there and isinstance(over, Over) and over.status == "completed"
 
     def rework(self, path: str) -> None:
         """Write something else into an artifact, perhaps after the verdict on it, perhaps while it is hashed."""
@@ -312,6 +325,21 @@ class Run:
         other.shaken = True
         other.reopened += 1
         self.scene.places.note(other)
+
+    def copy(self, name: str) -> "Run":
+        """A person copies the directory as it is now, file by file, the end last. Whoever goes on in it is another run."""
+        copy = Run(self.scene, self.place.root, name)
+        kernel, names = self.universe.kernel, ("run.json", "intents.jsonl", "results.jsonl", "exit.json")
+        copy.good, copy.agent = self.good, self.agent
+        copy.make()
+        for each in names:
+            if kernel.exists(f"{self.path}/{each}"):
+                content = kernel.content(f"{self.path}/{each}")
+                kernel.put(f"{copy.path}/{each}", content)
+                kernel.node(f"{copy.path}/{each}").pieces.append(("agent", len(content)))
+                self.universe.harmed.add(f"{copy.path}/{each}")  # not all of it was written there
+                self.scene.places.note(copy.place)
+        return copy
 
     def come_back(self) -> None:
         """The directory is there again under its old name."""

@@ -14,6 +14,8 @@ from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.tally import Tally
 
 from runward.daemon.parts.intents import Intents
+from runward.daemon.store.tables.table import Rows
+from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers import route
 from runward.handlers.asking import Asking
 from runward.handlers.exchange.reading import Reading
@@ -26,6 +28,9 @@ MANY: Final = 32
 MET: Final = (
     "a run whose intents were all carried out",
     "a run whose results stand in order",
+    "a run of a trader that was copied",
+    "a run of a trader that was moved",
+    "a run whose copies were read, too",
     "an action that became None",
     "an action that became not_authorized",
     "an action that became not_found",
@@ -90,10 +95,32 @@ def without_a_look_at_what_code_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reading, "holds", holds)
 
 
+def without_a_memory_of_runs(patch: pytest.MonkeyPatch) -> None:
+    """A run is known by its place, so a copy is another run."""
+
+    async def is_new(self: Intents, *run: object, **how: object) -> None:
+        """Nobody recognises it."""
+
+    patch.setattr(Intents, "_recognize", is_new)
+
+
+def without_the_end_of_a_file_that_was_removed(patch: pytest.MonkeyPatch) -> None:
+    """Only a file that is still there is read to its end."""
+    at_end = Intents.at_end
+
+    def of_files(self: Intents, root: WatchedRoot, directory: str, attempt: int) -> tuple[Rows, ...]:
+        is_there = self.files.has_intents(f"{root.path}/{directory}")
+        return at_end(self, root, directory, attempt) if is_there else ()
+
+    patch.setattr(Intents, "at_end", of_files)
+
+
 @pytest.mark.prove
 @pytest.mark.parametrize(
     "mutation",
     [
+        without_a_memory_of_runs,
+        without_the_end_of_a_file_that_was_removed,
         without_one_order_of_all_principals,
         without_what_is_owed_at_the_end_of_a_run,
         without_a_look_at_what_code_read,

@@ -22,7 +22,14 @@ from runward.daemon.host.acting_with_code import acting_with_code
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.parts import actions_with_code
-from runward.daemon.parts.actions_with_code import LONGEST_TURN_S, ActionsWithCode, NotWorkedOut, failed
+from runward.daemon.parts.actions_with_code import (
+    GIVEN_UP_S,
+    LONGEST_TURN_S,
+    PATIENT_S,
+    ActionsWithCode,
+    NotWorkedOut,
+    failed,
+)
 from runward.daemon.sandbox.calls import Call
 from runward.daemon.sandbox.cpu import CpuTime
 from runward.daemon.sandbox.execution import Execution
@@ -76,6 +83,61 @@ def test_an_action_waits_for_its_principals_last_one_to_be_recorded_but_not_for_
     now[0] += LONGEST_TURN_S
     assert actions.answer(second) == Running(0.0)
     assert began == [first.event.key, other.event.key, second.event.key], "the first one may be held"
+
+
+def sleeping(monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[float]]:
+    """Code holds its worker until the test ends it: the actions that began, and the time now."""
+    began: list[str] = []
+    now = [100.0]
+
+    class Sleeps:
+        def __init__(self, target: object, args: tuple[ActedWithCode, object], daemon: bool) -> None:
+            self._action = args[0]
+
+        def start(self) -> None:
+            began.append(self._action.event.key)
+
+    monkeypatch.setattr(actions_with_code, "threading", SimpleNamespace(Thread=Sleeps))
+    monkeypatch.setattr(actions_with_code, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return began, now
+
+
+def test_whoever_has_waited_longest_gets_the_next_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, now = sleeping(monkeypatch)
+    actions = ActionsWithCode(never, lambda: 1)
+    sleeper, honest, other = asked("r1", "a"), asked("r2", "b"), asked("r3", "a2")
+    for each in (sleeper, honest, other):
+        actions.answer(each)
+        now[0] += 0.1
+    assert began == [sleeper.event.key]
+    now[0] += PATIENT_S
+    actions.answer(honest)
+    actions._actions[sleeper.event.key].worked = failed("timeout", "it slept")
+    for _ in range(3):
+        actions.answer(other)  # it asks more often, and came later
+    assert began == [sleeper.event.key]
+    actions.answer(honest)
+    assert began == [sleeper.event.key, honest.event.key]
+    actions._actions[honest.event.key].worked = failed("killed", "as if")
+    now[0] += GIVEN_UP_S / 2
+    actions.answer(other)
+    assert began[2:] == [other.event.key]
+
+
+def test_an_action_that_asks_no_more_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    began, now = sleeping(monkeypatch)
+    actions = ActionsWithCode(never, lambda: 1)
+    first, discarded, last = asked("r1", "a"), asked("r2", "b"), asked("r3", "c")
+    for each in (first, discarded, last):
+        actions.answer(each)
+        now[0] += PATIENT_S
+    actions.answer(discarded)
+    actions._actions[first.event.key].worked = failed("killed", "as if")
+    actions.answer(last)
+    assert began == [first.event.key]
+    now[0] += GIVEN_UP_S + 0.1
+    actions.answer(last)
+    assert began == [first.event.key, last.event.key]
 
 
 async def test_the_code_of_actions_that_wait_together_runs_once_for_each(

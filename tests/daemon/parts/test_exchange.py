@@ -435,6 +435,44 @@ async def test_a_run_that_goes_on_where_it_was_moved_to_has_its_new_lines_carrie
         assert await running.rows("select lane, error from jobs where state <> 'done'") == []
 
 
+async def test_the_bundle_of_a_run_waits_for_no_line_whose_result_is_in_a_copy_of_its_directory(
+    tmp_path: Path,
+) -> None:
+    runs = tmp_path / "runs"
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        name_itself(run, "the-one")
+        append(run, write("note", "hello"))
+        await settle(running)
+        shutil.copytree(run, runs / "copy")
+        append(runs / "copy", read("note"))
+        await settle(running)
+        append(run, read("note"))
+        finish(run)
+        await settle(running)
+        await settle(running)
+        assert len(await running.rows("select 1 from actions")) == 2
+        assert await running.rows(f"select session_key, line, done from {PROGRESS} order by 1") == [
+            ("native:runs/copy", 2, 2),
+            ("native:runs/run", 2, 2),
+        ]
+
+
+async def test_a_run_whose_directory_is_gone_is_not_waited_for_by_the_next_daemon(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        append(run, write("note", "hello"))
+        await settle(running)
+        shutil.rmtree(run)
+        await running.settle()  # it is over, and this daemon ends before it asks for the rest of the file
+        assert await running.rows("select state from intent_files") == [("over",)]
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        await settle(running)
+        await settle(running)
+        files = await running.rows(f"select line, done, state from {PROGRESS}")
+        assert files == [(1, 1, "read")], "its bundle waits for nothing more"
+
+
 @pytest.mark.parametrize("is_seen_before", [True, False])
 async def test_a_copy_that_is_found_with_its_run_carries_nothing_out_either(
     tmp_path: Path, is_seen_before: bool

@@ -32,7 +32,8 @@ ANY: Final = "anything: only what is seen from outside counts"
 class Attempt(NamedTuple):
     """`code` is the expected error code, None for success; `result` what it must get.
 
-    Code that `may_ask` has the names through which it calls the daemon, which answers 7.
+    Code that `may_ask` has the names through which it calls the daemon. The daemon tells `pay` which amount came, so that
+    what JSON can't hold must come as its text, and answers 7 to the rest.
     """
 
     name: str
@@ -199,8 +200,8 @@ ASKING: Final = tuple(
         _gets("looks for descriptors while it may ask", "[each for each in range(64) if tried(os.fstat, each) != 'OSError']", [0, 1]),
         _gets("asks as another artifact", "tried(lambda: get_balance('bank'))", "TypeError"),
         _gets("gives ids that are invalid", "[tried(kernel_state.get_balance, each) for each in ('', 'x' * 129, 'a\\n', 5, None, [])]", ["ValueError"] * 6),
-        _gets("asks with depth without end", "[tried(pay, 'x', __import__('functools').reduce(lambda all, _: [all], range(900), 1)), get_balance()]", [7, 7]),
-        _gets("asks with a number without end", "[tried(pay, 'x', 1 << 90), get_balance()]", [7, 7]),
+        _gets("asks with depth without end", "[tried(pay, 'x', __import__('functools').reduce(lambda all, _: [all], range(900), 1)), get_balance()]", [f"{'[' * 900}1{']' * 900}", 7]),
+        _gets("asks with a number without end", "[tried(pay, 'x', 1 << 90), get_balance()]", [str(1 << 90), 7]),
         _gets("asks from many threads at once", "(lambda got: [[each.start() for each in got], [each.join() for each in got], get_balance()][2])([threading.Thread(target=get_balance) for _ in range(20)])", 7),
         _ends("asks without end", "output_limit", "while True:\n    get_balance()"),
         _ends("asks without end and reads no answer", "output_limit", "while True:\n    [os.write(1, b'{\"call\": %d, \"name\": \"get_balance\", \"args\": []}\\n' % n) for n in range(1, 10000)]"),

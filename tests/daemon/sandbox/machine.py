@@ -25,6 +25,7 @@ from tests.waiting import wait_for
 
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
+from runward.daemon.sandbox.calls import Call
 from runward.daemon.sandbox.execution import Execution
 from runward.daemon.sandbox.isolated import NOBODY
 from runward.daemon.sandbox.workers import Job, execute
@@ -139,8 +140,12 @@ def _resident() -> int:
 def attempt_it(attempt: Attempt, told: JsonValue, sandbox: str = "bubblewrap") -> Execution:
     """What becomes of it. Code that is expected to run on without end gets little time."""
     bounds = BOUNDED if expected_of(attempt, sandbox)[0] in ("timeout", ANY) else PATIENT
-    job = Job(attempt.source, [told], answer=(lambda _: 7) if attempt.may_ask else None)
+    job = Job(attempt.source, [told], answer=_answered if attempt.may_ask else None)
     return execute(job, bounds._replace(sandbox=sandbox))
+
+
+def _answered(call: Call) -> JsonValue:
+    return call.args[1] if call.name == "pay" else 7
 
 
 def expected_of(attempt: Attempt, sandbox: str) -> tuple[str | None, JsonValue]:

@@ -205,6 +205,7 @@ def test_code_pays_from_its_own_wallet(exchange: Exchange) -> None:
     ]
     wrong: tuple[tuple[str, JsonValue], ...] = (
         ("other", 7), ("other", 0), ("other", -1), ("other", 1.5), ("other", True), ("nobody", 1),
+        ("other", str(1 << 90)), ("other", "4"),
     )  # fmt: skip
     for to, amount in wrong:
         match call(exchange, "shop", to, amount):
