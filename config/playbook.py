@@ -16,10 +16,9 @@ from runward.config.document import Document
 from runward.config.duration import Duration
 from runward.config.problem import Complaint, Parsed, extra_key, has_errors, nearest, quoted
 from runward.config.pydantic_problems import complaints_of
+from runward.config.settings_keys import PLAYBOOK_SUFFIX
 from runward.config.template import TemplateError, names_used, parse_template
 from runward.config.yaml_document import read_yaml
-
-PLAYBOOK_SUFFIX = ".playbook.yaml"
 
 FOREIGN_KEYS: Final = ("model", "prompt", "description")
 """Keys of ADR-0029's playbooks and of the tools that share them: those tools read them, they are ignored here."""

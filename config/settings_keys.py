@@ -24,6 +24,9 @@ from runward.config.shape import (
 )
 from runward.config.studio import STUDIO
 
+PLAYBOOK_SUFFIX: Final = ".playbook.yaml"
+"""What the files of playbooks end with."""
+
 DEFAULT_LAYOUT: Final = "native"
 
 FOREIGN_LAYOUTS: Final = ("ctcp", "adjutant", "lionagi", "show", "claude-code", "codex")

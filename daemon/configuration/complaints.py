@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from runward.config.problem import Parsed, Problem
 from runward.daemon.configuration.extras import why_not_signed
@@ -14,6 +14,7 @@ from runward.daemon.configuration.mcp_library import FIX, why_not_over_http
 from runward.daemon.configuration.secret_file import SecretUnusable, first_line, secret_of
 from runward.daemon.configuration.settings import (
     NotFound,
+    agent_file,
     agent_names,
     chain_names,
     find_agent,
@@ -68,6 +69,18 @@ def reading_of(settings: Settings) -> Reading:
         lambda name: find_playbook(settings, name),
         lambda name: find_agent(settings, name),
         lambda: _of_each(chain_names, lambda name: find_chain(settings, name), settings),
+    )
+
+
+def reading_of_names(settings: Settings) -> Reading:
+    """Read the chains, and of playbooks and agent profiles only whether they are there: the rest takes libraries."""
+
+    def there(find: Callable[[Settings, str], str], name: str) -> Parsed[Any]:
+        find(settings, name)
+        return Parsed(None)
+
+    return reading_of(settings)._replace(
+        playbook=lambda name: there(playbook_file, name), agent=lambda name: there(agent_file, name)
     )
 
 

@@ -81,7 +81,8 @@ class Declarer:
             lambda text, path: read_chain(text, path, callables(self._settings)),
             lambda: callables(self._settings),
         )
-        self._wrong: tuple[str, ...] = ()
+        self.found: tuple[Wrong, ...] | None = None
+        """What the last check found wrong with all configuration; None before the first one."""
         self._chains: tuple[object, _Chains] = (None, _NO_CHAINS)
         self._reading_chains = threading.Lock()
         self._schedules: tuple[object, dict[str, str]] = (None, {})
@@ -104,7 +105,7 @@ class Declarer:
             lambda name: find_agent(settings, name, self._read_agent),
             lambda: [problem for each in self._all_chains().wrong.values() for problem in each],
         )
-        self._wrong = tuple(_lines(complaints_about(Parsed(settings), reading)))
+        self.found = complaints_about(Parsed(settings), reading)
 
     def look(self) -> Look:
         """What exists in the directories of playbooks, agent profiles and chains."""
@@ -112,7 +113,7 @@ class Declarer:
 
     def degraded(self) -> list[str]:
         """What is wrong with the operator's files, and what follows, for `status`."""
-        return list(self._wrong)
+        return list(_lines(self.found or ()))
 
     def quarantined(self) -> list[tuple[str, str]]:
         """The chains whose files are wrong, each with the reason. Raises `OSError` for a directory that can't be read."""

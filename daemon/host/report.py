@@ -10,6 +10,7 @@ from typing import Final
 from pydantic import JsonValue, TypeAdapter
 from pydantic_core import ValidationError
 
+from runward.config.problem import Severity
 from runward.daemon.host.heartbeat import stalled_s
 from runward.daemon.sandbox.killed_workers import KilledWorkers
 from runward.daemon.watch.coverage import Coverage
@@ -27,6 +28,17 @@ class RootReport:
     layout: str
     health: str
     problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationProblem:
+    """Something that is wrong with what the operator wrote, and what follows."""
+
+    path: str
+    line: int | None
+    message: str
+    fix: str | None
+    severity: Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,8 @@ class Report:
     degraded: list[str]
     roots: list[RootReport]
     settings: SettingsReport | None = None
+    configuration: tuple[ConfigurationProblem, ...] | None = None
+    """What is wrong with all configuration; None before the first check."""
     http: HttpReport | None = None
     studio: StudioReport | None = None
     workers_killed: KilledWorkers | None = None

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -11,8 +11,16 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon import __version__
+from runward.daemon.configuration.complaints import Wrong
 from runward.daemon.host.heartbeat import BEAT
-from runward.daemon.host.report import Report, RootReport, SettingsReport, percentile, write_report
+from runward.daemon.host.report import (
+    ConfigurationProblem,
+    Report,
+    RootReport,
+    SettingsReport,
+    percentile,
+    write_report,
+)
 from runward.daemon.parts.verdicts import Verdicts
 from runward.daemon.queue.queue import Queue
 from runward.daemon.sandbox.killed_workers import KilledWorkers
@@ -44,6 +52,7 @@ class Reporting:
     settings: Callable[[], SettingsReport]
     troubles: Iterable[Callable[[], list[str]]]
     log: structlog.typing.FilteringBoundLogger
+    wrong: Callable[[], Sequence[Wrong] | None] = lambda: None
     http: Callable[[], HttpReport | None] = lambda: None
     killed: Callable[[], KilledWorkers | None] = lambda: None
     studio: Callable[[], StudioReport | None] = lambda: None
@@ -97,6 +106,7 @@ class Reporting:
                 for root in self.roots.values()
             ],
             settings=self.settings(),
+            configuration=_configuration(self.wrong()),
             http=self.http(),
             studio=self.studio(),
             workers_killed=self.killed(),
@@ -111,3 +121,14 @@ class Reporting:
             *(percentile(awaited, 0.5), percentile(awaited, 0.99)),
         )
         self._measured_at = self.verdicts.count
+
+
+def _configuration(found: Sequence[Wrong] | None) -> tuple[ConfigurationProblem, ...] | None:
+    if found is None:
+        return None
+    return tuple(
+        ConfigurationProblem(
+            each.problem.file, each.problem.line, each.message(), each.problem.fix, each.problem.severity
+        )
+        for each in found
+    )

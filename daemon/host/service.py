@@ -209,6 +209,7 @@ def _world(
         http,
         of_code.killed.report,
         studio.report,
+        wrong=lambda: declarer.found,
         directories=inotify.directories,
     )
 

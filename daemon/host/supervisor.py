@@ -89,6 +89,7 @@ class Supervisor:
             lambda: self.settings_report,
             (*self.assembly.degraded(), world.troubles),
             log,
+            world.wrong,
             world.http,
             world.killed,
             world.studio,

@@ -1,9 +1,10 @@
 """What the daemon reaches through ports: a real machine, or a simulated one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from runward.config.exchange import ExchangeRules
+from runward.daemon.configuration.complaints import Wrong
 from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
 from runward.daemon.parts.answering import (
     NO_CHAINS,
@@ -63,3 +64,5 @@ class World:
     """Where the Studio is served, for `status`."""
     directories: WatchedDirectories = field(default_factory=WatchedDirectories)
     """The directories that are watched in addition to the roots."""
+    wrong: Callable[[], Sequence[Wrong] | None] = lambda: None
+    """What is wrong with all configuration, for `status`; None before the first check."""

@@ -14,8 +14,9 @@ import click
 
 from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
-from runward.config.playbook import PLAYBOOK_SUFFIX, Playbook, fill_command
+from runward.config.playbook import Playbook, fill_command
 from runward.config.settings import Settings
+from runward.config.settings_keys import PLAYBOOK_SUFFIX
 from runward.config.template import NAME
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.play.declared import declared

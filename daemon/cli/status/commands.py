@@ -21,7 +21,7 @@ from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.terminal.output import print_json, safe
 from runward.daemon.cli.terminal.times import Period
 from runward.daemon.cli.terminal.wrapping import room
-from runward.daemon.configuration.complaints import complaints_about, reading_of
+from runward.daemon.configuration.complaints import complaints_about, reading_of_names
 from runward.daemon.configuration.settings import NotFound, chain_names, changed_files, find_chain
 from runward.daemon.host.heartbeat import stalled_s
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
@@ -214,7 +214,7 @@ def status_of(settings: Settings, now: float) -> Status:
             "failures": _failures(connection, now),
             "settings": _settings(settings, report),
             "roots": roots_of(settings, report),
-            "problems": [*_wrong_configuration(settings, chains), *_problems(connection)],
+            "problems": [*_wrong_configuration(settings, chains, report), *_problems(connection)],
         }
         return Status(told, reading_sessions.running(connection, MOST_RUNNING))
 
@@ -249,9 +249,21 @@ def _chains(chains: "Sequence[Parsed[Chain]]", statuses: "Mapping[str, ChainStat
     return dict(counts)
 
 
-def _wrong_configuration(settings: Settings, chains: "Sequence[Parsed[Chain]] | None") -> list[JsonValue]:
-    """What is wrong with what the operator wrote, and what follows."""
-    reading = reading_of(settings)
+def _wrong_configuration(
+    settings: Settings, chains: "Sequence[Parsed[Chain]] | None", report: Mapping[str, JsonValue]
+) -> list[JsonValue]:
+    """What is wrong with what the operator wrote, and what follows, as the daemon found it.
+
+    Without a daemon, the contents of playbooks and agent profiles are left out: their reader takes long to import.
+    """
+    found = report.get("configuration")
+    if isinstance(found, list):
+        return [
+            {**each, "mend": each["fix"], "since": None, "severity": each["severity"]}
+            for each in found
+            if isinstance(each, dict)
+        ]
+    reading = reading_of_names(settings)
     if chains is not None:
         reading = reading._replace(chains=lambda: [each for found in chains for each in found.problems])
     return [
