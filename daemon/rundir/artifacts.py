@@ -42,24 +42,27 @@ def artifact_facts(root: str, within: str, paths: Sequence[str | RuledPath]) -> 
         descriptor = open_artifacts(root, within)
     except OSError as error:
         return unreadable(error)
-    if descriptor is None:
-        return RootFacts(exists=False)
     try:
+        if descriptor is None:
+            absent = (_ABSENT,) * len(paths)
+            near = _with_near_misses(None, root, within, paths, absent)
+            return RootFacts(False, near) if near != absent else RootFacts(False)
         return RootFacts(True, _with_near_misses(descriptor, root, within, paths, _facts(descriptor, paths)))
     except OSError as error:
         return unreadable(error)
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _with_near_misses(
-    descriptor: int,
+    descriptor: int | None,
     root: str,
     within: str,
     paths: Sequence[str | RuledPath],
     facts: tuple[FileFact, ...],
 ) -> tuple[FileFact, ...]:
-    """The facts; absent artifacts with the file that is nearly them, if there is one."""
+    """The facts; absent artifacts with the file that is nearly them, if there is one. Without a `descriptor` there is no root."""
     named = [path if isinstance(path, str) else path.file for path in paths]
     absent = [
         name for name, fact in zip(named, facts, strict=True) if name is not None and fact.state == "absent"

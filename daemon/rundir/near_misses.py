@@ -32,12 +32,12 @@ _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def near_misses(
-    root: int, above: int | None, absent: Sequence[str], expected: frozenset[str]
+    root: int | None, above: int | None, absent: Sequence[str], expected: frozenset[str]
 ) -> dict[str, str]:
     """For each of the `absent` paths the file that is nearly it, if there is one, by its path from `root`.
 
     What is `expected` under its own name is none. `above` is the directory that the root is in, if it belongs to the run,
-    too. Raises `OSError` if the machine is at fault.
+    too. If there is no `root`, the directories beside its place are searched instead. Raises `OSError` if the machine is at fault.
     """
     nearest: dict[str, tuple[int, int, str]] = {}
     for found in _files(root, above, absent[:MOST_ABSENT]):
@@ -51,21 +51,28 @@ def near_misses(
     return {wanted: path for wanted, (_, _, path) in nearest.items()}
 
 
-def _files(root: int, above: int | None, absent: Sequence[str]) -> Iterator[str]:
+def _files(root: int | None, above: int | None, absent: Sequence[str]) -> Iterator[str]:
     """The regular files near the absent ones: first beside them, then above the root, then below it, level by level."""
     left = MOST_NAMES
     beside = dict.fromkeys(os.path.dirname(path) for path in absent)
-    todo = deque([*((each, DEEPEST if each == "" else 1) for each in beside), (ABOVE, 0), ("", DEEPEST)])
+    todo = deque(
+        [
+            *((each, DEEPEST if each == "" else 1) for each in beside),
+            (ABOVE, 0 if root is not None else 1),
+            ("", DEEPEST),
+        ]
+    )
     seen: set[str] = set()
     while todo and left > 0:
         directory, levels = todo.popleft()
-        if directory in seen or (directory == ABOVE and above is None):
+        parts = directory.split("/")
+        start = above if parts[0] == ABOVE else root
+        if directory in seen or start is None:
             continue
         seen.add(directory)
         left -= 1
-        start = above if directory == ABOVE and above is not None else root
         try:
-            for name, is_directory in _names(start, [] if directory == ABOVE else directory.split("/"), left):
+            for name, is_directory in _names(start, parts[1:] if parts[0] == ABOVE else parts, left):
                 left -= 1
                 path = f"{directory}/{name}" if directory else name
                 if not is_directory:

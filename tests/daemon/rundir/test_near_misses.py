@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.handlers.examples import REVIEW
+from tests.handlers.examples import REPORT, REVIEW
 
 from runward.config.artifact_rules import ArtifactRules
 from runward.config.contract import Contract
@@ -35,6 +35,7 @@ def near(run: Path, wanted: str, *others: str) -> str | None:
 
 
 def put(run: Path, path: str) -> None:
+    (run / "artifacts").mkdir(exist_ok=True)
     file = run / "artifacts" / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("work")
@@ -104,6 +105,20 @@ def test_a_link_and_a_directory_are_none_and_nothing_outside_the_run_is_looked_a
     found = artifact_facts(f"{run}/artifacts", "", ("review.md",))
     assert isinstance(found, RootFacts)
     assert found.files[0].near is None, "the directory around foreign artifacts is somebody else's"
+
+
+@pytest.mark.parametrize("found", ["review.md", "Artifacts/Review.md", "out/review.md"])
+def test_without_an_artifacts_directory_the_run_is_searched(run: Path, found: str) -> None:
+    (run / "artifacts").rmdir()
+    assert artifact_facts(f"{run}/artifacts", str(run), ("review.md",)) == RootFacts(False)
+    put(run, f"../{found}")
+    (run / "artifacts").rmdir()
+    facts = artifact_facts(f"{run}/artifacts", str(run), ("review.md", "other"))
+    assert isinstance(facts, RootFacts)
+    assert (facts.exists, [each.near for each in facts.files]) == (False, [f"../{found}", None])
+    judged = verify(Contract((REVIEW, REPORT)), facts, 1.0)
+    assert (judged.status, judged.delivery) == ("failed", "missing")
+    assert f"review (review.md): there is '../{found}', " in missing_summary(judged)
 
 
 def test_a_file_with_rules_has_one_and_a_glob_and_an_outcome_have_none(run: Path) -> None:
