@@ -101,17 +101,15 @@ class Plan(NamedTuple):
     approvals: tuple[ApprovalRow, ...] = ()
 
 
-def plan_restore(state: Path, backup: Path, now: float) -> Plan:
-    """The plan for restoring `backup` into `state`; the caller holds the state directory's lock.
+def plan_restore(state: Path, backup: Path, found: Examined, now: float) -> Plan:
+    """The plan for restoring `backup`, in which `found` is, into `state`; the caller holds the state directory's lock.
 
-    Raises `Damaged` and `StoreTooNew` if the backup can't be used, `MadeElsewhere` and `OSError`.
+    Raises `OSError`.
     """
-    found = examine(backup)
     store = state / STORE
     current = _current(store, found) if os.path.lexists(store) else None
     kept = None if current is None else _name_for(state, now)
     with unchanging(backup) as connection:
-        _refuse_elsewhere(connection, state, found.version)
         return plan_of(connection, state, Plan(backup, found, current, kept, 0))
 
 
@@ -123,30 +121,34 @@ def plan_of(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
     return plan._replace(epoch=max(epochs) + 1, starts=starts, jobs=jobs, approvals=tuple(approvals))
 
 
-def _refuse_elsewhere(connection: sqlite3.Connection, state: Path, version: int) -> None:
-    """Raises `MadeElsewhere` if the state directory was another one, or roots with sessions don't exist.
+def examine_for(state: Path, backup: Path) -> Examined:
+    """What is in `backup`, if it can be restored into `state`. Changes nothing, and needs no lock.
 
-    The daemon makes the roots that are in its state directory.
+    The state directory must be that of the backup, and its roots with sessions must exist. The daemon makes those that
+    are in its state directory. Raises `Damaged`, `StoreTooNew`, `MadeElsewhere` and `OSError`.
     """
+    found = examine(backup)
+    with unchanging(backup) as connection:
+        former = _state_of(connection) if found.version >= _STATE_SINCE else None
+        roots = connection.execute(_WITH_SESSIONS).fetchall()
     reasons, fixes = [], []
-    former = _state_of(connection) if version >= _STATE_SINCE else None
     if former is not None and os.path.realpath(former) != os.path.realpath(state):
         reasons.append(f"it is of the state directory {former}, and this one is {state}")
         fixes.append(f"restore it there (RUNWARD_STATE_DIR={shlex.quote(former)})")
-    roots = connection.execute(_WITH_SESSIONS).fetchall()
     missing = [(name, path) for name, path in roots if not path.startswith(f"{state}/") and _is_missing(path)]
-    if missing:
-        reasons += [f"root {name} ({path}) does not exist" for name, path in missing]
-        paths = " ".join(shlex.quote(path) for _, path in missing)
+    reasons += [f"root {name} ({path}) does not exist" for name, path in missing]
+    paths = [shlex.quote(path) for _, path in missing if not path.startswith(f"{former}/")]
+    if paths:
         fixes.append(
             "mount or move back what is missing; if its runs are gone for good, an empty directory is enough"
-            f" (mkdir -p {paths})"
+            f" (mkdir -p {' '.join(paths)})"
         )
     if reasons:
-        why = "; ".join(reasons)
         raise MadeElsewhere(
-            f"the backup knows its runs by paths that are not those of this place: {why}. To restore it, {'; '.join(fixes)}"
+            f"the backup knows its runs by paths that are not those of this place: {'; '.join(reasons)}."
+            f" What you can do: {'; '.join(fixes)}"
         )
+    return found
 
 
 def _state_of(connection: sqlite3.Connection) -> str | None:

@@ -39,7 +39,7 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
       runward restore ~/runward-backup.db --dry-run
     """
     from runward.daemon.backup.examine import Damaged
-    from runward.daemon.backup.restore import MadeElsewhere, plan_restore, restore
+    from runward.daemon.backup.restore import MadeElsewhere, examine_for, plan_restore, restore
     from runward.daemon.store.ownership import StateDirectoryHeld, hold, prepare
     from runward.daemon.store.reading import StoreTooNew
 
@@ -48,10 +48,11 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
     if not backup.is_file():
         fail(f"{backup} does not exist or is not a file", NOT_FOUND)
     try:
+        found = examine_for(state, backup)
         prepare(state)
         ownership = hold(state)
         try:
-            plan = plan_restore(state, backup, now)
+            plan = plan_restore(state, backup, found, now)
             if not dry_run:
                 restore(state, plan, now)
         finally:
@@ -60,11 +61,7 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
         fail(f"{error}", TRY_AGAIN)
     except StoreTooNew as error:
         fail(str(error), WRONG_SETTINGS)
-    except (
-        Damaged,
-        MadeElsewhere,
-        ValueError,
-    ) as error:  # the latter for a packed session that can't be read
+    except (Damaged, MadeElsewhere, ValueError) as error:  # the last: a packed session
         fail(f"nothing was changed: {error}", NOT_SO)
     except (OSError, sqlite3.Error) as error:
         fail(f"the store of {state} is unchanged: {error}", TRY_AGAIN)

@@ -10,7 +10,7 @@ import pytest
 
 from runward.daemon.backup.back_up import back_up
 from runward.daemon.backup.examine import Damaged
-from runward.daemon.backup.restore import MAYBE_BEGUN, plan_restore, restore
+from runward.daemon.backup.restore import MAYBE_BEGUN, Plan, examine_for, plan_restore, restore
 from runward.daemon.disk.epoch import read_epoch, write_epoch
 from runward.daemon.disk.exchange_tokens import TOKENS, create_token, list_tokens, revoke_token
 from runward.daemon.launch.ticket import has_ticket, take_ticket
@@ -53,8 +53,12 @@ def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
         return connection.execute(sql).fetchall()
 
 
+def planned(state: Path, backup: Path) -> Plan:
+    return plan_restore(state, backup, examine_for(state, backup), NOW)
+
+
 def carry_out(state: Path, backup: Path) -> None:
-    restore(state, plan_restore(state, backup, NOW), NOW)
+    restore(state, planned(state, backup), NOW)
 
 
 def owe_start(state: Path, tmp_path: Path) -> Path:
@@ -148,14 +152,14 @@ def test_the_current_store_is_kept_whole_with_what_only_its_log_has(state: Path,
             (state / f"copy.db{end}").write_bytes((state / f"runward.db{end}").read_bytes())
     for end in ("", "-wal"):
         os.rename(state / f"copy.db{end}", state / f"runward.db{end}")
-    plan = plan_restore(state, backup, NOW)
+    plan = planned(state, backup)
     restore(state, plan, NOW)
     assert plan.kept == state / "runward.before-restore-20260921T141320Z.db"
     assert rows(plan.kept, "select path from problems") == [("a",)]
     assert rows(state / "runward.db", "select path from problems") == []
     assert sorted(each.name for each in state.glob("*.db*")) == [plan.kept.name, "runward.db"]
     assert {each.stat().st_mode & 0o777 for each in state.glob("*.db")} == {0o600}
-    again = plan_restore(state, backup, NOW)
+    again = planned(state, backup)
     assert again.kept == state / "runward.before-restore-20260921T141320Z-2.db"
 
 
@@ -163,7 +167,7 @@ def test_a_store_that_can_not_be_read_is_kept_as_it_is(state: Path, backup: Path
     wreck = b"this was a store once" * 1000
     (state / "runward.db").write_bytes(wreck)
     (state / "runward.db-wal").write_bytes(b"and its log")
-    plan = plan_restore(state, backup, NOW)
+    plan = planned(state, backup)
     assert plan.current is not None
     assert plan.current.newer is None
     restore(state, plan, NOW)
@@ -176,7 +180,7 @@ def test_a_store_that_can_not_be_read_is_kept_as_it_is(state: Path, backup: Path
 def test_a_lost_disk_is_no_hindrance(backup: Path, tmp_path: Path) -> None:
     empty = tmp_path / "new"
     prepare(empty)
-    plan = plan_restore(empty, backup, NOW)
+    plan = planned(empty, backup)
     assert (plan.current, plan.kept, plan.epoch) == (None, None, 5)
     restore(empty, plan, NOW)
     assert rows(empty / "runward.db", "pragma integrity_check") == [("ok",)]
@@ -185,7 +189,7 @@ def test_a_lost_disk_is_no_hindrance(backup: Path, tmp_path: Path) -> None:
 
 def test_planning_changes_nothing(state: Path, backup: Path) -> None:
     before = {each.name: each.read_bytes() for each in state.iterdir() if each.is_file()}
-    plan_restore(state, backup, NOW)
+    planned(state, backup)
     after = {each.name: each.read_bytes() for each in state.iterdir() if each.is_file()}
     assert {name: after[name] for name in before if not name.endswith("-shm")} == {
         name: content for name, content in before.items() if not name.endswith("-shm")
@@ -197,11 +201,11 @@ def test_what_is_no_sound_backup_changes_nothing(state: Path, backup: Path) -> N
     whole = backup.read_bytes()
     backup.write_bytes(whole[:5000])
     with pytest.raises(Damaged):
-        plan_restore(state, backup, NOW)
+        planned(state, backup)
     backup.write_bytes(whole)
     change(backup, "pragma user_version = 9999")
     with pytest.raises(StoreTooNew):
-        plan_restore(state, backup, NOW)
+        planned(state, backup)
     assert read_epoch(state) == 4
 
 
@@ -209,7 +213,7 @@ def test_a_restore_that_the_disk_refuses_leaves_the_store_as_it_was(
     state: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(state / "runward.db", "insert into problems (path, message, since) values ('a', 'b', 0)")
-    plan = plan_restore(state, backup, NOW)
+    plan = planned(state, backup)
 
     def refuse(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
@@ -226,7 +230,7 @@ def test_what_the_backup_still_had_to_start_is_left_to_its_launcher_where_its_da
     state: Path, tmp_path: Path
 ) -> None:
     owing = owe_start(state, tmp_path)
-    plan = plan_restore(state, owing, NOW)
+    plan = planned(state, owing)
     assert (plan.starts, plan.jobs) == ((), ())
     restore(state, plan, NOW)
     assert rows(state / "runward.db", "select state from starts") == [("owed",)]
@@ -235,7 +239,7 @@ def test_what_the_backup_still_had_to_start_is_left_to_its_launcher_where_its_da
 def test_what_may_have_begun_without_a_trace_is_not_started_again(state: Path, tmp_path: Path) -> None:
     owing = owe_start(state, tmp_path)
     begin_and_forget(state)
-    plan = plan_restore(state, owing, NOW)
+    plan = planned(state, owing)
     assert plan.starts == ("review-1",)
     restore(state, plan, NOW)
     assert rows(state / "runward.db", "select state, why from starts") == [("owed", MAYBE_BEGUN)]
@@ -250,7 +254,7 @@ def test_where_a_launcher_finds_out_by_itself_it_is_asked(state: Path, tmp_path:
         (tmp_path / "runs" / "review-1" / "run.json").write_text("{}")
     else:
         take_ticket(state, ASKED.key, 5).close()
-    assert plan_restore(state, owing, NOW).starts == ()
+    assert planned(state, owing).starts == ()
 
 
 @pytest.mark.parametrize("before", ["waiting", "held"])
@@ -264,7 +268,7 @@ def test_a_request_that_was_not_decided_yet_is_held_where_it_may_have_begun(
     if begun:
         begin_and_forget(state)
         assert not has_ticket(state, ASKED.key)
-    plan = plan_restore(state, tmp_path / "asked.db", NOW)
+    plan = planned(state, tmp_path / "asked.db")
     assert tuple(job.id for job in plan.jobs) == held
     restore(state, plan, NOW)
     expected = ("held", MAYBE_BEGUN) if begun else (before, None)
