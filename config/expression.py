@@ -72,7 +72,7 @@ class Expression:
                 value = following
         return None
 
-    def found(self, given: Given) -> list[tuple[tuple[str | int, ...], object]]:
+    def values_seen(self, given: Given) -> list[tuple[tuple[str | int, ...], object]]:
         """The look-ups known by their words that lead somewhere, each once, and what is there."""
         values = [(path, _at(path, given)) for path in dict.fromkeys(self.paths)]
         return [(path, value) for path, value in values if not isinstance(value, Missing)]

@@ -40,14 +40,14 @@ def near_misses(
     too. If there is no `root`, the directories beside its place are searched instead. Raises `OSError` if the machine is at fault.
     """
     nearest: dict[str, tuple[int, int, str]] = {}
-    for found in _files(root, above, absent[:MOST_ABSENT]):
-        if found in expected:
+    for candidate in _files(root, above, absent[:MOST_ABSENT]):
+        if candidate in expected:
             continue
         for wanted in absent[:MOST_ABSENT]:
-            rank = _rank(wanted, found)
+            rank = _rank(wanted, candidate)
             if rank is not None:
-                this = rank, len(found), found
-                nearest[wanted] = min(nearest.get(wanted, this), this)
+                ranked = rank, len(candidate), candidate
+                nearest[wanted] = min(nearest.get(wanted, ranked), ranked)
     return {wanted: path for wanted, (_, _, path) in nearest.items()}
 
 
@@ -85,7 +85,7 @@ def _files(root: int | None, above: int | None, absent: Sequence[str]) -> Iterat
 
 def _names(start: int, parts: list[str], most: int) -> list[tuple[str, bool]]:
     """The names of regular files and directories in a directory, and whether each is a directory."""
-    found: list[tuple[str, bool]] = []
+    names: list[tuple[str, bool]] = []
     with (
         opened_below(start, [part for part in parts if part]) as place,
         opened(".", _LISTED, place) as listed,
@@ -96,15 +96,15 @@ def _names(start: int, parts: list[str], most: int) -> list[tuple[str, bool]]:
             if is_directory or entry.is_file(follow_symlinks=False):
                 with suppress(UnicodeEncodeError):  # no text of the store could name it
                     entry.name.encode()
-                    found.append((entry.name, is_directory))
-    return sorted(found)
+                    names.append((entry.name, is_directory))
+    return sorted(names)
 
 
-def _rank(wanted: str, found: str) -> int | None:
+def _rank(wanted: str, candidate: str) -> int | None:
     """How near the path of a file is to what is wanted, 0 nearest. None if it is something else, or the same."""
     place, name = os.path.split(_folded(wanted))
-    other_place, other = os.path.split(_folded(found))
-    if wanted == found:
+    other_place, other = os.path.split(_folded(candidate))
+    if wanted == candidate:
         return None  # it has just arrived
     if place != other_place:
         return 2 if name == other else None

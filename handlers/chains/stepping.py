@@ -17,10 +17,13 @@ from runward.handlers.chains.effects import StepResult
 from runward.handlers.chains.facts import MOST_OUTCOMES
 from runward.handlers.contracts.artifact_facts import RULES
 from runward.handlers.facts import Play
-from runward.handlers.secrets import names_secret
+from runward.handlers.secrets import names_secret, text_without_secrets
 
 _MOST_SHOWN: Final = 8
 """Values that the reason of a skipped step names."""
+
+_MOST_SEARCHED: Final = 1000
+"""Characters of such a value in which secrets are looked for. Fewer are shown."""
 
 SkipReason: TypeAlias = Literal["step.skipped.condition_false", "step.skipped.undefined"]
 
@@ -136,7 +139,7 @@ def _values(expression: Expression, given: Given) -> str:
     """What a condition saw, in words."""
     return ", ".join(
         f"{written(path)} is {_in_words(str(path[-1]), value)}"
-        for path, value in expression.found(given)[:_MOST_SHOWN]
+        for path, value in expression.values_seen(given)[:_MOST_SHOWN]
     )
 
 
@@ -145,7 +148,7 @@ def _in_words(key: str, value: object) -> str:
         return "a secret"
     if isinstance(value, list | Steps):
         return f"a list of {len(value)}"
-    return quoted(value)
+    return quoted(text_without_secrets(value[:_MOST_SEARCHED]) if isinstance(value, str) else value)
 
 
 def command_of(step: Step, play: Play, given: Given, budget: Budget) -> Ready | NotStarted:

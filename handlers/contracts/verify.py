@@ -216,13 +216,13 @@ def _broken(fact: FileFact) -> RuleFact | None:
 
 def described(contract: Contract, facts: RootFacts) -> dict[str, str]:
     """Why each entry that was not delivered doesn't count, by its path. A file that is not the entry's, or nearly it, is named."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for entry, fact in zip(contract.expected, facts.files, strict=False):
         if not fact.is_right:
             path = at_fault(entry, fact)
-            said = describe(fact) if path == entry.path else f"{path}: {describe(fact)}"
-            found[entry.path] = said if fact.near is None else f"{said}; {there_is(fact.near, path)}"
-    return found
+            reason = describe(fact) if path == entry.path else f"{path}: {describe(fact)}"
+            reasons[entry.path] = reason if fact.near is None else f"{reason}; {there_is(fact.near, path)}"
+    return reasons
 
 
 def is_absent(description: JsonValue) -> bool:
@@ -233,8 +233,8 @@ def is_absent(description: JsonValue) -> bool:
 def files_at_fault(contract: Contract, facts: RootFacts) -> dict[str, str]:
     """The files that are the reason for entries with other paths, by these paths."""
     pairs = zip(contract.expected, facts.files, strict=False)
-    found = {entry.path: at_fault(entry, fact) for entry, fact in pairs if not fact.is_right}
-    return {path: file for path, file in found.items() if path != file}
+    files = {entry.path: at_fault(entry, fact) for entry, fact in pairs if not fact.is_right}
+    return {path: file for path, file in files.items() if path != file}
 
 
 def describe(fact: FileFact) -> str:

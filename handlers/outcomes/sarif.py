@@ -102,13 +102,13 @@ class _Outside:
         whole, elsewhere = {**described}, dict[str, JsonValue]()
         for key, references in object_in(described, "externalPropertyFileReferences").items():
             listed = references if isinstance(references, list) else [references]
-            found = [self._find(each, key) if isinstance(each, dict) else None for each in listed]
+            located = [self._find(each, key) if isinstance(each, dict) else None for each in listed]
             elsewhere[key] = [
                 each
-                for each, number in zip(listed, found, strict=True)
+                for each, number in zip(listed, located, strict=True)
                 if number is None and each is not None
             ]
-            numbers = dict.fromkeys(each for each in found if each is not None)
+            numbers = dict.fromkeys(each for each in located if each is not None)
             for number in numbers:
                 self._use(number, key, run)
             if numbers:

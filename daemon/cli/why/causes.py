@@ -194,15 +194,15 @@ def _by_file_at_fault(known: JsonValue) -> JsonValue:
     """What a verdict knew, with what was not delivered under the names of the files that are the reasons."""
     if not isinstance(known, dict):
         return known
-    found, files = known.get("not_delivered"), known.get("at_fault")
-    if not isinstance(found, dict) or not isinstance(files, dict):
+    not_delivered, files = known.get("not_delivered"), known.get("at_fault")
+    if not isinstance(not_delivered, dict) or not isinstance(files, dict):
         return known
     reasons: dict[str, list[str]] = {}
-    for path, why in found.items():
+    for path, why in not_delivered.items():
         file = str(files.get(path, path))
         reasons.setdefault(file, []).append(str(why).removeprefix(f"{file}: "))
-    told: dict[str, JsonValue] = {file: "; ".join(whys) for file, whys in reasons.items()}
-    return {**{key: each for key, each in known.items() if key != "at_fault"}, "not_delivered": told}
+    by_file: dict[str, JsonValue] = {file: "; ".join(whys) for file, whys in reasons.items()}
+    return {**{key: each for key, each in known.items() if key != "at_fault"}, "not_delivered": by_file}
 
 
 def _invalid_outcomes(invalid: JsonValue) -> list[str]:

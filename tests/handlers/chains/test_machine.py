@@ -221,15 +221,14 @@ def finished(
 
 
 def test_a_false_condition_says_which_values_it_saw_shortly_and_without_secrets() -> None:
-    condition = (
-        "{{ trigger.n > 3 and trigger.token and trigger.text and trigger.list and not trigger.nothing }}"
-    )
+    condition = "{{ trigger.n > 3 and trigger.token and trigger.text and trigger.list and trigger.note and not trigger.nothing }}"
     step, chain = Step(0, "s", condition=condition), about(position_of(stands({}), "hash"))
     trigger: dict[str, JsonValue] = {
         "n": 2,
         "token": "hunter2 is short",
         "text": "x\x1b[31m" * 100_000,
         "list": [1, 2],
+        "note": "ghp_" + "a1B2" * 9,
     }
     judged = judge(step, given_to({**trigger, "nothing": None}, [], chain), Budget())
     assert judged.reason == "step.skipped.condition_false"
@@ -237,8 +236,10 @@ def test_a_false_condition_says_which_values_it_saw_shortly_and_without_secrets(
         f"its condition {condition} is false; trigger.n is 2, trigger.token is a "
     )
     assert "hunter2" not in str(judged.why)
+    assert "a1B2a1B2" not in str(judged.why)
     assert "\x1b" not in str(judged.why)
-    assert str(judged.why).endswith("…', trigger.list is a list of 2, trigger.nothing is nothing")
+    assert str(judged.why).endswith("', trigger.nothing is nothing")
+    assert "…', trigger.list is a list of 2, trigger.note is '" in str(judged.why)
     assert len(str(judged.why)) < 500
     missing = judge(step, given_to({"n": 2}, [], chain), Budget()).why
     assert missing == "trigger.token is not there: trigger has n; trigger.n is 2"
