@@ -18,6 +18,7 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.disk.studio_login import studio_key, use_code
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.studio.guard import Guard, cookie_header, host_in
+from runward.daemon.studio.outcome_pages import OutcomePages
 from runward.daemon.studio.rendering import message_page, static_file
 from runward.daemon.studio.session_pages import SessionPages
 
@@ -46,13 +47,15 @@ def studio_app(
         said = f"{type(error).__name__}. This is a bug in Runward; log/studio.log in the state directory has more."
         return message_page(500, "This page can't be shown", said)
 
-    sessions = SessionPages(settings)
+    sessions, outcomes = SessionPages(settings), OutcomePages(settings)
     return Starlette(
         routes=[
             Route("/", _first_page),
             Route("/login", log_in),
             Route("/healthz", _healthy),
             Route("/static/{hash}/{name}", _static),
+            Route("/outcomes", outcomes.listing),
+            Route("/outcomes/{identifier}", outcomes.one),
             Route("/sessions", sessions.listing),
             Route("/sessions/{key:path}", sessions.one),
         ],

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -17,6 +17,9 @@ from runward.config.json_value import JsonValue
 from runward.daemon import __version__
 from runward.daemon.views.units import ago, duration, moment_of, size
 from runward.daemon.views.visible import visible
+
+PAGE: Final = 100
+"""Rows of a list."""
 
 _HERE: Final = Path(__file__).parent
 
@@ -42,6 +45,17 @@ def page(request: Request, template: str, data: dict[str, JsonValue], **shown: o
         )
     )
     return HTMLResponse(text)
+
+
+def template_called(name: str) -> Template:
+    """One of our own templates."""
+    return _templates().get_template(name)
+
+
+@cache
+def template_at(path: str) -> Template:
+    """The template in a file. Raises `OSError`."""
+    return _templates().from_string(Path(path).read_text())
 
 
 def message_page(status: int, heading: str, said: str, fix: str = "") -> HTMLResponse:

@@ -13,7 +13,8 @@ from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.store.reading import reading
 from runward.daemon.store.reading_sessions import Wanted
-from runward.daemon.studio.rendering import page
+from runward.daemon.studio.cards import card
+from runward.daemon.studio.rendering import PAGE, page
 from runward.daemon.views.expected_artifacts import disagreement, expected_artifacts, not_delivered
 from runward.daemon.views.sessions import (
     FAILED,
@@ -23,9 +24,6 @@ from runward.daemon.views.sessions import (
     session_with_key,
     sessions_as_json,
 )
-
-PAGE: Final = 100
-"""Rows of a list."""
 
 _FILTERS: Final = ("status", "failed", "layout", "root", "playbook", "agent", "search", "format")
 
@@ -80,6 +78,7 @@ class SessionPages:
             "session.html",
             {"session": session},
             facts=_facts(session),
+            cards=[card(each, session) for each in _objects(session["artifacts"])],
             expected=expected_artifacts(session["contract"], session["verification"], found.not_delivered),
             disagreement=disagreement(str(session["status"]), str(reason["code"]), session["verification"]),
         )
@@ -134,3 +133,7 @@ def _facts(session: dict[str, JsonValue]) -> list[tuple[str, str]]:
         "Path": session["path"],
     }
     return [(name, str(value)) for name, value in values.items() if value is not None]
+
+
+def _objects(value: JsonValue) -> list[dict[str, JsonValue]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -1,10 +1,13 @@
 """Outcomes of sessions, as programs read them."""
 
 import json
+from collections.abc import Sequence
 
 from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
 from runward.daemon.store.reading_artifacts import ArtifactRow
 from runward.daemon.views.units import iso
+from runward.handlers.secrets import json_without_secrets
 
 
 def artifact_as_json(row: ArtifactRow) -> dict[str, JsonValue]:
@@ -25,3 +28,10 @@ def artifact_as_json(row: ArtifactRow) -> dict[str, JsonValue]:
         "created_at": iso(row.created_at),
         "updated_at": iso(row.updated_at),
     }
+
+
+def outcomes_as_json(settings: Settings, rows: Sequence[ArtifactRow]) -> list[JsonValue]:
+    """What is known of outcomes, without what looks like a secret."""
+    told = json_without_secrets([artifact_as_json(each) for each in rows], settings.bundle.redact)
+    assert isinstance(told, list)
+    return told

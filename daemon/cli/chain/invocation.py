@@ -23,7 +23,7 @@ from runward.daemon.store.reading_invocations import (
     invocations,
     invocations_called,
 )
-from runward.daemon.views.outcomes import artifact_as_json
+from runward.daemon.views.outcomes import outcomes_as_json
 from runward.daemon.views.units import ago, iso
 
 _STATUSES = ("running", "waiting_approval", "completed", "failed", "timed_out", "aborted", "cancelled")
@@ -97,13 +97,14 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
     Example:
       runward invocation show @last
     """
-    with store_to_read(settings_in_force(context)) as connection:
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
         row = _find(connection, identifier)
         outcomes = artifacts_of(connection, row.id)
         is_root = row.chain_run_id is not None and row.step_index is None
         steps = chain_steps(connection, row.chain_run_id) if is_root and row.chain_run_id else []
     if as_json:
-        artifacts: list[JsonValue] = [artifact_as_json(each) for each in outcomes]
+        artifacts = outcomes_as_json(settings, outcomes)
         print_json({**_as_json(row), "node_metadata": _metadata(row, steps), "artifacts": artifacts})
         return
     click.echo("\n".join(_lines(row, steps, outcomes)))

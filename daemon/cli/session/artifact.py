@@ -16,7 +16,7 @@ from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store.reading_artifacts import ArtifactRow, Wanted, artifacts, artifacts_called
-from runward.daemon.views.outcomes import artifact_as_json
+from runward.daemon.views.outcomes import outcomes_as_json
 from runward.daemon.views.units import ago
 from runward.handlers.contracts.file_problems import MEANINGS
 
@@ -74,7 +74,7 @@ def list_artifacts(
         run = None if chain_run is None else find_run(connection, chain_run).id
         found = artifacts(connection, Wanted(kind, passed, key, run, since, limit or -1))
     if as_json:
-        print_json([artifact_as_json(each) for each in found])
+        print_json(outcomes_as_json(settings, found))
     elif not found:
         click.echo("no artifacts")
     else:
@@ -157,10 +157,11 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
     Example:
       runward artifact show @last
     """
-    with store_to_read(settings_in_force(context)) as connection:
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
         row = _find(connection, identifier)
     if as_json:
-        print_json(artifact_as_json(row))
+        print_json(outcomes_as_json(settings, [row])[0])
         return
     click.echo(f"artifact {safe(row.id)}: {safe(row.kind)} {safe(row.name)}, {passed_text(row)}")
     click.echo(f"of {safe(row.session_key)}{_where(row)}")

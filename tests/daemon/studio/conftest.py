@@ -1,6 +1,7 @@
 """The Studio's application over a state directory that a real daemon has filled."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -77,6 +78,12 @@ def studio(place: Place) -> Studio:
 def filled(recorded: Place) -> Studio:
     """A Studio over one recorded run of each kind, for tests that only read."""
     return _logged_in(recorded)
+
+
+@pytest.fixture
+def studio_over() -> Callable[[Place], Studio]:
+    """A Studio over any place."""
+    return _logged_in
 
 
 def _logged_in(place: Place) -> Studio:

@@ -27,6 +27,13 @@ class _Tags(HTMLParser):
         self.attributes += attrs
 
 
+def tags_of(page: str) -> tuple[list[str], list[str]]:
+    """The tags of a page, and the names of all attributes."""
+    found = _Tags()
+    found.feed(page)
+    return found.tags, [name for name, _ in found.attributes]
+
+
 def path_of(key: str) -> str:
     return f"/sessions/{quote(key)}"
 

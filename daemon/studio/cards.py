@@ -1,0 +1,105 @@
+"""Outcomes as cards: a template for each kind, and JSON for kinds that have none.
+
+A package can add a card for its own kind through an entry point in the group `runward.cards`: its name is the kind, and it
+refers to the path of a template. The template gets `outcome` (as `artifact show --json` prints it), `content` and `session`.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from markupsafe import Markup
+
+from runward.config.json_value import JsonValue
+from runward.daemon.studio.rendering import template_at, template_called
+
+ENTRY_POINT: Final = "runward.cards"
+
+_HERE: Final = Path(__file__).parent / "templates" / "cards"
+_GROUPS: Final = {"critical": "major", "high": "major", "medium": "minor", "low": "minor"}
+_LONG: Final = 20
+"""Lines of JSON that are shown without a click."""
+
+
+class Finding(NamedTuple):
+    """A finding of a review. `group` is `major`, `minor` or `info`; texts are empty where the producer gave none."""
+
+    group: str
+    title: str
+    place: str
+    evidence: str
+    suggestion: str
+    category: str
+    is_blocking: bool
+
+
+def card(outcome: Mapping[str, JsonValue], session: Mapping[str, JsonValue] | None) -> Markup:
+    """The card of an outcome; `session` is the one that produced it, if it is known."""
+    content = outcome["content"]
+    kind = str(outcome["kind"])
+    template = _templates().get(kind)
+    if not isinstance(content, dict) or template is None:
+        template = None
+    text = json.dumps(content, ensure_ascii=False, indent=2)
+    made = template_at(template) if template is not None else template_called("cards/any.html")
+    return Markup(  # noqa: S704 # the template escapes what it is given
+        made.render(
+            outcome=outcome,
+            content=content if isinstance(content, dict) else {},
+            session=session,
+            findings=findings_of(content),
+            categories=_categories(content),
+            as_json=text,
+            is_long=text.count("\n") >= _LONG,
+        )
+    )
+
+
+def findings_of(content: JsonValue) -> list[Finding]:
+    """The findings of a review or a linter, in their order."""
+    return [_finding(each) for each in _objects(content, "findings")]
+
+
+def _finding(value: Mapping[str, JsonValue]) -> Finding:
+    group = _GROUPS.get(str(value.get("severity")), "info")
+    described, _, rest = _text(value, "description").partition("\n")
+    title = _text(value, "title")
+    line = value.get("line")
+    place = _text(value, "file") + (f":{line}" if isinstance(line, int) else "")
+    return Finding(
+        group,
+        title or described,
+        place,
+        _text(value, "evidence") or (_text(value, "description") if title else rest.strip()),
+        _text(value, "suggestion"),
+        _text(value, "category"),
+        group == "major" or value.get("required") is True,
+    )
+
+
+def _categories(content: JsonValue) -> list[tuple[str, int]]:
+    """How many findings each category has: the most first, then by name."""
+    counted = Counter(each.category for each in findings_of(content) if each.category)
+    return sorted(counted.items(), key=lambda each: (-each[1], each[0]))
+
+
+def _text(value: Mapping[str, JsonValue], key: str) -> str:
+    found = value.get(key)
+    return found if isinstance(found, str) else ""
+
+
+def _objects(content: JsonValue, key: str) -> list[dict[str, JsonValue]]:
+    found = content.get(key) if isinstance(content, dict) else None
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+@cache
+def _templates() -> dict[str, str]:
+    """The path of the template for each kind that has one."""
+    own = {each.stem: str(each) for each in _HERE.glob("*.html") if each.stem != "any"}
+    added = {each.name: str(each.load()) for each in entry_points(group=ENTRY_POINT)}
+    return own | {kind: path for kind, path in added.items() if kind not in own}

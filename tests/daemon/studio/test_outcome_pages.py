@@ -1,0 +1,234 @@
+"""Outcomes as cards: each kind as drawn, any other as JSON, and whatever an agent writes."""
+
+import json
+import re
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+from tests.daemon.cli.calling import Place
+from tests.daemon.studio.conftest import Studio
+from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, tags_of
+
+from runward.config.json_value import JsonValue
+
+REVIEW: JsonValue = {
+    "outcome_kind": "review_verdict",
+    "summary": "three things",
+    "verdict": "REQUEST_CHANGES",
+    "passed": False,
+    "round": 2,
+    "findings": [
+        {
+            "severity": "high",
+            "category": "scope",
+            "description": "Wrong ADR\nadjacent ADRs differ",
+            "file": "docs/a.md",
+            "line": 12,
+            "suggestion": "correct it",
+        },
+        {"severity": "low", "category": "terms", "description": "Rename it", "required": True},
+        {"severity": "info", "category": "scope", "title": "A hint", "description": "Think about it"},
+    ],
+}
+GATE: JsonValue = {
+    "outcome_kind": "gate_verdict",
+    "summary": "no",
+    "gate_passed": False,
+    "criteria": [
+        {"name": "tests pass", "passed": True},
+        {"name": "scope", "passed": False},
+        {"name": "lint"},
+    ],
+    "feedback": "It is not there.",
+    "next_action": "Run it again.",
+}
+CI: JsonValue = {
+    "outcome_kind": "ci_result",
+    "summary": "mostly",
+    "passed": False,
+    "checks": [
+        {"name": "Backend tests", "passed": True, "count": 119, "total": 119},
+        {"name": "Build", "passed": False},
+        {"name": "Lint"},
+    ],
+    "commands": [{"command": "make build", "exit_code": 2, "duration_s": 62}],
+    "failure_summary": "the build",
+}
+FLOW: JsonValue = {
+    "outcome_kind": "flow_plan",
+    "summary": "on we go",
+    "should_continue": True,
+    "reason": "the first leg delivered",
+    "next_steps": ["implement", "test"],
+}
+OTHER: JsonValue = {"outcome_kind": "musing", "summary": "a thought", "depth": [1, {"of": "it"}]}
+LONG: JsonValue = {"outcome_kind": "musing", "summary": "many thoughts", "all": list(range(40))}
+
+
+def add(place: Place, name: str, *outcomes: JsonValue) -> None:
+    """A finished run that left these outcomes."""
+    run = place.add_run(name, started_at="2026-01-02T03:04:05Z", agent="reviewer")
+    (run / "artifacts/outcomes").mkdir()
+    for number, each in enumerate(outcomes):
+        (run / f"artifacts/outcomes/{number}.json").write_text(json.dumps(each))
+    place.end_run(name, 0)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    place = Place(tmp_path_factory.mktemp("written"))
+    place.furnish()
+    add(place, "all", REVIEW, GATE, CI, FLOW, OTHER, LONG)
+    place.daemon_once()
+    return place
+
+
+@pytest.fixture
+def outcomes(written: Place, studio_over: Callable[[Place], Studio]) -> Studio:
+    return studio_over(written)
+
+
+async def card_of(studio: Studio, kind: str, summary: str | None = None) -> str:
+    """The one card of this kind."""
+    listed = json.loads((await studio.get("/outcomes?format=json")).text)
+    (one,) = (each for each in listed if each["kind"] == kind and summary in (None, each["summary"]))
+    page = (await studio.get(f"/outcomes/{quote(one['id'])}")).text
+    found = re.search(r"<article.*</article>", page, re.DOTALL)
+    assert found is not None
+    return found[0]
+
+
+async def test_a_review_says_what_blocks_and_hides_what_does_not(outcomes: Studio) -> None:
+    card = await card_of(outcomes, "review_verdict")
+    assert '<span class="state failed">REQUEST CHANGES</span>' in card
+    assert "reviewer · 10m 00s · round 2" in card
+    assert "<span>Major <b>1</b></span><span>Minor <b>1</b></span><span>Info <b>1</b></span>" in card
+    assert 'scope <b class="num">2</b> · terms <b class="num">1</b>' in card
+    blocking, _, others = card.partition("<details>")
+    assert "<b>Wrong ADR</b><div><code>docs/a.md:12</code></div>" in blocking
+    assert '<span class="muted">Evidence:</span> adjacent ADRs differ' in blocking
+    assert '<span class="muted">Required:</span> correct it' in blocking
+    assert "Rename it" in blocking
+    assert "<summary>1 suggestion</summary>" in others
+    assert "A hint" in others
+
+
+async def test_a_gate_shows_its_criteria_why_it_rejects_and_what_to_do(outcomes: Studio) -> None:
+    card = await card_of(outcomes, "gate_verdict")
+    assert "Gate verdict: REJECT" in card
+    for word, name in (("passed", "tests pass"), ("failed", "scope"), ("not decided", "lint")):
+        assert f'<span class="hidden">{word}:</span></span>{name}</li>' in card
+    assert "<b>It is not there.</b>" in card
+    assert "Run it again." in card
+
+
+async def test_a_ci_result_has_a_row_for_each_check(outcomes: Studio) -> None:
+    card = " ".join((await card_of(outcomes, "ci_result")).split())
+    assert "CI result: FAILED" in card
+    assert '<dt>Backend tests</dt><dd><span class="state passed">119 / 119</span>' in card
+    assert '<dt>Build</dt><dd><span class="state failed">failed</span>' in card
+    assert '<dt>Lint</dt><dd><span class="state skipped">not run</span>' in card
+    assert '<code>make build</code></dt><dd>1m 02s <span class="state failed">exit code 2</span>' in card
+
+
+async def test_a_flow_plan_says_whether_it_goes_on(outcomes: Studio) -> None:
+    card = await card_of(outcomes, "flow_plan")
+    assert "Flow plan: CONTINUE" in card
+    assert "the first leg delivered" in card
+    assert "implement, test" in card
+
+
+async def test_any_other_kind_is_shown_as_json_which_is_folded_when_it_is_long(outcomes: Studio) -> None:
+    short = await card_of(outcomes, "musing", "a thought")
+    assert "<details open>" in short
+    assert "&#34;of&#34;: &#34;it&#34;" in short
+    assert "<details><summary>Show as JSON</summary>" in await card_of(outcomes, "musing", "many thoughts")
+
+
+async def test_a_session_shows_the_cards_of_its_outcomes(outcomes: Studio) -> None:
+    page = (await outcomes.get("/sessions/native:runs/all")).text
+    assert page.count('<article class="panel card') == 6
+
+
+async def test_all_failed_reviews_of_this_week_are_a_link(outcomes: Studio) -> None:
+    page = (await outcomes.get("/outcomes")).text
+    assert '<a href="/outcomes?kind=review_verdict&amp;passed=false&amp;since=7d"' in page
+    found = json.loads(
+        (await outcomes.get("/outcomes?kind=review_verdict&passed=false&since=7d&format=json")).text
+    )
+    assert [each["kind"] for each in found] == ["review_verdict"]
+
+
+async def test_a_page_as_json_is_what_the_command_prints(outcomes: Studio) -> None:
+    listed = json.loads((await outcomes.get("/outcomes?format=json")).text)
+    assert listed == outcomes.place.call("artifact", "list", "--json").json()
+    for each in listed:
+        shown = json.loads((await outcomes.get(f"/outcomes/{quote(each['id'])}?format=json")).text)
+        assert shown == outcomes.place.call("artifact", "show", each["id"], "--json").json()
+
+
+@pytest.mark.parametrize(
+    ("address", "named"), [("?kid=x", "kid"), ("?passed=maybe", "maybe"), ("?since=soon", "soon")]
+)
+async def test_a_filter_that_cannot_be_is_named(outcomes: Studio, address: str, named: str) -> None:
+    answer = await outcomes.get(f"/outcomes{address}")
+    assert (answer.status, named in answer.text) == (400, True)
+
+
+async def test_an_outcome_that_does_not_exist_has_a_page_that_says_so(outcomes: Studio) -> None:
+    answer = await outcomes.get("/outcomes/nothing")
+    assert (answer.status, "There is no outcome nothing." in answer.text) == (404, True)
+
+
+async def test_before_the_first_outcome_the_list_says_where_they_come_from(studio: Studio) -> None:
+    assert "A run leaves one in <code>outcomes/</code>" in (await studio.get("/outcomes")).text
+
+
+def _hostile(value: JsonValue) -> JsonValue:
+    """The same with every text replaced by a hostile one, as far as the kind permits it."""
+    if isinstance(value, dict):
+        kept = ("outcome_kind", "verdict", "severity")
+        return {key: each if key in kept else _hostile(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_hostile(each) for each in value]
+    return f"{MARKUP}{INVISIBLE}" if isinstance(value, str) else value
+
+
+async def test_nothing_in_an_outcome_becomes_markup_or_stays_invisible(place: Place, studio: Studio) -> None:
+    odd: JsonValue = {"outcome_kind": "musing", MARKUP: INVISIBLE, "summary": MARKUP}
+    told = [_hostile(each) for each in (REVIEW, GATE, CI, FLOW, OTHER)]
+    for each in told:
+        if isinstance(each, dict) and isinstance(each.get("findings"), list):
+            for finding in each["findings"] if isinstance(each["findings"], list) else []:
+                if isinstance(finding, dict):
+                    finding.pop("file", None)
+    add(place, "hostile", *told, odd)
+    place.daemon_once()
+    listed = json.loads((await studio.get("/outcomes?format=json")).text)
+    assert len(listed) == 6
+    assert [each["file_problem"] for each in listed if each["content"] is None] == []
+    for path in (
+        "/outcomes",
+        "/sessions/native:runs/hostile",
+        *(f"/outcomes/{quote(each['id'])}" for each in listed),
+    ):
+        page = (await studio.get(path)).text
+        tags, attributes = tags_of(page)
+        assert not {"script", "img", "iframe", "style", "svg"} & set(tags)
+        assert not [name for name in attributes if name.startswith("on") or name == "style"]
+        assert not [char for char in page if not char.isprintable() and char != "\n"]
+
+
+async def test_what_looks_like_a_secret_is_not_shown(place: Place, studio: Studio) -> None:
+    add(
+        place,
+        "leaky",
+        {"outcome_kind": "musing", "summary": "password=hunter2hunter2", "token": "abcdefgh1234"},
+    )
+    place.daemon_once()
+    (one,) = json.loads((await studio.get("/outcomes?format=json")).text)
+    for path in ("/outcomes", f"/outcomes/{quote(one['id'])}"):
+        page = (await studio.get(path)).text
+        assert "hunter2hunter2" not in page
+        assert "abcdefgh1234" not in page
