@@ -193,7 +193,7 @@ class _Evaluation:
     def _key(self, node: nodes.Expr) -> str:
         key = present(self.of(node))
         if isinstance(key, list | dict | Steps):
-            raise ExpressionError("can't be evaluated: a list or a table is no key of a table")
+            raise ExpressionError("can't be evaluated: a list or a table can't be the key of a table")
         return text_of(key, self._budget)
 
 

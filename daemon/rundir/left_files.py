@@ -47,7 +47,7 @@ _ROUNDING_S: Final = 1e-6
 
 
 class _Entry(NamedTuple):
-    """What was found at a path below a place; `state` is set if it is no regular file that could be hashed."""
+    """What was found at a path below a place; `state` is set if it isn't a regular file that could be hashed."""
 
     path: str
     state: str | None
@@ -331,5 +331,5 @@ def _from_artifacts(place: LeftPlace | WorkPlace, root: str, path: str) -> str:
 
 
 def _visible(path: str) -> str:
-    """A path as text that can be stored, also if it is no UTF-8."""
+    """A path as text that can be stored, also if it isn't UTF-8."""
     return os.fsencode(path).decode(errors="backslashreplace")

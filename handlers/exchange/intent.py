@@ -163,7 +163,7 @@ def without_content(told: JsonValue) -> JsonValue:
 
 
 def line_without_content(text: str) -> str:
-    """The line of an intent without its content and code. A line that is no intent has neither, and is cut."""
+    """The line of an intent without its content and code. A line that isn't an intent has neither, and is cut."""
     value = read_json(text.encode(errors="replace"))
     return json.dumps(without_content(value)) if isinstance(value, dict) else text[:SHOWN]
 
