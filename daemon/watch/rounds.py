@@ -343,7 +343,8 @@ class Rounds:
         gone = await in_thread(self._gone, asked)
         missing = set(gone)
         for name, directory in (target for target, _ in asked if target not in missing):
-            self.roots[name].alive_at[directory] = now
+            if name in self.roots:  # the settings may have changed meanwhile
+                self.roots[name].alive_at[directory] = now
         self.hints.add(gone, Why.PROCESS)
         return len(gone)
 

@@ -17,6 +17,7 @@ from runward.daemon.watch.rounds import ASKED, Rounds
 from runward.daemon.world.clock import SystemClock
 from runward.daemon.world.files import RealFiles
 from runward.daemon.world.starting import StartingProcesses
+from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.unreadable import Unreadable
 
 
@@ -122,3 +123,17 @@ async def test_a_directory_that_can_not_be_reached_is_nobodys_hint(tmp_path: Pat
     running(root, "gone")
     Path(root.path).rename(tmp_path / "away")
     assert await rounds.check_running() == 0
+
+
+async def test_a_root_that_leaves_the_settings_while_processes_are_checked_is_passed_over(
+    tmp_path: Path, root: WatchedRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.open["run"] = (RecordedProcess(1, 2, "this"),)
+    rounds = rounds_over(RealFiles(tmp_path), Hints(lambda: None), tmp_path, root)
+
+    def leave(self: Rounds, asked: object) -> list[object]:
+        self.roots.clear()
+        return []
+
+    monkeypatch.setattr(Rounds, "_gone", leave)
+    assert await rounds.check_processes() == 0
