@@ -16,6 +16,8 @@ from runward.handlers.secret_shapes import RULES, Rule
 
 REDACTED: Final = "[redacted]"
 
+# The two long expressions are compiled when they are first used: commands that show no text don't wait for them.
+
 # Names of secrets -----------------------------------------------------------------------------------------------------
 
 _WORDS: Final = (
@@ -33,10 +35,9 @@ _TAIL: Final = (
 )
 """What may follow the word without changing what the name is: `privateKeyPem`, `SECRET_KEY_BASE`, `PASSWORD_2`."""
 
-_SECRET_KEY: Final = re.compile(
+_SECRET_KEY: Final = (
     rf"(?:(?:{_WORDS}|authorization|cookies?)|(?:\b|_)(?:{_SHORT_WORDS}|auth)|(?-i:[a-z](?:P(?:ass|wd)|Creds)|_PAT))"
-    rf"{_TAIL}$",
-    re.IGNORECASE,
+    rf"{_TAIL}$"
 )
 _LONGEST_NAME: Final = 64
 
@@ -81,10 +82,9 @@ _PRIVATE_KEY: Final = (
     r"(?:----[- ]END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-?[- ]----|\z)"
 )
 
-_NO_SECRET: Final = re.compile(
+_PLACEHOLDER: Final = (
     r"(?:\?|\.{3}|…|\*+|null|nil|none|true|false|undefined|str(?:ing)?|bytes|int|bool(?:ean)?|any|object|dict|list"
-    r"|\$\{?(?-i:[A-Z_][A-Z0-9_]*)\}?|\$\d|%s|\{\w{0,30}\}|<[\w -]{1,40}>|\[redacted\])[,;)\]}]*",
-    re.IGNORECASE,
+    r"|\$\{?(?-i:[A-Z_][A-Z0-9_]*)\}?|\$\d|%s|\{\w{0,30}\}|<[\w -]{1,40}>|\[redacted\])[,;)\]}]*"
 )
 """A value that only stands for one: a type, a variable, a placeholder."""
 _COUNT: Final = re.compile(r"\d{1,6}[,;)\]}.]*", re.ASCII)
@@ -119,7 +119,7 @@ def _is_value(match: LinearMatch, value: str) -> bool:
     """
     name, between, assigned, _ = match.groups()
     name = (name or "").lower()
-    if _NO_SECRET.fullmatch(value) or not any(each.isalnum() for each in value):
+    if _stands_for_secret(value) or not any(each.isalnum() for each in value):
         return False
     if name.endswith("pwd") and _PATH.fullmatch(value):
         return False
@@ -131,8 +131,12 @@ def _is_value(match: LinearMatch, value: str) -> bool:
     return not (is_prose and value.isalnum() and len(value) < _SHORTEST_IN_PROSE)
 
 
+def _stands_for_secret(value: str) -> bool:
+    return re.fullmatch(_PLACEHOLDER, value, re.IGNORECASE) is not None
+
+
 def _is_option(_match: LinearMatch, value: str) -> bool:
-    return _NO_SECRET.fullmatch(value) is None
+    return not _stands_for_secret(value)
 
 
 def _is_credential(match: LinearMatch, value: str) -> bool:
@@ -288,9 +292,9 @@ def is_argument_of_secret(option: JsonValue, value: JsonValue) -> bool:
     """Whether a word of a command is a secret, because the word before it is an option such as `--password`."""
     if not isinstance(option, str) or not option.startswith("-") or not isinstance(value, str):
         return False
-    return _is_secret_key(option) and not value.startswith("-") and _NO_SECRET.fullmatch(value) is None
+    return _is_secret_key(option) and not value.startswith("-") and not _stands_for_secret(value)
 
 
 @lru_cache(maxsize=1024)
 def _is_secret_key(key: str) -> bool:
-    return _SECRET_KEY.search(key[-_LONGEST_NAME:]) is not None
+    return re.search(_SECRET_KEY, key[-_LONGEST_NAME:], re.IGNORECASE) is not None
