@@ -71,6 +71,9 @@ class Notices(Part):
     """The chains whose files are wrong, each with the reason. Used in threads; raises `OSError`."""
     store: Store
     clock: Clock
+    steady: Callable[[], float]
+    """The time (Unix seconds) in which it is kept when notices are due: without steps of the clock that nobody noted yet.
+    Once a step is noted, what is waiting is moved by it."""
     log: structlog.typing.FilteringBoundLogger
     _trouble: str | None = None
     _next: float | None = None
@@ -92,14 +95,14 @@ class Notices(Part):
 
     def _until_due(self) -> float | None:
         # Never longer than the longest pause: the clock may be set back during the wait.
-        return None if self._next is None else min(max(0.05, self._next - self.clock.now()), LONGEST_PAUSE)
+        return None if self._next is None else min(max(0.05, self._next - self.steady()), LONGEST_PAUSE)
 
     async def carry_out(self) -> bool:
         """Deliver the next ones; returns whether any was due."""
         try:
             await self._record_troubles()
             waiting = await pending(self.store, AT_ONCE)
-            now = self.clock.now()
+            now = self.steady()
             due = [each for each in waiting if not now < each.next_at <= now + LONGEST_PAUSE]
             if due:
                 await self._deliver(due)
@@ -142,11 +145,12 @@ class Notices(Part):
                 tasks.start_soon(send, each)
         settled: list[Row] = []
         delayed: list[Row] = []
-        now = self.clock.now()
+        now = self.steady()
         for each in due:
             why, tries = answers[each.id], each.tries + 1
             if why is None or now - each.since >= GIVEN_UP_AFTER:
-                settled.append(("delivered" if why is None else "dead", now, tries, why, each.id))
+                state = "delivered" if why is None else "dead"
+                settled.append((state, self.clock.now(), tries, why, each.id))
             else:
                 pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(each.tries, 16))
                 delayed.append((now + pause, tries, why, each.id))

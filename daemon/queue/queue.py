@@ -127,6 +127,10 @@ class Queue:
         """Called when there is something to do in the background."""
         self.tally = Tally()
 
+    def steady(self) -> float:
+        """The wall time (Unix seconds) that all waiting rows use, without steps that are not noted yet."""
+        return self._steps.steady()
+
     async def start(self) -> None:
         """Free what an earlier daemon had claimed, and find the ends of the tables."""
         self.tally.stolen = await jobs.take_back(self._store, self._clock.now())

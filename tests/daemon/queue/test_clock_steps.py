@@ -8,15 +8,20 @@ from typing import Any
 
 import anyio
 import pytest
+import structlog
 from tests.daemon.queue.test_queue import Desk, Tokens, done, start
 from tests.daemon.store.uncertain import Uncertain
 from tests.daemon.worker.in_process import StillClock
 
+from runward.daemon.parts.notices import FIRST_PAUSE, Notices
 from runward.daemon.queue.queue import Queue, StoreTrouble
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.tables.jobs import JobResult, put_back
+from runward.daemon.store.tables.notices import INSERT, PendingNotice, row_of
+from runward.daemon.store.transaction import Statement
 from runward.handlers.effects import Emit
+from runward.handlers.notices.effects import SendNotice
 from runward.handlers.timers.events import TimerSet
 
 HOUR = 3600.0
@@ -199,3 +204,31 @@ async def test_a_timer_that_was_set_by_a_clock_that_is_set_back_since_waits_for_
         assert await due(desk) == []
         await desk.put(told)
         await rings_after(desk, WAIT)
+
+
+class NobodyIsThere:
+    """Recipients that can't be reached."""
+
+    def recipients(self, kind: str) -> tuple[str, ...]:
+        return ()
+
+    def send(self, notice: PendingNotice) -> str | None:
+        return "nobody is there"
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_notice_is_tried_again_after_its_pause_though_the_clock_was_stepped_a_moment_before(
+    tmp_path: Path, step: float
+) -> None:
+    clock = StillClock()
+    async with desk_of(tmp_path / "runward.db", clock) as desk:
+        notice = SendNotice("nt_1", clock.now(), "session.failed", "s", "ops", "it failed", "")
+        await desk.store.run([Statement(INSERT.sql, [row_of(notice)])], "notice")
+        log = structlog.get_logger()
+        notices = Notices(NobodyIsThere(), list, desk.store, clock, desk.queue.steady, log)
+        clock.wall += step  # nobody has noted it yet
+        assert await notices.carry_out()
+        await due(desk)  # now it is noted
+        assert await notices.carry_out() is False
+        ((next_at,),) = await desk.store.read("select next_at from notices")
+        assert next_at == pytest.approx(clock.now() + FIRST_PAUSE)
