@@ -306,10 +306,11 @@ class Agent:
                 verdicts |= self._standing(turn, stepped)
         if self.shaken or not begun:
             verdicts |= {VANISHED, GONE}
-        if self.shaken and self.died and grew_elsewhere:
-            # Its log was away and came back after the end of its process. That is growth without a process here, which
-            # takes a death back, and from then on no missing process in this home proves one.
-            verdicts |= _RUNS
+        if self.shaken and self.died:
+            # Its log was away and came back after the end of its process. That is growth, which takes a death back, and
+            # nobody knows the process of the next attempt. If it is growth without a process here, no missing process in
+            # this home proves a death from then on.
+            verdicts |= _RUNS if grew_elsewhere else {RESUMED}
         if not any(begun):
             verdicts |= self.ever | {VANISHED, GONE}
         # What the power cut took from the log may have been read before: an attempt ends once.
