@@ -107,7 +107,7 @@ class Assembly:
             world.processes, world.files, store, world.clock, log, self._run_begun, self._found
         )
         self.worktrees = Worktrees(world.processes, store, world.clock, log)
-        self.notices = Notices(world.messenger, world.quarantined, store, world.clock, self.queue.steady, log)
+        self.notices = Notices(world.messenger, world.quarantined, store, world.clock, self.queue.steps, log)
         self.free_slots = FreeSlots(store, world.clock, log, world.chains.steps_at_once, self._found)
         self.bundles = self._make_bundles(settings.state_dir)
         self.restored_bundles = RestoredBundles(self.bundles, store, world.clock, log, self.is_busy)

@@ -17,6 +17,8 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.faults import point
 from runward.daemon.parts.lasting_troubles import KINDS, notices_of_troubles
 from runward.daemon.ports.clock import Clock
+from runward.daemon.queue.clock_steps import ClockSteps
+from runward.daemon.queue.queue import StoreTrouble
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.notices import DELAY, INSERT, SETTLE, PendingNotice, pending, row_of
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
@@ -71,9 +73,7 @@ class Notices(Part):
     """The chains whose files are wrong, each with the reason. Used in threads; raises `OSError`."""
     store: Store
     clock: Clock
-    steady: Callable[[], float]
-    """The time (Unix seconds) in which it is kept when notices are due: without steps of the clock that nobody noted yet.
-    Once a step is noted, what is waiting is moved by it."""
+    steps: ClockSteps
     log: structlog.typing.FilteringBoundLogger
     _trouble: str | None = None
     _next: float | None = None
@@ -95,21 +95,21 @@ class Notices(Part):
 
     def _until_due(self) -> float | None:
         # Never longer than the longest pause: the clock may be set back during the wait.
-        return None if self._next is None else min(max(0.05, self._next - self.steady()), LONGEST_PAUSE)
+        return None if self._next is None else min(max(0.05, self._next - self.steps.steady()), LONGEST_PAUSE)
 
     async def carry_out(self) -> bool:
         """Deliver the next ones; returns whether any was due."""
         try:
             await self._record_troubles()
-            waiting = await pending(self.store, AT_ONCE)
-            now = self.steady()
+            async with self.steps.noted() as now:
+                waiting, ahead = await pending(self.store, AT_ONCE), self.steps.ahead
             due = [each for each in waiting if not now < each.next_at <= now + LONGEST_PAUSE]
             if due:
-                await self._deliver(due)
+                await self._deliver(due, ahead)
             self._next = min((each.next_at for each in waiting), default=None)
         except EpochRefused:
             raise
-        except (CommitUnknown, Fenced, sqlite3.Error) as error:
+        except (CommitUnknown, Fenced, StoreTrouble, sqlite3.Error) as error:
             self._trouble = str(error)
             self.log.error("notices.not_marked", why=str(error))
             return False
@@ -132,7 +132,11 @@ class Notices(Part):
             await self.store.run([Statement(INSERT.sql, [row_of(each) for each in new])], "notice")
         self._recorded = frozenset(each.id for each in found)
 
-    async def _deliver(self, due: list[PendingNotice]) -> None:
+    async def _deliver(self, due: list[PendingNotice], ahead: float) -> None:
+        """Deliver them, and mark what became of them. `ahead` is what their times assume of the clock.
+
+        The clock may be stepped meanwhile. Their next times must be written in the time to which a step moves all others.
+        """
         answers: dict[str, str | None] = {}
 
         async def send(notice: PendingNotice) -> None:
@@ -145,17 +149,17 @@ class Notices(Part):
                 tasks.start_soon(send, each)
         settled: list[Row] = []
         delayed: list[Row] = []
-        now = self.steady()
-        for each in due:
-            why, tries = answers[each.id], each.tries + 1
-            if why is None or now - each.since >= GIVEN_UP_AFTER:
-                state = "delivered" if why is None else "dead"
-                settled.append((state, self.clock.now(), tries, why, each.id))
-            else:
-                pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(each.tries, 16))
-                delayed.append((now + pause, tries, why, each.id))
-        statements = [(SETTLE, settled), (DELAY, delayed)]
-        await self.store.run([Statement(sql, rows) for sql, rows in statements if rows], "notice")
+        async with self.steps.noted() as now:
+            moved = self.steps.ahead - ahead
+            for each in due:
+                why, tries = answers[each.id], each.tries + 1
+                if why is None or now - (each.since + moved) >= GIVEN_UP_AFTER:
+                    settled.append(("delivered" if why is None else "dead", now, tries, why, each.id))
+                else:
+                    pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(each.tries, 16))
+                    delayed.append((now + pause, tries, why, each.id))
+            statements = [(SETTLE, settled), (DELAY, delayed)]
+            await self.store.run([Statement(sql, rows) for sql, rows in statements if rows], "notice")
         for each in due:
             self._say(each, answers[each.id])
 

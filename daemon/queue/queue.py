@@ -114,7 +114,7 @@ class Queue:
         self._foreground_is_due = False
         self.uncertain: str | None = None
         """Why it is unknown whether a commit happened, as long as it is."""
-        self._steps = ClockSteps(store, clock, self._attempt)
+        self.steps = ClockSteps(store, clock, self._attempt)
         self._latest = math.inf
         self._stepped_back = False
         self._one_at_a_time = anyio.Lock(fast_acquire=True)
@@ -127,14 +127,10 @@ class Queue:
         """Called when there is something to do in the background."""
         self.tally = Tally()
 
-    def steady(self) -> float:
-        """The wall time (Unix seconds) that all waiting rows use, without steps that are not noted yet."""
-        return self._steps.steady()
-
     async def start(self) -> None:
         """Free what an earlier daemon had claimed, and find the ends of the tables."""
         self.tally.stolen = await jobs.take_back(self._store, self._clock.now())
-        await self._steps.start()
+        await self.steps.start()
         self._head = await events.head(self._store)
         self._open = await jobs.open_lanes(self._store)
         self._open_is_stale = False
@@ -143,7 +139,7 @@ class Queue:
         """Jobs that wait and may run now; a job whose event can't be read is held."""
         if not self.may_be_due or limit <= 0:
             return []
-        async with self._steps.noted() as now:
+        async with self.steps.noted() as now:
             await self._in_order(now)
             due = await jobs.due_jobs(self._store, now, limit, self.horizon)
         await self._hold(due.broken, now)
@@ -164,7 +160,7 @@ class Queue:
 
         They take long, or don't: those in the lanes `long`, and those that read more than `large` bytes.
         """
-        async with self._steps.noted() as now:
+        async with self.steps.noted() as now:
             await self._in_order(now)
             due = await jobs.due_in_background(
                 self._store, now, limit, large, long, without, are_long=are_long
@@ -214,7 +210,7 @@ class Queue:
         token = self._randomness.token()
         mine: list[Job] = []
         trouble: str | None = None
-        ahead = self._steps.ahead
+        ahead = self.steps.ahead
         async with self._one_at_a_time:
             if self._open_is_stale:
                 self._open = await jobs.open_lanes(self._store)
@@ -339,8 +335,8 @@ class Queue:
         `EpochRefused` if another daemon has taken over. What was decided while the clock was stepped is decided again:
         its times may mix values from before and after the step.
         """
-        async with self._one_at_a_time, self._steps.noted():
-            if self._steps.ahead != claim.ahead:
+        async with self._one_at_a_time, self.steps.noted():
+            if self.steps.ahead != claim.ahead:
                 results = [put_back(result.job) for result in results]
             await self._complete(claim.token, results, completed)
 
@@ -395,7 +391,7 @@ class Queue:
         await self._complete(token, [JobResult(first.job, "held", error=reason)], completed)
 
     def _batch(self) -> Batch:
-        return Batch(self._head, self._store.epoch, self._now(self._clock.now()), self._steps.steady())
+        return Batch(self._head, self._store.epoch, self._now(self._clock.now()), self.steps.steady())
 
     def _settle(self, results: Sequence[JobResult], batch: Batch) -> None:
         for result in results:

@@ -95,7 +95,8 @@ def _make_private(path: Path) -> None:
         path.touch(mode=0o600)
     for end in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
-            os.chmod(f"{path}{end}", 0o600)
+            mode = os.stat(f"{path}{end}").st_mode
+            os.chmod(f"{path}{end}", mode & 0o700)  # a store that its owner made read-only stays so
 
 
 def _version(path: Path) -> int:

@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.cli.shell import context
+from runward.daemon.configuration import settings, settings_files
 from runward.daemon.disk.epoch import HeldEpoch
 from runward.daemon.host import service
 from runward.daemon.watch.notifications import Inotify
@@ -56,7 +57,7 @@ def _settings(reads: int) -> Callable[[], None]:
     """The settings are read so often, and then never to their end. A signal interrupts it, as it does read(2)."""
 
     def take_out() -> None:
-        load, left = vars(context)["load_settings"], [reads]
+        load, left = settings.load_settings, [reads]
 
         def slow(config: str | None, environment: Mapping[str, str], cwd: str) -> Parsed[Settings]:
             if left[0] == 0:
@@ -67,7 +68,8 @@ def _settings(reads: int) -> Callable[[], None]:
             found: Parsed[Settings] = load(config, environment, cwd)
             return found
 
-        vars(context)["load_settings"] = slow
+        for reader in (context, settings_files):
+            vars(reader)["load_settings"] = slow
 
     return take_out
 
