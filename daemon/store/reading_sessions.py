@@ -105,7 +105,8 @@ class RunningRow(NamedTuple):
 class Wanted(NamedTuple):
     """Which sessions are wanted. Each filter that has values must match one of them.
 
-    `since` is a time in Unix seconds. `text` is searched, ignoring case, in ids, names, the path and the reason. `cwd`
+    `after` is the start (Unix seconds) and the key of a session in the list, the newest first: only what is listed after
+    it is wanted. `since` is a time in Unix seconds. `text` is searched, ignoring case, in ids, names, the path and the reason. `cwd`
     is a directory: sessions that worked in it or below it match.
     """
 
@@ -117,6 +118,7 @@ class Wanted(NamedTuple):
     since: float | None = None
     text: str | None = None
     cwd: str | None = None
+    after: tuple[float, str] | None = None
 
     def has(self, row: SessionRow) -> bool:
         """Whether this session matches."""
@@ -132,6 +134,7 @@ class Wanted(NamedTuple):
             all(not values or value in values for values, value in chosen)
             and (self.since is None or row.started_at >= self.since)
             and (self.text is None or any(self.text.lower() in each.lower() for each in said))
+            and (self.after is None or (-row.started_at, row.key) > (-self.after[0], self.after[1]))
             and (self.cwd is None or f"{row.cwd or ''}/".startswith(f"{self.cwd.rstrip('/')}/"))
         )
 
@@ -143,8 +146,11 @@ def sessions(
     connection: sqlite3.Connection, wanted: Wanted = EVERY, limit: int | None = None
 ) -> list[SessionRow]:
     """The sessions that are wanted, newest first."""
+    at, key = wanted.after or (None, None)
+    # Without this condition if it isn't needed: with `or :at is null` SQLite would not begin at that place of the index.
+    after = "" if at is None else " and started_at <= :at and (started_at < :at or key > :key)"
     keys = connection.execute(
-        "select key from sessions where (:statuses = '[]' or status in (select value from json_each(:statuses)))"
+        "select key from sessions where (:statuses = '[]' or status in (select value from json_each(:statuses)))"  # noqa: S608 # our own words
         " and (:layouts = '[]' or layout in (select value from json_each(:layouts)))"
         " and (:roots = '[]' or root in (select value from json_each(:roots)))"
         " and (:playbooks = '[]' or playbook in (select value from json_each(:playbooks)))"
@@ -152,11 +158,13 @@ def sessions(
         " and (:since is null or started_at >= :since)"
         " and (:text is null or instr(lower(session_id || char(10) || coalesce(playbook, '') || char(10)"
         "  || coalesce(agent, '') || char(10) || path || char(10) || reason_summary), lower(:text)))"
-        " order by started_at desc, key limit :limit",
+        f"{after} order by started_at desc, key limit :limit",
         {
             **{name: json.dumps(getattr(wanted, name)) for name in _CHOSEN},
             "since": wanted.since,
             "text": wanted.text,
+            "at": at,
+            "key": key,
             "limit": -1 if limit is None or wanted.cwd is not None else limit,
         },
     )

@@ -1,6 +1,5 @@
 """Outcomes: what sessions found out, as cards."""
 
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -8,7 +7,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runward.config.duration import DurationError, parse_duration
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
@@ -16,11 +14,12 @@ from runward.daemon.store.reading import reading
 from runward.daemon.store.reading_artifacts import Wanted, artifacts, artifacts_called
 from runward.daemon.store.reading_sessions import session
 from runward.daemon.studio.cards import card
+from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.rendering import PAGE, page
 from runward.daemon.views.outcomes import outcomes_as_json
 from runward.daemon.views.sessions import sessions_as_json
 
-_FILTERS: Final = ("kind", "passed", "session", "chain_run", "since", "format")
+_FILTERS: Final = ("kind", "passed", "session", "chain_run", "since")
 _PASSED: Final = ("true", "false", "null")
 
 
@@ -72,17 +71,13 @@ class OutcomePages:
 
 
 def _wanted(request: Request) -> Wanted:
-    """What the filters in the address want. Raises `HTTPException` for one that isn't known or is invalid."""
-    given = request.query_params
-    for name in given:
-        if name not in _FILTERS:
-            raise HTTPException(400, f"There is no filter {name!r}. There are: {', '.join(_FILTERS)}.")
-    passed, since = given.get("passed") or None, given.get("since") or None
-    if passed is not None and passed not in _PASSED:
-        raise HTTPException(400, f"passed is {passed!r}. It can be: {', '.join(_PASSED)}.")
-    try:
-        at = None if since is None else time.time() - parse_duration(since)
-    except DurationError as error:
-        raise HTTPException(400, f"since is {since!r}: {error}. Write an age, such as 7d or 2h.") from error
-    key, run = given.get("session") or None, given.get("chain_run") or None
-    return Wanted(given.get("kind") or None, passed, key, run, at, PAGE + 1)
+    """What the filters in the address want. Raises `HTTPException`."""
+    given = Filters(request, _FILTERS)
+    return Wanted(
+        given.one("kind"),
+        given.one("passed", _PASSED),
+        given.one("session"),
+        given.one("chain_run"),
+        given.moment("since"),
+        PAGE + 1,
+    )

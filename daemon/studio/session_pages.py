@@ -12,8 +12,9 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.store.reading import reading
-from runward.daemon.store.reading_sessions import Wanted
+from runward.daemon.store.reading_sessions import SessionRow, Wanted
 from runward.daemon.studio.cards import card
+from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.rendering import PAGE, page
 from runward.daemon.views.expected_artifacts import disagreement, expected_artifacts, not_delivered
 from runward.daemon.views.sessions import (
@@ -25,7 +26,9 @@ from runward.daemon.views.sessions import (
     sessions_as_json,
 )
 
-_FILTERS: Final = ("status", "failed", "layout", "root", "playbook", "agent", "search", "format")
+_FILTERS: Final = (
+    *("status", "failed", "layout", "root", "playbook", "agent", "cwd", "since", "search", "after"),
+)
 
 
 class SessionPages:
@@ -38,17 +41,17 @@ class SessionPages:
         """The newest sessions that the filters in the address want."""
         wanted, settings = _wanted(request), self._settings()
 
-        def read() -> tuple[list[JsonValue], bool]:
+        def read() -> tuple[list[JsonValue], SessionRow | None]:
             with reading(settings.state_dir) as connection:
                 rows, is_cut = newest_sessions(connection, settings, wanted, PAGE)
-                return sessions_as_json(connection, settings, rows), is_cut
+                return sessions_as_json(connection, settings, rows), rows[-1] if is_cut else None
 
-        sessions, is_cut = await in_thread(read)
+        sessions, last = await in_thread(read)
         return page(
             request,
             "sessions.html",
             {"sessions": sessions},
-            is_cut=is_cut,
+            older=None if last is None else _older(request, last),
             chosen=dict(request.query_params),
             statuses=STATUSES,
         )
@@ -90,24 +93,26 @@ class _Read(NamedTuple):
 
 
 def _wanted(request: Request) -> Wanted:
-    """What the filters in the address want. Raises `HTTPException` for one that isn't known."""
-    given = request.query_params
-    for name in given:
-        if name not in _FILTERS:
-            raise HTTPException(400, f"There is no filter {name!r}. There are: {', '.join(_FILTERS)}.")
-    chosen = {name: tuple(each for each in given.getlist(name) if each) for name in _FILTERS}
-    for each in chosen["status"]:
-        if each not in STATUSES:
-            raise HTTPException(400, f"There is no status {each!r}. There are: {', '.join(STATUSES)}.")
-    failed = FAILED if chosen["failed"] else ()
+    """What the filters in the address want. Raises `HTTPException`."""
+    given = Filters(request, _FILTERS)
+    failed = FAILED if given.one("failed") else ()
     return Wanted(
-        (*chosen["status"], *failed),
-        chosen["layout"],
-        chosen["root"],
-        chosen["playbook"],
-        chosen["agent"],
-        text=next(iter(chosen["search"]), None),
+        (*given.all("status", STATUSES), *failed),
+        given.all("layout"),
+        given.all("root"),
+        given.all("playbook"),
+        given.all("agent"),
+        given.moment("since"),
+        given.one("search"),
+        given.one("cwd"),
+        given.after("after"),
     )
+
+
+def _older(request: Request, last: SessionRow) -> str:
+    """The address of the page after the one that ends with this session."""
+    url = request.url.include_query_params(after=f"{last.started_at!r},{last.key}")
+    return f"{url.path}?{url.query}"
 
 
 def _facts(session: dict[str, JsonValue]) -> list[tuple[str, str]]:

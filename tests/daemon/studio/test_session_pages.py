@@ -1,14 +1,17 @@
 """The pages of sessions: what they show, for whom there is nothing, and for runs that are hostile."""
 
+import html
 import json
+import re
 from html.parser import HTMLParser
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.studio.conftest import Studio
 
 from runward.config.json_value import JsonValue
+from runward.daemon.studio import session_pages
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 INVISIBLE = "safe\u202egnp.exe\u200b\x1b[31m"
@@ -59,11 +62,35 @@ async def test_a_status_in_the_address_chooses_and_is_marked(filled: Studio) -> 
 
 
 @pytest.mark.parametrize(
-    ("address", "named"), [("?color=red", "color"), ("?status=great", "great")], ids=["filter", "status"]
+    ("address", "named"),
+    [("?color=red", "color"), ("?status=great", "great"), ("?after=x,y", "after"), ("?since=soon", "soon")],
+    ids=["filter", "status", "place", "time"],
 )
 async def test_an_unknown_filter_is_named(filled: Studio, address: str, named: str) -> None:
     answer = await filled.get(f"/sessions{address}")
     assert (answer.status, named in answer.text) == (400, True)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+async def test_pages_of_older_sessions_have_each_session_once(
+    filled: Studio, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(session_pages, "PAGE", size)
+    address, listed = "/sessions", []
+    while True:
+        page = (await filled.get(address)).text
+        listed += re.findall(r'<td class="main"><a href="/sessions/([^"]+)"', page)
+        found = re.search(r'<a href="([^"]+)" rel="next">older</a>', page)
+        if found is None:
+            break
+        address = html.unescape(found[1])
+    whole = filled.place.call("session", "list", "--json", "--limit", "0").objects()
+    assert [unquote(each) for each in listed] == [each["key"] for each in whole]
+
+
+async def test_sessions_since_then_and_of_a_directory(filled: Studio) -> None:
+    assert json.loads((await filled.get("/sessions?since=1h&format=json")).text) == []
+    assert "No session matches." in (await filled.get("/sessions?cwd=/nowhere")).text
 
 
 async def test_a_page_as_json_is_what_the_command_prints(filled: Studio) -> None:

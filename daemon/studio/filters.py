@@ -1,0 +1,56 @@
+"""Filters in the address of a list: what they say, or a page that names the one that can't be."""
+
+import time
+from collections.abc import Collection
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from runward.config.duration import DurationError, parse_duration
+
+JSON: Final = "format"
+"""In every address: `format=json` asks for the data."""
+
+
+class Filters:
+    """The filters in an address; empty ones count as absent. Raises `HTTPException` for one that there is not."""
+
+    def __init__(self, request: Request, known: Collection[str]) -> None:
+        self._given = request.query_params
+        for name in self._given:
+            if name not in known and name != JSON:
+                raise HTTPException(400, f"There is no filter {name!r}. There are: {', '.join(known)}.")
+
+    def all(self, name: str, possible: Collection[str] = ()) -> tuple[str, ...]:
+        """Each value of a filter. Raises `HTTPException` if there are `possible` values, and it is not one."""
+        values = tuple(each for each in self._given.getlist(name) if each)
+        for each in values:
+            if possible and each not in possible:
+                raise HTTPException(400, f"{name} is {each!r}. It can be: {', '.join(possible)}.")
+        return values
+
+    def one(self, name: str, possible: Collection[str] = ()) -> str | None:
+        """The first value of a filter."""
+        return next(iter(self.all(name, possible)), None)
+
+    def moment(self, name: str) -> float | None:
+        """The time (Unix seconds) that is as long ago as the filter says, such as `7d`. Raises `HTTPException`."""
+        text = self.one(name)
+        try:
+            return None if text is None else time.time() - parse_duration(text)
+        except DurationError as error:
+            said = f"{name} is {text!r}: {error}. Write an age, such as 7d or 2h."
+            raise HTTPException(400, said) from error
+
+    def after(self, name: str) -> tuple[float, str] | None:
+        """The time and the key of the last row of the page before. Raises `HTTPException`."""
+        text = self.one(name)
+        if text is None:
+            return None
+        at, _, key = text.partition(",")
+        try:
+            return float(at), key
+        except ValueError as error:
+            said = f"{name} is {text!r}, which no page of this list links to. Open the list again."
+            raise HTTPException(400, said) from error
