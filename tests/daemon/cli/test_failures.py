@@ -75,11 +75,14 @@ def test_all_is_not_well_until_failures_are_seen(place: Place) -> None:
 
 def test_a_failure_that_was_shown_in_full_on_a_terminal_was_seen(place: Place) -> None:
     with place.daemon():
-        _fail(place, "bad")
-        _until(place, "bad")
+        _fail(place, "bad", ago=50)
+        _fail(place, "other", ago=60)
+        _until(place, "bad", "other")
         place.call("session", "show", "bad", "--json")
         place.call("session", "list")
         assert place.call("session", "show", "bad").code == 0  # into a pipe, which may cut it short
+        # A request that was put later is recorded: so would be one for `bad`.
+        assert place.call("session", "seen", "other", "--wait").code == 0
         assert _failures(place) == (1, ["bad"])
         with screen(place, 50, 120, "session", "show", "bad") as shown:
             shown.until("exited with")
