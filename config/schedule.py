@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -25,6 +25,8 @@ _SHORTEST: Final = 1.0
 _MOST_RUNS: Final = 1_000_000_000
 _FIRST_YEAR, _LAST_YEAR = 1970, 9998
 """Moments that can be converted to every time zone, and to seconds."""
+
+_END: Final = datetime(_LAST_YEAR + 1, 1, 1, tzinfo=UTC).timestamp()
 
 _AT: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?"
@@ -58,7 +60,8 @@ class Times:
         if self.cron is not None:
             return self.cron.next_after(moment, zone_called(self.zone))
         if self.every is not None:
-            return since + self.every * max(1, math.floor((moment - since) / self.every + 1e-9) + 1)
+            due = since + self.every * max(1, math.floor((moment - since) / self.every + 1e-9) + 1)
+            return due if due < _END else None
         return self.at if self.at is not None and self.at > moment else None
 
 

@@ -31,7 +31,7 @@ _SHORT_WORDS: Final = r"pass|pwd|creds"
 """The same, but only as a word of the name: `DB_PASS`, `dbPass`, not `bypass`."""
 _TAIL: Final = (
     r"(?:[-_]?(?:pem|der|base(?:64)?|b64|hash|value|string|plain|raw|old|new|prod(?:uction)?|dev|staging|live|test))?"
-    r"\d{0,3}"
+    r"(?:[-_]?\d{1,3})?"
 )
 """What may follow the word without changing what the name is: `privateKeyPem`, `SECRET_KEY_BASE`, `PASSWORD_2`."""
 

@@ -7,7 +7,7 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.store.reading_artifacts import ArtifactRow
 from runward.daemon.views.units import iso
-from runward.handlers.secrets import json_without_secrets
+from runward.handlers.secrets import json_without_secrets, text_without_secrets
 
 
 def artifact_as_json(row: ArtifactRow) -> dict[str, JsonValue]:
@@ -28,6 +28,24 @@ def artifact_as_json(row: ArtifactRow) -> dict[str, JsonValue]:
         "created_at": iso(row.created_at),
         "updated_at": iso(row.updated_at),
     }
+
+
+def shown_outcomes(settings: Settings, rows: Sequence[ArtifactRow]) -> list[ArtifactRow]:
+    """The outcomes as people may see them: without what looks like a secret."""
+
+    def cleaned(text: str) -> str:
+        return text_without_secrets(text, settings.bundle.redact)
+
+    return [
+        row._replace(
+            name=cleaned(row.name),
+            summary=None if row.summary is None else cleaned(row.summary),
+            content=None
+            if row.content is None
+            else json.dumps(json_without_secrets(json.loads(row.content), settings.bundle.redact)),
+        )
+        for row in rows
+    ]
 
 
 def outcomes_as_json(settings: Settings, rows: Sequence[ArtifactRow]) -> list[JsonValue]:

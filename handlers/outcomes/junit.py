@@ -310,7 +310,9 @@ def _outcomes(reading: _Reading) -> Mapping[str, dict[str, JsonValue]]:
 
 
 def _words(attributes: Mapping[str, str]) -> list[str]:
-    return [re.sub(r"[^a-z0-9]", "", attributes.get(key, "").lower()) for key in ("status", "result")]
+    """The status in plain letters; what has none is a word of another language, whose meaning is not known."""
+    written = [attributes.get(key, "").strip().lower() for key in ("status", "result")]
+    return [re.sub(r"[^a-z0-9]", "", each) or each for each in written]
 
 
 def _name(case: Mapping[str, str]) -> str:

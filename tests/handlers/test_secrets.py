@@ -65,6 +65,9 @@ _PAIRS = [
     ('password "{}";', "open-Sesame7"),
     ("passphrase={}", "open-Sesame7"),
     ("TOKEN={}", "abc"),
+    ("PASSWORD_2={}", "abc"),
+    ("DB_PASSWORD_1: {}", "abc"),
+    ("API_KEY_2={}", "abc"),
     ("auth_token: {}", "abc"),
     ("PWD=/srv;PASSWORD={}", "abc"),
     ("token = str\npassword={}", "abc"),
@@ -125,6 +128,8 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
         "SECRET_KEY_BASE",
         "auth",
         "signing-key",
+        "PASSWORD_2",
+        "api-key-1",
     ],
 )
 def test_a_key_may_name_a_secret(key: str) -> None:

@@ -23,7 +23,7 @@ from runward.daemon.store.reading_invocations import (
     invocations,
     invocations_called,
 )
-from runward.daemon.views.outcomes import outcomes_as_json
+from runward.daemon.views.outcomes import outcomes_as_json, shown_outcomes
 from runward.daemon.views.units import ago, iso
 
 _STATUSES = ("running", "waiting_approval", "completed", "failed", "timed_out", "aborted", "cancelled")
@@ -107,7 +107,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         artifacts = outcomes_as_json(settings, outcomes)
         print_json({**_as_json(row), "node_metadata": _metadata(row, steps), "artifacts": artifacts})
         return
-    click.echo("\n".join(_lines(row, steps, outcomes)))
+    click.echo("\n".join(_lines(row, steps, shown_outcomes(settings, outcomes))))
 
 
 def _as_json(row: InvocationRow) -> dict[str, JsonValue]:

@@ -16,7 +16,7 @@ from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store.reading_artifacts import ArtifactRow, Wanted, artifacts, artifacts_called
-from runward.daemon.views.outcomes import outcomes_as_json
+from runward.daemon.views.outcomes import outcomes_as_json, shown_outcomes
 from runward.daemon.views.units import ago
 from runward.handlers.contracts.file_problems import MEANINGS
 
@@ -79,7 +79,8 @@ def list_artifacts(
         click.echo("no artifacts")
     else:
         print_table(
-            ("ID", "KIND", "NAME", "PASSED", "SESSION", "WHEN", "SUMMARY"), [_row(each) for each in found]
+            ("ID", "KIND", "NAME", "PASSED", "SESSION", "WHEN", "SUMMARY"),
+            [_row(each) for each in shown_outcomes(settings, found)],
         )
 
 
@@ -163,6 +164,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
     if as_json:
         print_json(outcomes_as_json(settings, [row])[0])
         return
+    (row,) = shown_outcomes(settings, [row])
     click.echo(f"artifact {safe(row.id)}: {safe(row.kind)} {safe(row.name)}, {passed_text(row)}")
     click.echo(f"of {safe(row.session_key)}{_where(row)}")
     content = None if row.content is None else json.loads(row.content)

@@ -335,3 +335,15 @@ def test_a_file_that_somebody_adds_is_hashed_too(judged: Place) -> None:
     judged.daemon_once()
     shown = judged.call("artifact", "show", identifier, "--json").object()
     assert shown["file_sha256"] == hashlib.sha256(b"other").hexdigest()
+
+
+def test_what_looks_like_a_secret_in_an_outcome_is_not_shown(place: Place) -> None:
+    run = place.add_run("leaky")
+    (run / "artifacts/outcomes").mkdir()
+    told = {"outcome_kind": "note", "summary": "DB_PASS=Zq8wLk9xYY", "name": "n", "token": "Zq8wLk9xYY"}
+    (run / "artifacts/outcomes/note.json").write_text(json.dumps(told))
+    place.end_run("leaky", 0)
+    place.daemon_once()
+    for words in (("list",), ("show", "@last"), ("list", "--json"), ("show", "@last", "--json")):
+        shown = place.call("artifact", *words)
+        assert (shown.code, "Zq8wLk9xYY" in shown.out, "[redacted]" in shown.out) == (0, False, True)

@@ -63,6 +63,21 @@ def test_an_expression_that_is_wrong_or_never_due_ends_with_2(
     assert said in ended.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        (("every 36600d", "--from", "2026-01-01", "--count", "90"), 79),
+        (("every 1d", "--from", "9998-12-30", "--count", "20"), 1),
+    ],
+)
+def test_times_end_with_the_last_year_that_can_be_written(
+    place: Place, arguments: tuple[str, ...], count: int
+) -> None:
+    ended = place.call("schedule", "next", *arguments, "--json", "--timezone", "UTC")
+    assert (ended.code, len(ended.out.split(","))) == (0, count)
+    assert place.call("schedule", "next", "every 1d", "--from", "9999-12-31").code == 2
+
+
 def test_a_chain_is_fired_at_its_times_also_by_the_next_daemon_and_then_no_more(ticking: Place) -> None:
     assert [each["next"] for each in ticking.call("schedule", "list", "--json").objects()] != [[]]
     assert ticking.call("chain", "list", "--json").objects()[0]["next_due"] is not None

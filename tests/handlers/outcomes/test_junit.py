@@ -72,6 +72,9 @@ def test_whatever_says_that_something_failed_is_believed(report: str) -> None:
         f'<testsuite tests="2" skipped="2">{CASE}{CASE}</testsuite>',
         f'<testsuites tests="1" disabled="1"><testsuite>{CASE}</testsuite></testsuites>',
         '<testsuite><testcase name="x" status="purple"/><testcase name="y"/></testsuite>',
+        '<testsuite><testcase name="x" status="失败"/></testsuite>',
+        '<testsuite><testcase name="x" result="ошибка"/></testsuite>',
+        '<testsuite><testcase name="x" status="!"/></testsuite>',
     ],
 )
 def test_a_report_of_tests_that_did_not_run_passes_nothing(report: str) -> None:
