@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 
-_CODES: Final = ("invalid_argument", "not_found", "runtime_error", "killed", "output_limit")
-"""The results that a worker may report."""
+_CODES: Final = ("invalid_argument", "not_found", "runtime_error", "output_limit")
+"""The results that a worker may report with a text of its own, which the code may have written."""
 
 _LONGEST_ERROR: Final = 4000
 
@@ -61,6 +61,9 @@ def read_answer(line: bytes, output: int) -> Execution:
             return Execution(None, result)
         case {"code": "output_limit", **others} if not others:
             return too_much(output)
+        case {"code": "killed", "error": str(), **others} if not others:
+            # `status` shows why workers were killed, so the text must not be the code's.
+            return Execution("killed", error="the code needed more memory than its limit")
         case {"code": str(code), "error": str(error), **others} if code in _CODES and not others:
             return Execution(code, error=error[:_LONGEST_ERROR])
         case _:

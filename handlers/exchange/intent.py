@@ -21,6 +21,13 @@ _NAMING: Final = frozenset(string.ascii_letters + string.digits + _JOINING)
 
 _PAID: Final = ("content", "code", "result")
 
+_SAID_BY_CODE: Final = frozenset(
+    ("runtime_error", "output_limit", "invalid_argument", "not_found", "not_authorized")
+)
+"""Errors whose message code may have written, if code ran: an answer of its own, or a contract's reason."""
+
+WHY_IS_PAID: Final = "code said why, so only the result that its caller got has the message"
+
 MOST: Final = 1 << 53
 """The largest price, cost and amount: every number up to it is the same number in every program."""
 
@@ -149,17 +156,26 @@ def shown(intent: Intent) -> dict[str, JsonValue]:
 
 
 def without_content(told: JsonValue) -> JsonValue:
-    """An intent, or the result of an action, without what others pay for: content, code, and what an invocation returned.
+    """An intent, or the result of an action, without what others pay for: content, code, and what code returned or said.
 
     Only who paid gets these, with the result itself.
     """
     if not isinstance(told, dict):
         return told
     less = {key: None if key in _PAID else value for key, value in told.items()}
+    if _is_said_by_code(told):
+        less["message"] = WHY_IS_PAID
     for name in ("data", "artifact"):
         if name in less:
             less[name] = without_content(less[name])
     return less
+
+
+def _is_said_by_code(told: Mapping[str, JsonValue]) -> bool:
+    """Whether code may have written the message of this result: then it may have what code read."""
+    code, consumed = told.get("error_code"), told.get("resources_consumed")
+    has_run_code = isinstance(consumed, dict) and "cpu_seconds" in consumed
+    return has_run_code and code in _SAID_BY_CODE
 
 
 def line_without_content(text: str) -> str:

@@ -175,6 +175,13 @@ def result_of(row: ActionRow) -> dict[str, JsonValue]:
     return result
 
 
+def shown_result(row: ActionRow) -> dict[str, JsonValue]:
+    """The ActionResult as others see it."""
+    result = without_content(result_of(row))
+    assert isinstance(result, dict)
+    return result
+
+
 def action_as_json(row: ActionRow) -> dict[str, JsonValue]:
     """An action as `results.jsonl` has it, with its session, but without content and code: those who paid have them there."""
     intent = as_json(row.intent)
@@ -183,7 +190,7 @@ def action_as_json(row: ActionRow) -> dict[str, JsonValue]:
         "line": row.line,
         "id": intent.get("id") if isinstance(intent, dict) else None,
         "intent": without_content(intent),
-        "result": without_content(result_of(row)),
+        "result": shown_result(row),
         "scrip_after": row.scrip_after,
         "sandbox": row.sandbox,
         "hash": row.hash,

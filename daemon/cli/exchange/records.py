@@ -5,7 +5,7 @@ import time
 
 import click
 
-from runward.daemon.cli.exchange.acting import action_as_json, result_of
+from runward.daemon.cli.exchange.acting import action_as_json, shown_result
 from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
@@ -163,6 +163,6 @@ def _row(row: ActionRow) -> list[str]:
     said = f"“{safe(str(reasoning))}”" if reasoning else "(no reasoning)"
     what = f"{row.action_type or 'not an intent'} {row.artifact_id or ''}".rstrip()
     state = coloured("ok", "ok") if row.is_success else coloured("failed", str(row.error_code))
-    message = result_of(row)["message"]
+    message = shown_result(row)["message"]
     who, told = safe(row.principal or "-"), f"{state}: {safe(str(message))}"
     return [local(row.at), who, safe(what), told, said]

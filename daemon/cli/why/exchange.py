@@ -14,6 +14,7 @@ from runward.daemon.store.reading_exchange import (
     principals,
     shared_artifact,
 )
+from runward.handlers.exchange.intent import without_content
 
 ARTIFACT = "artifact:"
 PRINCIPAL = "principal:"
@@ -85,7 +86,7 @@ def _entry(row: ActionRow) -> Entry:
 
 
 def _said(row: ActionRow) -> str:
-    result = as_json(row.result)
+    result = without_content(as_json(row.result))
     message = result.get("message") if isinstance(result, dict) else None
     failed = "" if row.is_success else f"{row.error_code}: "
     return f"{row.principal or 'a run without an agent'}: {failed}{message}"

@@ -282,6 +282,40 @@ def test_code_is_run_in_the_sandbox_and_paid_for(place: Place) -> None:
         assert logged["sandbox"] == "bubblewrap+seccomp"
 
 
+LEAK = """
+def run():
+    raise ValueError(kernel_state.read_artifact("paid", caller_id))
+def check_permission(caller, action, target, context):
+    return {"allowed": False, "reason": "not the TOPSECRET one"}
+"""
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_what_code_says_when_it_fails_is_shown_only_to_its_caller(place: Place) -> None:
+    (place.directory / "leak.py").write_text(LEAK)
+    settings = place.directory / "runward.toml"
+    settings.write_text(f"{settings.read_text()}\n[exchange]\nuse_contracts = true\n")
+    code = ("--code-file", "leak.py", "--executable", "--price", "0")
+    open_to_all = '{"read_price": 10, "allow_read": "*"}'
+    with place.daemon():
+        exchange(place, "principal", "create", "writer")
+        exchange(place, "principal", "create", "reader", "--scrip", "100")
+        paid = ("artifact", "write", "paid", "--as", "writer", "--content", "TOPSECRET")
+        assert exchange(place, *paid, "--policy", open_to_all).code == 0
+        assert exchange(place, "artifact", "write", "leak", "--as", "reader", *code).code == 0
+        shut = ("artifact", "write", "shut", "--as", "writer", "--content", "x", "--access-contract", "leak")
+        assert exchange(place, *shut).code == 0
+        failed = exchange(place, "invoke", "leak", "--as", "reader", "--json").object()
+        assert "TOPSECRET" in str(failed["message"]), "its caller paid"
+        denied = exchange(place, "artifact", "read", "shut", "--as", "reader", "--json").object()
+        assert (denied["error_code"], "TOPSECRET" in str(denied["message"])) == ("not_authorized", True)
+        for name, error in {"leak": "runtime_error", "shut": "not_authorized"}.items():
+            for kind in (("exchange", "log", "--artifact", name), ("why", f"artifact:{name}")):
+                for told in (place.call(*kind).out, place.call(*kind, "--json").out):
+                    assert (error in told, "TOPSECRET" in told) == (True, False), told
+        assert "TOPSECRET" not in place.call("why", "principal:reader", "--json").out
+
+
 SHOP = """
 def run(text):
     counted = context.dependencies["counter"].invoke(text)

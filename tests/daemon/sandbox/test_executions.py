@@ -20,7 +20,7 @@ from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox import time_namespace
 from runward.daemon.sandbox.cpu import CpuTime
-from runward.daemon.sandbox.execution import execution_to_json
+from runward.daemon.sandbox.execution import execution_to_json, read_answer
 from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.kernel import cpu_of
 from runward.daemon.sandbox.workers import MOST_CODE, Job, Worker, execute
@@ -157,6 +157,13 @@ def test_what_ran_and_failed_has_its_code_its_place_and_its_measures(
     execution = execute(Job(source, []), USUAL)
     assert (execution.code, execution.error, execution.result) == (code, error, None)
     assert "resources_consumed" in execution_to_json(execution)
+
+
+def test_code_can_not_choose_why_its_worker_was_killed() -> None:
+    ended = read_answer(b'{"code": "killed", "error": "a secret"}', 100)
+    assert (ended.code, ended.error) == ("killed", "the code needed more memory than its limit"), (
+        "`status` shows it to everybody"
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange.intent import (
+    WHY_IS_PAID,
     NotAnIntent,
     intent_to_json,
     line_without_content,
@@ -116,6 +117,28 @@ def test_what_others_pay_for_is_left_out() -> None:
         assert isinstance(told, dict)
         assert ("secret" in json.dumps(told), told["message"]) == (False, "m")
     assert without_content(None) is None
+
+
+@pytest.mark.parametrize(
+    "code", ["runtime_error", "output_limit", "not_authorized", "not_found", "invalid_argument"]
+)
+def test_what_code_said_when_it_failed_is_left_out(code: str) -> None:
+    consumed: dict[str, JsonValue] = {"cpu_seconds": 0.1}
+    message = "ValueError: secret (line 3)"
+    told = without_content(
+        {"success": False, "message": message, "error_code": code, "resources_consumed": consumed}
+    )
+    assert isinstance(told, dict)
+    assert (told["message"], told["error_code"]) == (WHY_IS_PAID, code)
+
+
+def test_what_runward_itself_said_of_a_failure_is_not_left_out() -> None:
+    consumed: dict[str, JsonValue] = {"scrip": 3}
+    told = without_content(
+        {"success": False, "message": "m", "error_code": "not_authorized", "resources_consumed": consumed}
+    )
+    assert isinstance(told, dict)
+    assert told["message"] == "m"
 
 
 def test_long_content_and_code_are_cut_where_they_are_shown() -> None:
