@@ -23,8 +23,8 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         result: Result = "failed" if problem.severity == "error" else "warning"
         yield Finding(result, printable(f"{place}: {problem.message}"), problem.fix)
     refused = _refused(installation)
-    for each in refused:
-        yield Finding("failed", f"the running daemon uses older settings: {each}", _TAKEN_BY_ITSELF)
+    for each, fix in refused:
+        yield Finding("failed", f"the running daemon uses older settings: {each}", fix)
     if installation.is_broken:
         said = "the settings can't be used: the other checks use the defaults"
         yield Finding("warning", said, "fix them, then run `runward doctor` again")
@@ -36,10 +36,12 @@ def examine(installation: Installation, patience: Patience) -> Iterator[Finding]
         )
 
 
-def _refused(installation: Installation) -> list[str]:
-    """What the running daemon says of newer settings, apart from what is said here anyway."""
+def _refused(installation: Installation) -> list[tuple[str, str]]:
+    """What the running daemon says of newer settings, apart from what is said here anyway, with the fix."""
     report = read_report(installation.state) if holder(installation.state) is not None else None
     if report is None or report.settings is None:
         return []
     known = {problem.render() for problem in installation.problems}
-    return [each for each in report.settings.refused if each not in known]
+    store_fix = report.settings.store_fix
+    fix = _TAKEN_BY_ITSELF if store_fix is None else f"{store_fix}; the daemon then takes them over by itself"
+    return [(each, fix) for each in report.settings.refused if each not in known]

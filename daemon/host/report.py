@@ -47,7 +47,7 @@ class SettingsReport:
 
     `absent` are the places that come before these files and had none. `origin` says where each key was set that has not
     its default, and `rules` the file, line and column of each of `contracts`. It also says when and why newer settings
-    were refused since.
+    were refused since, and what to do if they are right, but the store could not take them (`store_fix`).
     """
 
     values: JsonValue
@@ -58,6 +58,7 @@ class SettingsReport:
     rules: tuple[tuple[str, int | None, int | None], ...] = ()
     refused_at: float | None = None
     refused: tuple[str, ...] = ()
+    store_fix: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

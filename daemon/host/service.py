@@ -40,7 +40,7 @@ from runward.daemon.store.reading import STORE
 from runward.daemon.store.reading_told_actions import told_actions_in
 from runward.daemon.store.schema import refuse_strange
 from runward.daemon.store.store import Store, connect
-from runward.daemon.store.transaction import EpochRefused, malformed_is_told
+from runward.daemon.store.transaction import EpochRefused, fix_of_trouble, malformed_is_told
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.web.report import HttpReport
 from runward.daemon.web.studio_socket import StudioSocket
@@ -325,10 +325,12 @@ class Obedience:
         try:
             await self._supervisor.reload(settings, is_asked)
         except SettingsNotTaken as error:
+            fix = fix_of_trouble(str(error))
             self._refuse(
                 [f"the store can't be written: {error}"],
-                "free space or repair the disk: the daemon tries again; until then the old settings stay in force",
+                f"{fix}: the daemon tries again; until then the old settings stay in force",
                 is_asked,
+                store_fix=fix,
             )
             return False
         watch = settings.watch
@@ -340,7 +342,7 @@ class Obedience:
         self._studio.use_settings()
         return True
 
-    def _refuse(self, problems: list[str], fix: str, is_asked: bool) -> None:
+    def _refuse(self, problems: list[str], fix: str, is_asked: bool, store_fix: str | None = None) -> None:
         if is_asked or tuple(problems) != self._supervisor.settings_report.refused:
             self._log.error("settings.refused", problems=problems, fix=fix)
-            self._supervisor.note_refusal(problems)
+            self._supervisor.note_refusal(problems, store_fix)

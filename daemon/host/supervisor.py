@@ -105,10 +105,12 @@ class Supervisor:
         """Free bytes on the state directory's disk below which nothing new is accepted."""
         return self._settings.low_disk
 
-    def note_refusal(self, problems: Sequence[str]) -> None:
-        """Record why newer settings were refused."""
+    def note_refusal(self, problems: Sequence[str], store_fix: str | None = None) -> None:
+        """Record why newer settings were refused; `store_fix` is what to do if the store was why, and not the settings."""
         now = self._world.clock.now()
-        self.settings_report = replace(self.settings_report, refused_at=now, refused=tuple(problems))
+        self.settings_report = replace(
+            self.settings_report, refused_at=now, refused=tuple(problems), store_fix=store_fix
+        )
 
     def note_room(self, low: str | None) -> None:
         """Record why there is too little space on the state directory's disk, or that there is enough again."""

@@ -37,6 +37,13 @@ class StoreMalformed(Exception):
     """The database contradicts itself. This is not a `sqlite3.Error`: retrying would never succeed."""
 
 
+def fix_of_trouble(why: str) -> str:
+    """What a person can do about a store that can't be written now, from SQLite's reason."""
+    if "locked" in why:
+        return "end the program that holds runward.db (fuser runward.db names it)"
+    return "free space or repair the disk"
+
+
 _MALFORMED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 

@@ -24,6 +24,7 @@ from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, Sto
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import events
 from runward.daemon.store.tables.jobs import JobResult
+from runward.daemon.store.transaction import fix_of_trouble
 from runward.daemon.watch.hints import Hint, Hints
 from runward.daemon.worker.deciding import Decider
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
@@ -31,10 +32,6 @@ from runward.daemon.worker.reactions import Reactions
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
-
-
-_REPAIR_THE_DISK: Final = "free space or repair the disk; it is retried"
-_END_THE_LOCK: Final = "end the program that holds runward.db (fuser runward.db names it); it is retried"
 
 
 class StoppedInTrouble(Exception):
@@ -121,8 +118,7 @@ class Worker:
 
     async def _wait_out(self, why: str) -> None:
         if self.trouble != why:
-            is_locked = "locked" in why
-            self.log.error("store.trouble", why=why, fix=_END_THE_LOCK if is_locked else _REPAIR_THE_DISK)
+            self.log.error("store.trouble", why=why, fix=f"{fix_of_trouble(why)}; it is retried")
         self.trouble = why
         with anyio.move_on_after(self._pause):
             await self.stopping.wait()

@@ -311,6 +311,7 @@ def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
             "changed": [],
             "refused_at": None,
             "refused": [],
+            "store_fix": None,
         }
     files = _files_read(told.get("files"))
     return {
@@ -319,6 +320,7 @@ def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
         "changed": [*changed_files(files, _paths(told.get("absent")))],
         "refused_at": iso(_number(told.get("refused_at"))),
         "refused": told.get("refused", []),
+        "store_fix": told.get("store_fix"),
     }
 
 

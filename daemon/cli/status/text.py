@@ -109,7 +109,10 @@ def _failures(failures: Mapping[str, JsonValue]) -> Iterator[Need]:
 def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:
     """Settings that are not in force: those that were refused, or that the daemon has not read yet."""
     refused, changed = _list(settings["refused"]), _list(settings["changed"])
-    if refused:
+    if refused and settings["store_fix"] is not None:
+        what = f"new settings are not in force yet, the old ones are: {refused[0]}"
+        yield Need(what, f"{settings['store_fix']}; the daemon then takes them over by itself")
+    elif refused:
         more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
         what = f"new settings were refused, the old ones are in force: {refused[0]}{more}"
         yield Need(

@@ -11,7 +11,7 @@ from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.status.text import _daemons_own, _fix_of_root, due_words
+from runward.daemon.cli.status.text import _daemons_own, _fix_of_root, _settings, due_words
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.units import placing, rendering
 from runward.daemon.users import as_root
@@ -244,6 +244,20 @@ def test_each_root_that_is_ill_needs_somebody(place: Place) -> None:
 )
 def test_what_is_due_next_is_said_without_what_only_programs_read(what: str, words: str) -> None:
     assert due_words(what) == words
+
+
+def test_settings_that_the_store_could_not_take_need_no_correction() -> None:
+    locked: dict[str, JsonValue] = {
+        "refused": ["the store can't be written: database is locked"],
+        "changed": ["/c/runward.toml"],
+        "store_fix": "end the program that holds runward.db",
+    }
+    (need,) = _settings(locked)
+    assert "the store can't be written: database is locked" in str(need)
+    assert "end the program that holds runward.db; the daemon then takes them over by itself" in str(need)
+    assert "correct" not in str(need)
+    (need,) = _settings({**locked, "store_fix": None})
+    assert "correct them" in str(need)
 
 
 def test_a_daemon_that_has_not_reported_yet_is_starting(place: Place) -> None:

@@ -42,24 +42,26 @@ class Written(SettingsFiles):
 class Daemon:
     """What settings are brought into force in: it takes them, after refusing them this many times."""
 
-    def __init__(self, settings: Settings, refusals: int = 0) -> None:
+    def __init__(self, settings: Settings, refusals: int = 0, why: str = "the disk is full") -> None:
         self.begun = anyio.Event()
         self.begun.set()
         self.state_dir = settings.state_dir
         self.settings_report = SimpleNamespace(refused=())
         self.told: list[tuple[str, ...]] = []
+        self.store_fixes: list[str | None] = []
         self.taken: list[Settings] = []
-        self._refusals = refusals
+        self._refusals, self._why = refusals, why
 
     async def reload(self, settings: Settings, is_asked: bool) -> None:
         if self._refusals:
             self._refusals -= 1
-            raise SettingsNotTaken("the disk is full")
+            raise SettingsNotTaken(self._why)
         self.taken.append(settings)
 
-    def note_refusal(self, problems: list[str]) -> None:
+    def note_refusal(self, problems: list[str], store_fix: str | None) -> None:
         self.settings_report = SimpleNamespace(refused=tuple(problems))
         self.told.append(tuple(problems))
+        self.store_fixes.append(store_fix)
 
 
 @pytest.fixture
@@ -132,7 +134,20 @@ async def test_settings_that_the_store_could_not_take_are_tried_again_and_told_o
     files, daemon = Written([_look(2)], Parsed(settings)), Daemon(settings, refusals=3)
     await _obey(daemon, settings, files, 12)
     assert daemon.told == [("the store can't be written: the disk is full",)]
+    assert daemon.store_fixes == ["free space or repair the disk"]
     assert len(daemon.taken) == 1
+
+
+async def test_settings_that_a_locked_store_could_not_take_are_not_blamed_on_the_disk(
+    settings: Settings,
+) -> None:
+    files, daemon = Written([_look(2)], Parsed(settings)), Daemon(settings, 1, "database is locked")
+    with structlog.testing.capture_logs() as lines:
+        await _obey(daemon, settings, files, 12)
+    (refused,) = (line for line in lines if line["event"] == "settings.refused")
+    fix = "end the program that holds runward.db (fuser runward.db names it)"
+    assert daemon.store_fixes == [fix]
+    assert refused["fix"] == f"{fix}: the daemon tries again; until then the old settings stay in force"
 
 
 async def test_invalid_settings_are_refused_once_and_read_again_only_after_a_change(

@@ -2,10 +2,12 @@
 
 import json
 import os
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import structlog
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.contract import ExpectedArtifact
@@ -13,6 +15,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import list_inbox, put
 from runward.daemon.store.batch import Batch
+from runward.daemon.worker.turn import StoppedInTrouble
 from runward.daemon.world.files import RealFiles
 from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.effects import OpenSession
@@ -352,3 +355,35 @@ async def test_what_is_no_request_is_set_aside_and_stops_nothing(tmp_path: Path)
         await ask(running, ScanRequested("scan-1", 1.0))
         assert await verdicts(running) == {"a": "completed"}
         assert [each.name for each in (running.state / "rejected").iterdir()] == ["nonsense.json"]
+
+
+@pytest.mark.parametrize(
+    ("why", "fix"),
+    [
+        (
+            "database is locked",
+            "end the program that holds runward.db (fuser runward.db names it); it is retried",
+        ),
+        (
+            "database table is locked",
+            "end the program that holds runward.db (fuser runward.db names it); it is retried",
+        ),
+        ("database or disk is full", "free space or repair the disk; it is retried"),
+        ("disk I/O error", "free space or repair the disk; it is retried"),
+    ],
+)
+async def test_the_log_says_what_to_do_about_a_store_that_is_locked_or_whose_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str, fix: str
+) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        worker = running.supervisor.assembly.worker
+        worker.log = structlog.get_logger()
+        worker.stopping.set()
+
+        async def fail() -> None:
+            raise sqlite3.OperationalError(why)
+
+        monkeypatch.setattr(worker.queue, "next_due", fail)
+        with structlog.testing.capture_logs() as lines, pytest.raises(StoppedInTrouble):
+            await worker.next_due()
+    assert [(line["event"], line["why"], line["fix"]) for line in lines] == [("store.trouble", why, fix)]
