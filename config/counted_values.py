@@ -158,7 +158,8 @@ def equal(left: object, right: object, budget: Budget, depth: int = 0) -> bool:
         )
     if isinstance(left, dict) and isinstance(right, dict):
         return len(left) == len(right) and all(
-            key in right and equal(each, right[key], budget, depth + 1) for key, each in left.items()
+            _has(right, key, budget) and equal(each, right[key], budget, depth + 1)
+            for key, each in left.items()
         )
     if isinstance(left, int | float | None) and isinstance(right, int | float | None):
         return left == right
@@ -191,10 +192,16 @@ def contains(whole: object, part: object, budget: Budget) -> bool:
         budget_search(whole, part, budget)
         return part in whole
     if isinstance(whole, dict):
-        return isinstance(part, str) and part in whole
+        return isinstance(part, str) and _has(whole, part, budget)
     if isinstance(whole, list | Steps):
         return any(equal(each, part, budget) for each in whole)
     raise ExpressionError(f"can't be evaluated: {_shown(whole)} has nothing in it")
+
+
+def _has(table: Mapping[str, object], key: str, budget: Budget) -> bool:
+    """Whether a table has this key. Its text is compared with the one that is there, however long both are."""
+    budget.compare(len(key))
+    return key in table
 
 
 def budget_search(text: str, part: str, budget: Budget) -> None:
@@ -252,7 +259,9 @@ def text_of(value: object, budget: Budget) -> str:
     if isinstance(value, int | float):
         return str(plain(value, budget))
     weigh(value, budget)
-    return str(plain(value, budget))
+    text = str(plain(value, budget))
+    check_length(len(text))  # the digits of numbers are not weighed
+    return text
 
 
 def weigh(value: object, budget: Budget) -> None:

@@ -32,7 +32,7 @@ from runward.config.counted_values import (
     weigh,
 )
 from runward.config.expression_filters import FILTERS, TESTS, call, compared
-from runward.config.expression_syntax import ExpressionError, look_ups, parsed
+from runward.config.expression_syntax import SPLIT, ExpressionError, look_ups, parsed
 from runward.config.json_value import JsonValue
 from runward.config.problem import MAX_QUOTED
 
@@ -48,18 +48,23 @@ class Expression:
         self.source = source.strip()
         if not self.source:
             raise ExpressionError("is empty", "write an expression, as in {{ outcome.passed }}")
-        self.paths, self._tree = _read(self.source, frozenset(known))
+        try:
+            self.paths, self._tree = _read(self.source, frozenset(known))
+        except RecursionError:
+            raise ExpressionError("is nested too deep", SPLIT) from None
 
     def evaluate(self, given: Given, budget: Budget | None = None) -> JsonValue | Missing:
         """Its value. Raises `ExpressionError` where it has none, as with a comparison of a text and a number."""
         budget = Budget() if budget is None else budget
         try:
             value = _Evaluation(given, budget).of(self._tree)
+            return value if isinstance(value, Missing) else bounded(plain(value, budget))
+        except RecursionError:
+            raise ExpressionError("can't be evaluated: it needs too many levels", SPLIT) from None
         except (ValueError, ArithmeticError) as error:
             if isinstance(error, ExpressionError):
                 raise
             raise ExpressionError(f"can't be evaluated: {error}") from None
-        return value if isinstance(value, Missing) else bounded(plain(value, budget))
 
     def missing(self, given: Given) -> str | None:
         """Why the first look-up known by its words leads nowhere. None if all lead somewhere."""

@@ -27,7 +27,7 @@ from runward.config.counted_values import (
     text_of,
     weigh,
 )
-from runward.config.expression_syntax import ExpressionError
+from runward.config.expression_syntax import ExpressionError, check_maps
 
 Filter: TypeAlias = Callable[..., object]
 """Is called with the budget, the value, and what stands in its brackets."""
@@ -39,8 +39,23 @@ _A_LOOK_UP: Final = 4
 _IN_ORDER: Final = 6
 """What it costs to compare two items while a list is sorted, beside the comparison."""
 
+_A_NUMBER: Final = 4
+"""What it costs to write a number as a text that tells it apart from others."""
+
+_ARGUMENTS: Final = 8
+"""What stands in the brackets of a filter is copied at each call: as many cost 1."""
+
+_LETTERS: Final = 8
+"""As many characters of an attribute are taken apart for 1."""
+
+_DIGITS: Final = 32
+"""As many digits of a text are read as a number for 1, and as many bits of a number are rounded."""
+
+_LONGEST_ATTRIBUTE: Final = 256
 _LONGEST_NUMBER: Final = 400
 _MOST_PLACES: Final = 100
+_WHOLE_FROM: Final = 2**53
+"""From here on, each float is a whole number."""
 
 
 def call(what: str, among: Mapping[str, Filter], name: object, budget: Budget, given: Sequence[object], more: Mapping[str, object]) -> object:  # fmt: skip
@@ -48,7 +63,7 @@ def call(what: str, among: Mapping[str, Filter], name: object, budget: Budget, g
     found = among.get(name) if isinstance(name, str) else None
     if found is None:
         raise ExpressionError(f"can't be evaluated: there is no {what} {name!r:.80}")
-    budget.work(A_CALL)
+    budget.work(A_CALL + len(given) // _ARGUMENTS)
     try:
         return found(budget, *given, **more)
     except TypeError:
@@ -76,16 +91,31 @@ _ORDERS: Final[Mapping[str, Callable[[int], bool]]] = {
 }
 
 
-def _picked(value: object, attribute: object, budget: Budget) -> object:
-    """What an attribute leads to, as in `author.name` or `0`."""
-    if isinstance(attribute, str):
-        parts = attribute.split(".")
-        budget.work(_A_LOOK_UP * len(parts))
-        for part in parts:
-            value = look_up(value, int(part) if part.isdecimal() and len(part) < 10 else part)
+def _picker(attribute: object, budget: Budget) -> Callable[[object], object]:
+    """A function that follows an attribute, as in `author.name` or `0`. The attribute is taken apart once, not for each item."""
+    if attribute is None:
+        path: list[object] = []
+    elif isinstance(attribute, str):
+        _check_attribute(attribute, budget)
+        path = [int(part) if part.isdecimal() and len(part) < 10 else part for part in attribute.split(".")]
+    else:
+        path = [attribute]
+    price = max(1, _A_LOOK_UP * len(path))
+
+    def picked(value: object) -> object:
+        budget.work(price)
+        for part in path:
+            value = look_up(value, part)
         return value
-    budget.work(1 if attribute is None else _A_LOOK_UP)
-    return value if attribute is None else look_up(value, attribute)
+
+    return picked
+
+
+def _check_attribute(attribute: str, budget: Budget) -> None:
+    """Refuse an attribute that is too long to be one, and count that it is taken apart."""
+    if len(attribute) > _LONGEST_ATTRIBUTE:
+        raise ExpressionError(f"can't be evaluated: an attribute has at most {_LONGEST_ATTRIBUTE} characters")
+    budget.work(len(attribute) // _LETTERS)
 
 
 def _folded(value: object, case_sensitive: object, budget: Budget) -> object:
@@ -131,17 +161,17 @@ def _replace(budget: Budget, value: object, old: object, new: object, count: obj
 
 
 def _join(budget: Budget, value: object, d: object = "", attribute: object = None) -> str:
-    parts: list[str] = []
-    between = text_of(d, budget)
-    for each in items_of(value, budget):
-        parts.append(text_of(_picked(each, attribute, budget), budget))
+    picked, between = _picker(attribute, budget), text_of(d, budget)
+    parts = [text_of(picked(each), budget) for each in items_of(value, budget)]
     return joined(parts, between, budget)
 
 
 def _tojson(budget: Budget, value: object) -> str:
     value = present(value)
     weigh(value, budget)
-    return str(htmlsafe_json_dumps(plain(value, budget), sort_keys=True))
+    text = str(htmlsafe_json_dumps(plain(value, budget), sort_keys=True))
+    check_length(len(text))
+    return text
 
 
 def _length(budget: Budget, value: object) -> int:
@@ -172,7 +202,7 @@ def _default(budget: Budget, value: object, default_value: object = "", boolean:
 
 def _int(budget: Budget, value: object, default: object = 0, base: object = 10) -> object:
     value = present(value)
-    if isinstance(value, str) and len(value) > _LONGEST_NUMBER:
+    if not _is_short(value, budget):
         return default
     try:
         return int(value, int(number(base))) if isinstance(value, str) else int(number(value))
@@ -186,30 +216,40 @@ def _int(budget: Budget, value: object, default: object = 0, base: object = 10) 
 def _float(budget: Budget, value: object, default: object = 0.0) -> object:
     value = present(value)
     try:
-        return float(value) if isinstance(value, str | int | float) and _is_short(value) else default
+        return float(value) if isinstance(value, str | int | float) and _is_short(value, budget) else default
     except ValueError:
         return default
 
 
-def _is_short(value: str | float) -> bool:
-    return not isinstance(value, str) or len(value) <= _LONGEST_NUMBER
+def _is_short(value: object, budget: Budget) -> bool:
+    """Whether a text is short enough to be read as a number, which is counted."""
+    if not isinstance(value, str):
+        return True
+    if len(value) > _LONGEST_NUMBER:
+        return False
+    budget.work(len(value) // _DIGITS)
+    return True
 
 
 def _round(budget: Budget, value: object, precision: object = 0, method: object = "common") -> object:
     rounded, places = number(value), number(precision)
     if not isinstance(places, int) or abs(places) > _MOST_PLACES:
         raise ExpressionError(f"can't be evaluated: round needs -{_MOST_PLACES} to {_MOST_PLACES} places")
+    if method not in ("common", "ceil", "floor"):
+        raise ExpressionError("can't be evaluated: round knows common, ceil and floor")
+    if places >= 0 and abs(rounded) >= _WHOLE_FROM:  # Python would write out all its digits
+        return rounded
+    bits = rounded.bit_length() if isinstance(rounded, int) else math.frexp(rounded)[1]
+    budget.work(max(0, bits) // _DIGITS)
     if method == "common":
         return round(rounded, places)
-    if method not in ("ceil", "floor"):
-        raise ExpressionError("can't be evaluated: round knows common, ceil and floor")
     return (math.ceil if method == "ceil" else math.floor)(rounded * 10**places) / 10**places
 
 
 def _sum(budget: Budget, value: object, attribute: object = None, start: object = 0) -> object:
-    total = start
+    total, picked = start, _picker(attribute, budget)
     for each in items_of(value, budget):
-        total = present(added(total, _picked(each, attribute, budget), budget))
+        total = present(added(total, picked(each), budget))
     return total
 
 
@@ -224,8 +264,9 @@ def _map(budget: Budget, value: object, *given: object, **more: object) -> list[
         attribute, default = more.pop("attribute", None), more.pop("default", None)
         if attribute is None or more:
             raise ExpressionError("can't be evaluated: map needs a filter or an attribute")
-        picked = [_picked(each, attribute, budget) for each in items]
+        picked = map(_picker(attribute, budget), items)
         return [default if default is not None and isinstance(each, Missing) else each for each in picked]
+    check_maps(given)
     name, *rest = given
     return [call("filter", FILTERS, name, budget, [each, *rest], more) for each in items]
 
@@ -237,9 +278,9 @@ def _selected(wanted: bool, by_attribute: bool) -> Filter:
             if not given:
                 raise ExpressionError("can't be evaluated: it needs the name of an attribute")
             attribute, *given = given  # type: ignore[assignment] # a list does as well
-        found = []
+        found, picked = [], _picker(attribute, budget)
         for each in _items_or_none(value, budget):
-            seen = _picked(each, attribute, budget)
+            seen = picked(each)
             result = seen if not given else call("test", TESTS, given[0], budget, [seen, *given[1:]], {})
             if is_true(result) is wanted:
                 found.append(each)
@@ -249,9 +290,14 @@ def _selected(wanted: bool, by_attribute: bool) -> Filter:
 
 
 def _sort(budget: Budget, value: object, reverse: object = False, case_sensitive: object = False, attribute: object = None) -> list[object]:  # fmt: skip
-    names = attribute.split(",") if isinstance(attribute, str) else [attribute]
+    names: list[object] = [attribute]
+    if isinstance(attribute, str):
+        _check_attribute(attribute, budget)
+        names = [*attribute.split(",")]
+        budget.work(_A_LOOK_UP * (len(names) - 1))
+    pickers = [_picker(name, budget) for name in names]
     keyed = [
-        ([_folded(_picked(each, name, budget), case_sensitive, budget) for name in names], each)
+        ([_folded(picked(each), case_sensitive, budget) for picked in pickers], each)
         for each in items_of(value, budget)
     ]
 
@@ -267,8 +313,9 @@ def _extreme(sign: int) -> Filter:
         budget: Budget, value: object, case_sensitive: object = False, attribute: object = None
     ) -> object:
         best: tuple[object, object] | None = None
+        picked = _picker(attribute, budget)
         for each in items_of(value, budget):
-            key = _folded(_picked(each, attribute, budget), case_sensitive, budget)
+            key = _folded(picked(each), case_sensitive, budget)
             if best is None or order(key, best[0], budget) * sign > 0:
                 best = key, each
         return Missing("it is empty") if best is None else best[1]
@@ -278,9 +325,9 @@ def _extreme(sign: int) -> Filter:
 
 def _unique(budget: Budget, value: object, case_sensitive: object = False, attribute: object = None) -> list[object]:  # fmt: skip
     seen: set[tuple[str, str | None]] = set()
-    found = []
+    found, picked = [], _picker(attribute, budget)
     for each in items_of(value, budget):
-        key = _told_apart(_folded(_picked(each, attribute, budget), case_sensitive, budget), budget)
+        key = _told_apart(_folded(picked(each), case_sensitive, budget), budget)
         if key not in seen:
             seen.add(key)
             found.append(each)
@@ -294,6 +341,7 @@ def _told_apart(value: object, budget: Budget) -> tuple[str, str | None]:
         budget.compare(len(value))
         return "text", value
     if isinstance(value, int | float):
+        budget.work(_A_NUMBER)
         is_whole = value - value == 0 and int(value) == value
         return "number", f"{int(value):x}" if is_whole else repr(value)
     if value is None:

@@ -5,7 +5,7 @@ size of an expression is bounded here before it is parsed, by its words, and bef
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from jinja2 import Environment, TemplateError, nodes
@@ -62,6 +62,9 @@ MOST_PREFIXES: Final = 50
 DEEPEST_TREE: Final = 100
 """Levels of the syntax tree: each look-up, filter and operator that applies to the result of another one is a level."""
 
+MOST_MAPS: Final = 3
+"""How often `map` may be the filter of another `map`, as in `map('map', 'upper')`: each is a level of the evaluation."""
+
 _MOST_LOOK_UPS: Final = 64
 _JINJA: Final = Environment(autoescape=False)  # noqa: S701 # it only parses
 _VALUE_ENDS: Final = frozenset(("name", "string", "integer", "float"))
@@ -106,11 +109,11 @@ def _check_words(text: str) -> None:
             prefixes += kind == "name" and word in ("not", "else")
             comes_after_value = kind in _VALUE_ENDS and not (kind == "name" and word in _BEFORE_A_VALUE)
         if brackets > MOST_BRACKETS:
-            raise ExpressionError(f"has brackets nested more than {MOST_BRACKETS} deep", _SPLIT)
+            raise ExpressionError(f"has brackets nested more than {MOST_BRACKETS} deep", SPLIT)
         if prefixes > MOST_PREFIXES:
-            raise ExpressionError(f"has more than {MOST_PREFIXES} signs, 'not' and 'else'", _SPLIT)
+            raise ExpressionError(f"has more than {MOST_PREFIXES} signs, 'not' and 'else'", SPLIT)
         if words > MOST_WORDS:
-            raise ExpressionError(f"has more than {MOST_WORDS} words and signs", _SPLIT)
+            raise ExpressionError(f"has more than {MOST_WORDS} words and signs", SPLIT)
 
 
 def _check_tree(tree: nodes.Template) -> None:
@@ -120,9 +123,9 @@ def _check_tree(tree: nodes.Template) -> None:
     while level:
         count, depth = count + len(level), depth + 1
         if depth > DEEPEST_TREE:
-            raise ExpressionError(f"has more than {DEEPEST_TREE} steps that need one another", _SPLIT)
+            raise ExpressionError(f"has more than {DEEPEST_TREE} steps that need one another", SPLIT)
         if count > MOST_WORDS:
-            raise ExpressionError(f"has more than {MOST_WORDS} parts", _SPLIT)
+            raise ExpressionError(f"has more than {MOST_WORDS} parts", SPLIT)
         for node in level:
             if isinstance(node, nodes.Const):
                 _check_constant(node.value)
@@ -163,6 +166,8 @@ def look_ups(
             raise ExpressionError(f"uses the unknown test {quoted(node.name)}", _guess(node.name, tests))
         elif isinstance(node, nodes.Filter | nodes.Test) and (node.dyn_args or node.dyn_kwargs):
             raise ExpressionError("may not use '*' or '**'", "write what the filter is given one by one")
+        if isinstance(node, nodes.Filter) and node.name == "map":
+            check_maps([each.value if isinstance(each, nodes.Const) else None for each in node.args])
         if isinstance(node, nodes.Getattr | nodes.Getitem):
             inside.add(id(node.node))
             path = _path(node) if id(node) not in inside else None
@@ -170,6 +175,12 @@ def look_ups(
                 yield path
     if count > _MOST_LOOK_UPS:
         raise ExpressionError(f"has more than {_MOST_LOOK_UPS} look-ups", "split it")
+
+
+def check_maps(given: Sequence[object]) -> None:
+    """Refuse `map` as the filter of `map` too often. `given` is what the first one is given."""
+    if list(given[: MOST_MAPS + 1]) == ["map"] * (MOST_MAPS + 1):
+        raise ExpressionError(f"has 'map' as the filter of 'map' more than {MOST_MAPS} times", SPLIT)
 
 
 _NOT_ALLOWED: Final[Mapping[type[nodes.Node], str]] = {
@@ -180,7 +191,7 @@ _NOT_ALLOWED: Final[Mapping[type[nodes.Node], str]] = {
     nodes.Mod: "'%'",
     nodes.Pow: "'**'",
 }
-_SPLIT: Final = "split it into several steps, or have a program decide"
+SPLIT: Final = "split it into several steps, or have a program decide"
 _INSTEAD: Final = "use look-ups, comparisons, and, or, not, +, -, ~ and filters"
 
 

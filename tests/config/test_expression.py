@@ -1,5 +1,7 @@
 """Expressions over what happened: what they see, what they may use, and that they are bounded."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,6 +132,45 @@ def test_what_may_not_be_used_is_refused_when_it_is_read(source: str, said: str)
 def test_an_expression_is_bounded_before_anything_walks_it(source: str, said: str) -> None:
     with pytest.raises(ExpressionError, match=said):
         Expression(source, NAMES)
+
+
+@pytest.mark.parametrize("maps", [4, 480])
+def test_map_inside_of_map_is_refused_beyond_a_few_when_it_is_read(maps: int) -> None:
+    with pytest.raises(ExpressionError, match="'map' as the filter of 'map' more than 3 times"):
+        Expression("'a'|map(" + "'map'," * maps + "'upper')", NAMES)
+
+
+@pytest.mark.parametrize("maps", [4, 300])
+def test_map_inside_of_map_is_counted_also_if_the_data_names_it(maps: int) -> None:
+    source = "trigger.a|map(" + "trigger.m," * min(maps, 50) + "'map'," * max(0, maps - 50) + "'upper')"
+    expression = Expression(source, NAMES)
+    with pytest.raises(ExpressionError, match="'map' as the filter of 'map' more than 3 times"):
+        expression.evaluate({"trigger": {"a": "a", "m": "map"}})
+
+
+def test_map_may_be_the_filter_of_map_a_few_times() -> None:
+    assert value_of("[[[['a']]]]|map('map', 'map', 'map', 'upper')") == [[[["A"]]]]
+    assert value_of("[[['a']]]|map('map', 'first')") == [["a"]]
+
+
+def test_an_expression_that_needs_more_of_the_stack_than_is_left_is_refused() -> None:
+    source = "1" + "|int" * 96
+
+    def frames() -> int:
+        frame, count = sys._getframe(), 0
+        while frame := frame.f_back:  # type: ignore[assignment] # ends with None
+            count += 1
+        return count
+
+    expression, before = Expression(source, NAMES), sys.getrecursionlimit()
+    sys.setrecursionlimit(frames() + 60)
+    try:
+        with pytest.raises(ExpressionError, match="can't be evaluated: it needs too many levels"):
+            expression.evaluate(SEEN)
+        with pytest.raises(ExpressionError, match="is nested too deep"):
+            Expression("(" * 20 + "2" + ")" * 20, NAMES)
+    finally:
+        sys.setrecursionlimit(before)
 
 
 @pytest.mark.parametrize(

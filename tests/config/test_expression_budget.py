@@ -62,6 +62,15 @@ HOSTILE: Final[dict[str, JsonValue]] = {
     "vast": 10**300,
     "ones": [*(["a"] * 9000)],
     "few": ["a", "B", "b", 1],
+    "huge": [1.1e300 + number * 1e290 for number in range(20_000)],
+    "digits": [*(["9z" * 200] * 20_000)],
+    "empties": [*([[]] * 20_000)],
+    "keyed": {"k" * 1_000_000: 1},
+    "keyed2": {"k" * 500_000 + "k" * 500_000: 1},
+    "key": "k" * 1_000_000,
+    "dotted": "a." * 500_000,
+    "commas": "," * 1_000_000,
+    "map": "map",
     "one": "a",
 }
 SEEN: Final = {
@@ -78,6 +87,19 @@ atoms: Final = st.one_of(
     ),
     st.sampled_from(["trigger.files[::2]", "trigger.long[::-1]", "trigger.rows[5:]", "trigger.files[0]"]),
 )
+nested_names: Final = (
+    st.lists(
+        st.tuples(
+            st.sampled_from(["'map'", "'map'", "trigger.map", "'select'", "'upper'", "'round'", "'in'", "1"]),
+            st.sampled_from([1, 1, 2, 5, 300]),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+    .map(lambda drawn: [word for word, times in drawn for _ in range(times)])
+    .map(", ".join)
+)
+"""Filters as the filters of filters, which are names and also come from the data."""
 words: Final = st.sampled_from(["'k'", "'n.m'", "0", "'k,v'"])
 
 
@@ -93,6 +115,8 @@ def filtered(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.tuples(st.sampled_from(sorted(FILTERS)), inner).map(lambda each: f"('{each[0]}', {each[1]})"),
         st.tuples(st.sampled_from(sorted(TESTS)), inner).map(lambda each: f"('{each[0]}', {each[1]})"),
         st.tuples(words, st.sampled_from(sorted(TESTS)), inner).map(lambda e: f"({e[0]}, '{e[1]}', {e[2]})"),
+        nested_names.map(lambda each: f"({each})"),
+        st.just("(attribute=trigger.dotted)"),
         st.just("(case_sensitive=true)"),
         st.just("(reverse=true)"),
         st.sampled_from(["(start=[])", "(100)", "(-100, 'ceil')", "(1000000000)"]),
@@ -238,6 +262,18 @@ LONG: Final = "becomes longer than 64 KiB"
         ("trigger.deep", "nested more than 100 deep"),
         ("trigger.deep | tojson", "nested more than 100 deep"),
         ("trigger.ones | map('replace', 'a', trigger.most) | list", MADE),
+        ("trigger.huge | map('round', 2) | length", WORK),
+        ("trigger.huge | map('round', -2) | length", WORK),
+        ("trigger.huge | unique | length", WORK),
+        ("trigger.digits | map('int', 0, 36) | length", WORK),
+        ("trigger.digits | map('float') | length", WORK),
+        ("trigger.empties[:10000] | map('default', trigger.keyed, true) | select('eq', trigger.keyed2) | list", WORK),
+        ("trigger.empties[:10000] | map('default', trigger.key, true) | select('in', trigger.keyed2) | list", WORK),
+        (f"trigger.empties[:9000] | map('map', 'upper'{', 1' * 400}) | length", WORK),
+        (f"trigger.empties[:9000] | map('map', attribute='{'a.' * 120}') | length", WORK),
+        (f"trigger.empties[:9000] | map('sort', attribute='{',' * 250}') | length", WORK),
+        ("trigger.huge[:10000] | tojson | length", LONG),
+        ("trigger.huge[:10000] | string | length", LONG),
         ("trigger.files | string | length", LONG),
         ("trigger.files | tojson | length", LONG),
         ("trigger.texts[:9000] | unique(case_sensitive=true) | length", WORK),
@@ -262,6 +298,60 @@ LONG: Final = "becomes longer than 64 KiB"
 def test_what_takes_or_makes_too_much_is_refused_before_it_is_done(source: str, why: str) -> None:
     with pytest.raises(ExpressionError, match=why):
         Expression(source, NAMES).evaluate(SEEN)
+
+
+@pytest.mark.parametrize(
+    "filtered_by",
+    [
+        "map(attribute=trigger.dotted)",
+        "map('map', attribute=trigger.dotted)",
+        "sort(attribute=trigger.commas)",
+        "selectattr(trigger.dotted)",
+        "rejectattr(trigger.dotted, 'eq', 1)",
+        "join(',', trigger.dotted)",
+        "sum(trigger.dotted)",
+        "max(attribute=trigger.dotted)",
+        "min(attribute=trigger.dotted)",
+        "unique(attribute=trigger.dotted)",
+    ],
+)
+def test_a_long_attribute_is_refused_and_not_taken_apart_for_each_item(filtered_by: str) -> None:
+    budget = Budget()
+    with pytest.raises(ExpressionError, match="an attribute has at most 256 characters"):
+        Expression(f"trigger.lists | {filtered_by}", NAMES).evaluate(SEEN, budget)
+    assert budget.spent[0] < 3000
+
+
+@pytest.mark.parametrize(
+    ("source", "work"),
+    [
+        ("1.1e300 | round(-2)", 40),
+        ("(2 | round(-2)) == 0", 13),
+        ("[1.5, 2.5] | unique", 26),
+        ("trigger.digits[0] | int(0, 36) > 0", 28),
+        ("trigger.digits[0] | float", 22),
+        ("trigger.key in trigger.keyed2", 1_000_000 // 64 + 6),
+        ("trigger.keyed == trigger.keyed2", 1_000_000 // 64 + 10),
+        ("trigger.lists[:1] | map(attribute='0.a.b.c.d.e.f.g.h')", 58),
+    ],
+)
+def test_numbers_keys_and_attributes_have_their_price(source: str, work: int) -> None:
+    assert evaluated(source)[1].spent[0] == work
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("1.1e300 | round(2)", 1.1e300),
+        ("1.1e300 | round(2, 'ceil')", 1.1e300),
+        ("9007199254740993 | round(1, 'floor')", 9007199254740993),
+        ("2.345 | round(2)", 2.35 if round(2.345, 2) == 2.35 else 2.34),
+        ("-2.5 | round(0, 'floor')", -3.0),
+        ("1234 | round(-2)", 1200),
+    ],
+)
+def test_a_large_number_is_rounded_to_itself(source: str, value: JsonValue) -> None:
+    assert evaluated(source)[0] == value
 
 
 def test_a_budget_is_spent_by_all_that_is_evaluated_with_it() -> None:
@@ -336,7 +426,7 @@ SMALL: Final[dict[str, JsonValue]] = {
         ("trigger.text < trigger.other", 58, 0),
         ("trigger.lists == trigger.lists2", 16, 0),
         ("trigger.lists < trigger.lists2", 16, 0),
-        ("trigger.table == trigger.table", 20, 0),
+        ("trigger.table == trigger.table", 21, 0),
         ("'b' in trigger.text", 55, 0),
         ("'b' in trigger.ones", 105, 0),
         ("'l' in trigger.table", 5, 0),
