@@ -189,6 +189,11 @@ class Intents(Part):
         is_over = reading.is_over and session.status != "running"
         found = await in_thread(lambda: self.files.intents(reading.directory, reading.cursor, room, is_over))
         if found is None:
+            if (
+                reading.is_over and not is_over
+            ):  # its verdict is in progress: the end of the file is recorded after it
+                reading.retry_at = self.clock.monotonic() + RETRY
+                return False
             if is_over:
                 problem = "was removed before it was read" if reading.cursor.line else None
                 place = (
