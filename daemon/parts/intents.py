@@ -4,8 +4,9 @@ A file is read after its run was looked at, and to its end once the run is over.
 read, so a crash loses no line. Only a limited number of intents of one run wait to be carried out; the others stay in
 its file.
 
-A run is known by what its launcher recorded, or else by its id and start as they were first seen, and never by its place.
-So the lines of a directory that was copied or moved are carried out once, wherever they are read.
+A run is known by what its launcher recorded, and by each id and start that its `run.json` ever had, and never by its place.
+So the lines of a directory that was copied or moved are carried out once, wherever they are read. Lines of a run that has
+neither are refused: nothing would tell its copy from another run.
 """
 
 import sqlite3
@@ -22,7 +23,6 @@ from runward.daemon.ports.intents import IntentCursor, IntentsRead
 from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import intent_files, launches, problems, sessions
-from runward.daemon.store.tables.intent_files import SeenRun
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.users import name_of
 from runward.daemon.watch.hints import Target
@@ -32,6 +32,7 @@ from runward.handlers.exchange.effects import RecordAction
 from runward.handlers.exchange.events import IntentMade
 from runward.handlers.facts import Launch, Session
 from runward.handlers.layouts import native
+from runward.handlers.layouts.native import RunName
 
 AT_ONCE: Final = 256
 """Lines that are recorded together."""
@@ -61,8 +62,10 @@ class _Reading:
     """The session where this run was first seen, if its directory was copied or moved."""
     known: int = 0
     """How many lines of it had been read there."""
-    seen: SeenRun | None = None
-    """What the run is known by, if it is not in the store yet."""
+    names: tuple[RunName, ...] = ()
+    """What the run was known by when it was last read."""
+    is_nameless: bool = False
+    """Whether nothing says who the run is."""
     is_over: bool = False
     is_due: bool = True
     retry_at: float = 0.0
@@ -88,8 +91,8 @@ class Intents(Part):
     """The directories of runs that were looked at, and may or may not write intents."""
     _ended: dict[str, str] = field(default_factory=dict)
     """The directories of runs with intents whose end was just seen."""
-    _recorded: dict[SeenRun, str] = field(default_factory=dict)
-    """Runs whose first lines were recorded, and whether these are in the store is not known yet, with their sessions."""
+    _recorded: dict[RunName, str] = field(default_factory=dict)
+    """Names of runs that were recorded, and whether they are in the store is not known yet, with their sessions."""
 
     def degraded(self) -> list[str]:
         """What keeps intents from being read, for `status`."""
@@ -196,53 +199,53 @@ class Intents(Part):
                 return False
             if is_over:
                 problem = "was removed before it was read" if reading.cursor.line else None
-                place = (
-                    *(key, reading.directory, session.attempt, *reading.cursor, True, problem),
-                    *(None, None, None),
-                )
+                place = (key, reading.directory, session.attempt, *reading.cursor, True, problem, None)
                 self.record(f"{key} intents", (), (Rows(intent_files.READ, [place]),))
             return self._give_up(key, reading)
         launch = (await launches.last(self.store, [key])).get(key)
-        if file is None or file.seen is None or file.attempt != session.attempt:
-            is_new = file is None or file.seen is None
-            await self._recognize(key, session, reading, found, launch, is_new=is_new)
-        else:
-            reading.seen, reading.run = None, file.run
+        if file is not None and file.run is not None:
+            reading.run = file.run
+        is_new = reading.cursor.line == 0
+        names = await self._recognize(key, reading, found, launch, is_new=is_new)
         if reading.run is not None:
             reading.known = await intent_files.lines_known(self.store, reading.run)
-        return self._note(key, session, reading, found, is_over, launched=launch is not None)
+        return self._note(key, session, reading, found, is_over, names, launched=launch is not None)
 
     async def _recognize(
         self,
         key: str,
-        session: Session,
         reading: _Reading,
         found: IntentsRead,
         launch: Launch | None,
         *,
         is_new: bool,
-    ) -> None:
-        """Find out what this run is known by, and whether it `is_new` here but was seen in another place before.
+    ) -> tuple[RunName, ...]:
+        """Find out whether this run `is_new` here but was seen in another place before; returns what it is known by now.
 
-        What is on its way to the store is not there yet, so it is remembered here until it is.
+        It may change its `run.json` at any time, and a copy says what that said when it was made. So each name counts for
+        ever. What is on its way to the store is not there yet, so it is remembered here until it is.
         """
-        if launch is None:
-            at = await intent_files.start_of(self.store, key, session.attempt)
-            reading.seen = SeenRun(session.session_id, session.started_at if at is None else at)
-        else:  # what its launcher wrote into `run.json`, whatever the run made of that
+        says = found.says
+        names = () if says.name is None else (says.name,)
+        if launch is not None:  # with a record of its own it is never a copy, whatever its files say
             at = round(launch.at * 1_000_000) / 1_000_000
-            reading.seen = SeenRun(reading.directory.rsplit("/", 1)[-1], at)
-        if launch is None and is_new:
-            identity = found.cursor.identity
-            reading.run = await intent_files.first_place(self.store, key, reading.seen, identity)
-            if reading.run is None and self._recorded.get(reading.seen, key) != key:
-                reading.run = self._recorded[reading.seen]
-        if reading.run is not None:
-            self.log.info("intents.of_a_copy", session=key, run=reading.run)
-        for seen, other in list(self._recorded.items()):
-            file = await intent_files.intent_file(self.store, other)
-            if file is not None and file.seen is not None:
-                del self._recorded[seen]
+            by_launcher = RunName(reading.directory.rsplit("/", 1)[-1], at)
+            names = (*names, by_launcher, native.name_by_launcher(launch.launcher))
+        elif is_new and reading.run is None:
+            asked = names if says.launcher is None else (*names, says.launcher)
+            on_their_way = (self._recorded.get(name) for name in asked)
+            reading.run = await intent_files.first_place(self.store, key, asked) or next(
+                (other for other in on_their_way if other not in (None, key)), None
+            )
+            if reading.run is not None:
+                self.log.info("intents.of_a_copy", session=key, run=reading.run)
+        if names != reading.names:
+            for name in list(self._recorded):
+                if await intent_files.is_known(self.store, name):
+                    del self._recorded[name]
+        has_name = bool(names or reading.names or reading.run)
+        reading.is_nameless = not (has_name or await intent_files.is_named(self.store, key))
+        return names
 
     def _note(
         self,
@@ -251,6 +254,7 @@ class Intents(Part):
         reading: _Reading,
         found: IntentsRead,
         is_over: bool,
+        names: tuple[RunName, ...],
         *,
         launched: bool,
     ) -> bool:
@@ -263,20 +267,22 @@ class Intents(Part):
                 *(key, session.attempt, line.number, now, session.agent, line.text, line.complaint, owner),
                 run=reading.run,
                 launched=launched,
+                nameless=reading.is_nameless,
             )
             for line in found.lines
             if line.number > reading.known
         ]
         rows: list[Rows] = []
-        if found.lines or is_read:
-            seen = (None, None) if reading.seen is None else reading.seen
-            place = (
-                *(key, reading.directory, session.attempt, *found.cursor, is_read, found.problem),
-                *(*seen, reading.run),
-            )
-            if reading.seen is not None and reading.run is None:
-                self._recorded.setdefault(reading.seen, key)
+        is_renamed = bool(names) and names != reading.names
+        if found.lines or is_read or is_renamed:
+            cursor = found.cursor
+            place = (key, reading.directory, session.attempt, *cursor, is_read, found.problem, reading.run)
             rows.append(Rows(intent_files.READ, [place]))
+        if is_renamed:
+            for name in names:
+                self._recorded.setdefault(name, key if reading.run is None else reading.run)
+            rows.append(Rows(intent_files.NAME, [(*name, key) for name in names]))
+            reading.names = names
         if found.problem is not None:
             path = f"{reading.directory}/{INTENTS}"
             self.log.warning("intents.refused", session=key, why=found.problem)

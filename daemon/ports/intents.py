@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from runward.handlers.layouts.native import RunSays
+
 
 class IntentCursor(NamedTuple):
     """How far a file was read: which one it was, the bytes and lines, and the last bytes before (hex)."""
@@ -23,7 +25,8 @@ class IntentLine(NamedTuple):
 class IntentsRead(NamedTuple):
     """What was read: the lines, and the cursor after them. `owner` is the uid of the directory's owner.
 
-    If `more`, there are further lines. `problem` says why the file is read no further.
+    If `more`, there are further lines. `problem` says why the file is read no further. `says` is what the run says at that
+    moment of who it is.
     """
 
     lines: tuple[IntentLine, ...]
@@ -31,3 +34,4 @@ class IntentsRead(NamedTuple):
     owner: int
     more: bool = False
     problem: str | None = None
+    says: RunSays = RunSays()

@@ -6,8 +6,10 @@ import stat
 from typing import Final
 
 from runward.daemon.ports.intents import IntentCursor, IntentLine, IntentsRead
+from runward.daemon.rundir.looking import document_at
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened
 from runward.handlers.exchange.intent import LONGEST_LINE
+from runward.handlers.layouts.native import RUN, who_it_is
 
 INTENTS: Final = "intents.jsonl"
 
@@ -40,9 +42,10 @@ def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool)
     try:
         with opened(directory, DIRECTORY) as within:
             owner = os.fstat(within).st_uid
+            says = who_it_is(document_at(within, RUN))
 
             def refused(why: str) -> IntentsRead:
-                return IntentsRead((), cursor, owner, problem=why)
+                return IntentsRead((), cursor, owner, problem=why, says=says)
 
             try:
                 descriptor = os.open(INTENTS, REGULAR, dir_fd=within)
@@ -62,7 +65,7 @@ def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool)
                 if status.st_size < cursor.offset or _before(descriptor, cursor.offset) != cursor.before:
                     return refused(_REWRITTEN)
                 found = _read(descriptor, cursor._replace(identity=now), most, is_over, owner)
-                return refused(_ENDLESS) if found is None else found
+                return refused(_ENDLESS) if found is None else found._replace(says=says)
             finally:
                 os.close(descriptor)
     except OSError as error:

@@ -198,6 +198,12 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
         raise Refused(
             "not_authorized", "this run has no agent, so it can't act as a principal: start it with --agent"
         )
+    if event.nameless:
+        raise Refused(
+            "not_authorized",
+            "this run does not say who it is, so a copy of its directory could not be known from it:"
+            " write session_id and started_at into run.json before its intents",
+        )
     if intent.principal_id is not None and intent.principal_id != who:
         raise Refused("not_authorized", f"this run acts as {who}, and not as {intent.principal_id}")
     principal = yield from accounts.principal(who)

@@ -18,6 +18,7 @@ class IntentMade:
     `text` is the line; `complaint` says why it can't be read as text at all. `owner` is the user who owns the run
     directory, None for the daemon's own user. `run` is the session where the run of a copied directory was first seen:
     a line of a run is known by it, wherever the directory is now. `launched` is whether Runward's launcher started the run.
+    `nameless` is whether nothing says who the run is: then a copy of its directory could not be known from it.
     """
 
     type: ClassVar[str] = "IntentMade"
@@ -33,6 +34,7 @@ class IntentMade:
     owner: str | None = None
     run: str | None = None
     launched: bool = False
+    nameless: bool = False
 
     @property
     def key(self) -> str:

@@ -7,7 +7,7 @@ becomes a `Complaint` that names the file and the fix.
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.config.flow import Leg, flow_from_json
 from runward.config.json_value import JsonValue
@@ -61,6 +61,20 @@ KINDS: Final = ("agent", "flow", "step")
 CAUSES: Final = ("exited", "signalled", "timed_out", "cancelled", "not_started")
 _MAXIMUM_TEXT: Final = 4096
 _MOST_COMPLAINTS: Final = 20
+
+
+class RunName(NamedTuple):
+    """What a run is known by: who it is, and when it began (Unix seconds)."""
+
+    session_id: str
+    started_at: float
+
+
+class RunSays(NamedTuple):
+    """What `run.json` says of who the run is: its name, if it says both its id and its start, and its launcher's."""
+
+    name: RunName | None = None
+    launcher: RunName | None = None
 
 
 def session_key(root: str, directory: str) -> str:
@@ -152,6 +166,24 @@ def _run(root: str, path: str, document: Document, run: dict[str, JsonValue]) ->
     host = host_with_namespace(_text(run, "host", complaints), _namespace(run.get("launcher")))
     yield Started(RUN, digest, started_at, declaration, launcher, host)
     yield from complaints
+
+
+def who_it_is(document: Document | None) -> RunSays:
+    """What a `run.json` says itself of who the run is. Nothing is taken from its place or its times there."""
+    run = None if document is None else _object(document)
+    if not isinstance(run, dict):
+        return RunSays()
+    session_id, at = _text(run, "session_id", []), parse_time(run.get("started_at"))
+    launcher = _recorded(run.get("launcher"))
+    return RunSays(
+        None if session_id is None or at is None else RunName(session_id, at),
+        None if launcher is None else name_by_launcher(launcher),
+    )
+
+
+def name_by_launcher(launcher: RecordedProcess) -> RunName:
+    """The name that a run has from its launcher's process, which starts one run only."""
+    return RunName(f"process {launcher.boot_id} {launcher.pid}", float(launcher.start_ticks))
 
 
 def _namespace(launcher: JsonValue) -> int | None:

@@ -258,6 +258,7 @@ def _begin(place: Scratch, name: str, agent: str) -> Path:
     directory.mkdir()
     document = {
         "schema": "runward-run-v1",
+        "session_id": name,
         "started_at": "2026-01-01T00:00:00Z",
         "agent": agent,
         "pid": os.getpid(),

@@ -23,17 +23,23 @@ update shared_artifacts set written_by = coalesce((select a.principal from actio
 -- The cgroup of a run, which is ended with it.
 alter table launches add column cgroup text;
 
--- An action is known by its run and its line, and a run by its id and its start as they were first seen. So a directory
--- that is copied or moved carries nothing out again.
+-- An action is known by its run and its line, and a run by whatever it ever said of who it is and when it began, and by what
+-- its launcher recorded. So a directory that is copied or moved carries nothing out again.
 
-alter table intent_files add column session_id text;
-alter table intent_files add column started_at real;
 alter table intent_files add column run text;          -- the session where the run of a copied directory was first seen
-update intent_files set
-    session_id = (select s.session_id from sessions s where s.key = session_key),
-    started_at = (select s.started_at from sessions s where s.key = session_key);
-create index intent_files_seen on intent_files (session_id);
-create index intent_files_places on intent_files (identity);
+create table intent_runs (
+    session_id text not null,       -- as its run.json said, or as in handlers/layouts/native.py for its launcher's process
+    started_at real not null,
+    session_key text not null,
+    primary key (session_id, started_at, session_key)
+) strict, without rowid;
+create index intent_runs_keys on intent_runs (session_key);
+insert or ignore into intent_runs
+    select s.session_id, s.started_at, s.key from intent_files f join sessions s on s.key = f.session_key
+    union select s.session_id, a.started_at, s.key from intent_files f join sessions s on s.key = f.session_key
+        join attempts a on a.session_key = s.key
+    union select 'process ' || (l.launcher ->> 2) || ' ' || (l.launcher ->> 0), l.launcher ->> 1, l.session_key
+        from intent_files f join launches l on l.session_key = f.session_key;
 create index intent_files_runs on intent_files (run) where run is not null;
 
 -- What a principal did not ask for uses the quota of its giver until the principal writes it.

@@ -1,7 +1,7 @@
 """How far the intents of each run were read. A run that is over still needs a last reading.
 
 A row stays when its session is pruned: without it, a later attempt would be read from the first line again, and so would
-a copy of the run's directory. A run is known by its id and its start as they were first seen; its place says nothing.
+a copy of the run's directory. A run is known by the names that it ever had in `intent_runs`; its place says nothing.
 """
 
 from collections.abc import Iterable
@@ -11,10 +11,11 @@ from runward.daemon.ports.intents import IntentCursor
 from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write, answers_by
-from runward.daemon.store.values import as_float, as_int, listed
+from runward.daemon.store.values import as_int, listed
 from runward.handlers.exchange.effects import CountIntent
 from runward.handlers.exchange.events import LANES
 from runward.handlers.exchange.facts import ActionsOf, ActionsTaken
+from runward.handlers.layouts.native import RunName
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -29,28 +30,26 @@ OWE: Final = Write(
 
 READ: Final = Write(
     'insert into intent_files (session_key, directory, attempt, identity, "offset", line, before, told, state, problem,'
-    " session_id, started_at, run) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, iif(?8, 'read', 'open'), ?9, ?10, ?11, ?12)"
+    " run) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, iif(?8, 'read', 'open'), ?9, ?10)"
     ' on conflict (session_key) do update set identity = excluded.identity, "offset" = excluded."offset",'
     " line = excluded.line, before = excluded.before, state = iif(?8, 'read', intent_files.state),"
-    " problem = excluded.problem, attempt = excluded.attempt, session_id = coalesce(?10, intent_files.session_id),"
-    " started_at = coalesce(?11, intent_files.started_at), run = coalesce(?12, intent_files.run)"
+    " problem = excluded.problem, attempt = excluded.attempt, run = coalesce(?10, intent_files.run)"
 )
 """Lines were read. The file of a run that is over stays in that state until all of it is read."""
 
 TOLD: Final = Write("update intent_files set told = told + 1 where session_key = ?")
 
-
-class SeenRun(NamedTuple):
-    """What a run is known by: its id and the start of its last attempt (Unix seconds), as they were first seen."""
-
-    session_id: str
-    started_at: float
+NAME: Final = Write(
+    "insert or ignore into intent_runs (session_id, started_at, session_key) values (?, ?, ?)", exact=False
+)
+"""The run of a session has this name now."""
 
 
 class IntentFile(NamedTuple):
     """A file of intents as the store knows it. `told` lines have their result; `state` is open, over or read.
 
-    `seen` is None until a line was read. `run` is the session where the run of a copied directory was first seen.
+    The cursor has no identity until the file was read. `run` is the session where the run of a copied directory was first
+    seen.
     """
 
     session_key: str
@@ -60,13 +59,12 @@ class IntentFile(NamedTuple):
     told: int
     state: str
     problem: str | None
-    seen: SeenRun | None
     run: str | None
 
 
 _SELECT: Final = (
     'select f.session_key, f.directory, f.attempt, f.identity, f."offset", f.line, f.before,'  # noqa: S608 # our own words
-    f" f.done, f.state, f.problem, f.session_id, f.started_at, f.run from {PROGRESS} f"
+    f" f.done, f.state, f.problem, f.run from {PROGRESS} f"
 )
 
 
@@ -85,32 +83,36 @@ def _file(row: tuple[object, ...]) -> IntentFile:
     identity = None if row[3] is None else str(row[3])
     cursor = IntentCursor(identity, as_int(row[4]), as_int(row[5]), str(row[6]))
     problem = None if row[9] is None else str(row[9])
-    seen = None if row[11] is None else SeenRun(str(row[10]), as_float(row[11]))
-    run = None if row[12] is None else str(row[12])
+    run = None if row[10] is None else str(row[10])
     told, state = as_int(row[7]), str(row[8])
-    return IntentFile(str(row[0]), str(row[1]), as_int(row[2]), cursor, told, state, problem, seen, run)
+    return IntentFile(str(row[0]), str(row[1]), as_int(row[2]), cursor, told, state, problem, run)
 
 
-async def first_place(store: Store, session_key: str, seen: SeenRun, identity: str | None) -> str | None:
-    """The session where the same run was first seen, if that is another one.
+async def first_place(store: Store, session_key: str, names: Iterable[RunName]) -> str | None:
+    """The session where a run with one of these names was first seen, if that is another one.
 
-    A run that gives itself no id has the name of its directory, so a file that was moved is also known by what it is.
+    If several runs claimed a name, it is the one of which most lines were read: so none is read twice.
     """
-    rows = await store.read(
-        "select coalesce(f.run, f.session_key) from intent_files f where f.session_key <> ?1"
-        " and (f.session_id = ?3 or f.identity = ?4) and (f.started_at = ?2 or exists (select 1 from attempts a"
-        "  where a.session_key = f.session_key and a.started_at = ?2)) order by f.rowid limit 1",
-        (session_key, seen.started_at, seen.session_id, identity),
-    )
-    return str(rows[0][0]) if rows else None
+    found: list[tuple[int, str]] = []
+    for name in names:
+        rows = await store.read(
+            "select coalesce(f.run, f.session_key), f.line from intent_runs r join intent_files f using (session_key)"
+            " where r.session_id = ?2 and r.started_at = ?3 and coalesce(f.run, f.session_key) <> ?1",
+            (session_key, *name),
+        )
+        found += [(as_int(line), str(run)) for run, line in rows]
+    return max(found)[1] if found else None
 
 
-async def start_of(store: Store, session_key: str, attempt: int) -> float | None:
-    """When an attempt of a session began, as it says (Unix seconds)."""
-    rows = await store.read(
-        "select started_at from attempts where session_key = ? and attempt = ?", (session_key, attempt)
-    )
-    return as_float(rows[0][0]) if rows else None
+async def is_named(store: Store, session_key: str) -> bool:
+    """Whether the run of a session ever had a name."""
+    return bool(await store.read("select 1 from intent_runs where session_key = ? limit 1", (session_key,)))
+
+
+async def is_known(store: Store, name: RunName) -> bool:
+    """Whether a run ever had this name."""
+    sql = "select 1 from intent_runs where session_id = ? and started_at = ? limit 1"
+    return bool(await store.read(sql, tuple(name)))
 
 
 async def lines_known(store: Store, run: str) -> int:
@@ -141,7 +143,7 @@ def _count(batch: "Batch", job: "Job", effect: CountIntent) -> None:
 
 
 INTENT_FILES: Final = Table(
-    writes=(OWE, READ, TOLD),
+    writes=(OWE, READ, NAME, TOLD),
     appliers={CountIntent: _count},
     answers={ActionsOf: answers_by(_taken, lambda asked: asked.session_key, ActionsTaken())},
 )

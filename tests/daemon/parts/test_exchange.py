@@ -17,8 +17,11 @@ from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.parts.intents import AT_ONCE, Intents
 from runward.daemon.store.reading_pruning import PROGRESS
+from runward.daemon.store.tables import launches
+from runward.daemon.store.tables.table import Rows
 from runward.handlers import route
 from runward.handlers.exchange.events import ActionRequested, PrincipalCreateRequested
+from runward.handlers.layouts import native
 
 
 class Killed(BaseException):
@@ -33,7 +36,8 @@ def begin(base: Path, name: str, agent: str | None = "writer", scrip: int = 0) -
         put(base / "state", request.request, dump_request(request))
     directory = base / "runs" / name
     directory.mkdir(parents=True)
-    run = {"schema": "runward-run-v1", "started_at": "2026-02-03T04:05:06Z", "agent": agent}
+    at = "2026-02-03T04:05:06Z"
+    run = {"schema": "runward-run-v1", "session_id": name, "started_at": at, "agent": agent}
     (directory / "run.json").write_text(json.dumps(run))
     return directory
 
@@ -422,7 +426,7 @@ async def test_a_directory_that_is_copied_or_moved_carries_nothing_out_again(tmp
 async def test_a_run_that_goes_on_where_it_was_moved_to_has_its_new_lines_carried_out(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
-        run = begin(tmp_path, "run")  # it gives itself no id: it is known by its start and its file
+        run = begin(tmp_path, "run")
         append(run, write("note", "hello"))
         await settle(running)
         run.rename(runs / "moved")
@@ -501,6 +505,121 @@ async def test_a_copy_that_is_found_with_its_run_carries_nothing_out_either(
         assert await running.rows("select told, line, state from intent_files where run is null") == [
             (1, 1, "read")
         ]
+
+
+@pytest.mark.parametrize("lacking", ["session_id", "started_at"])
+async def test_a_run_that_does_not_say_who_it_is_is_asked_for_that_and_its_copies_repeat_nothing(
+    tmp_path: Path, lacking: str
+) -> None:
+    runs = tmp_path / "runs"
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        rewrite(run, **{lacking: None})
+        append(run, write("note", "hello"))
+        await settle(running)
+        (result,) = results(run)
+        assert result["result"]["error_code"] == "not_authorized"  # type: ignore[index,call-overload] # an object
+        assert "write session_id and started_at into run.json" in json.dumps(result)
+        shutil.copytree(run, runs / "copy")
+        await settle(running)
+        rewrite(run, session_id="the-one", started_at="2026-02-03T04:05:06Z")
+        append(run, write("note", "again"))
+        finish(run)
+        for _ in range(3):
+            await settle(running)
+        shutil.copytree(run, runs / "another")
+        rewrite(run, **{lacking: None})
+        shutil.copytree(run, runs / "third")
+        for _ in range(3):
+            await settle(running)
+        assert told(run) == [(1, False), (2, True)], "it said who it is before its second line"
+        assert await running.rows("select version from shared_artifacts where id = 'note'") == [(1,)]
+
+
+@pytest.mark.parametrize("when", ["before its lines", "between its lines", "after its lines"])
+@pytest.mark.parametrize("launched", [True, False])
+async def test_a_run_that_changes_who_it_is_is_known_in_its_copies_all_the_same(
+    tmp_path: Path, launched: bool, when: str
+) -> None:
+    runs = tmp_path / "runs"
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        if launched:
+            await running.settle()
+            await launch(running, run)
+        if when == "before its lines":
+            rewrite(run, session_id="another", started_at="2027-02-03T04:05:06Z")
+        append(run, write("note", "hello"))
+        await settle(running)
+        shutil.copytree(run, runs / "early")
+        if when == "between its lines":
+            rewrite(run, session_id="another")
+        append(run, write("note", "again"))
+        await settle(running)
+        if when == "after its lines":
+            rewrite(run, started_at="2027-02-03T04:05:06Z")
+        finish(run)
+        await settle(running)
+        await settle(running)
+        shutil.copytree(run, runs / "late")
+        for _ in range(3):
+            await settle(running)
+        assert await running.rows("select key from actions order by key") == [
+            ("native:runs/run#intent/1",),
+            ("native:runs/run#intent/2",),
+        ]
+        assert told(runs / "late") == [(1, True), (2, True)]
+        assert await running.rows("select version from shared_artifacts where id = 'note'") == [(2,)]
+
+
+async def test_a_copy_of_a_launched_run_is_known_by_its_launcher_if_its_name_is_changed_in_the_copy(
+    tmp_path: Path,
+) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        await running.settle()
+        await launch(running, run)
+        append(run, write("note", "hello"))
+        finish(run)
+        await settle(running)
+        await settle(running)
+        hidden = tmp_path / "copy"
+        shutil.copytree(run, hidden)
+        rewrite(hidden, session_id="another", started_at="2027-02-03T04:05:06Z", launcher=LAUNCHER)
+        hidden.rename(tmp_path / "runs/copy")
+        for _ in range(3):
+            await settle(running)
+        assert await running.rows("select version from shared_artifacts where id = 'note'") == [(1,)]
+
+
+LAUNCHER: dict[str, JsonValue] = {"pid": 7, "start_ticks": 70, "boot_id": "boot"}
+
+
+async def launch(running: Daemon, run: Path) -> None:
+    """Its launcher records it."""
+    process = json.dumps([7, 70, "boot"])
+    row = (
+        "launch",
+        native.session_key("runs", run.name),
+        1770091506.0,
+        "seal",
+        None,
+        None,
+        1.0,
+        process,
+        process,
+        None,
+    )
+    running.supervisor.assembly.intents.record("launch", (), (Rows(launches.INSERT, [row]),))
+    await running.settle()
+
+
+def rewrite(run: Path, **changed: JsonValue) -> None:
+    """Change the `run.json` of a run, in place."""
+    said = {**json.loads((run / "run.json").read_text()), **changed}
+    (run / "run.json").write_text(
+        json.dumps({key: value for key, value in said.items() if value is not None})
+    )
 
 
 def name_itself(run: Path, session_id: str) -> None:
