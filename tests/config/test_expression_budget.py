@@ -330,6 +330,7 @@ def test_a_long_attribute_is_refused_and_not_taken_apart_for_each_item(filtered_
         ("[1.5, 2.5] | unique", 26),
         ("trigger.digits[0] | int(0, 36) > 0", 28),
         ("trigger.digits[0] | float", 22),
+        ("[{}] | sort(attribute='a,b,c,d') | length", 43),
         ("trigger.key in trigger.keyed2", 1_000_000 // 64 + 6),
         ("trigger.keyed == trigger.keyed2", 1_000_000 // 64 + 10),
         ("trigger.lists[:1] | map(attribute='0.a.b.c.d.e.f.g.h')", 58),
