@@ -185,6 +185,7 @@ def _put_history_in_order(whole: sqlite3.Connection) -> None:
 
 WITHOUT_ROWID: Final = (
     "artifacts",
+    "intent_runs",
     "chains",
     "schedules",
     "watched_files",
