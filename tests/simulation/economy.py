@@ -292,6 +292,9 @@ def _check_file(universe: Universe, place: Place, key: str) -> None:
     path = f"{place.path}/intents.jsonl"
     if not universe.kernel.exists(path) or universe.kernel.node(path).torn:
         return
+    discarded = "select 1 from jobs where lane = ? and handler = 'sessions/opened' and state = 'discarded'"
+    if not universe.peek("select 1 from sessions where key = ?", (key,)) and universe.peek(discarded, (key,)):
+        return  # a person decided that there is no such session
     *whole, rest = universe.kernel.content(path).decode().split("\n")
     is_over = universe.peek("select 1 from sessions where key = ? and status <> 'running'", (key,))
     wrote = [*whole, rest] if is_over and rest else whole
