@@ -19,9 +19,9 @@ from tests.daemon.worker.run_directory_model import Contract
 from tests.daemon.worker.run_directory_programs import Machine, Step, programs
 from tests.daemon.worker.without_threads import without_threads
 
+from runward.daemon.looking.look import Looker
 from runward.daemon.store.hash_chain import ChainedEvent, Head, follow
 from runward.daemon.store.journals import STOPPED_CLEANLY
-from runward.daemon.store.tables import sessions
 from runward.daemon.watch.hints import Why
 
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -31,7 +31,9 @@ IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 def _nothing_is_corrected() -> Iterator[None]:
     """The model has no files that arrive after the verdict: tests/daemon/looking/test_arriving.py is about them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sessions, "CORRECTED_WITHIN", 0.0)
+        patch.setattr(
+            Looker, "_corrected", lambda _self, _root, _directory, _key, watched, _lacking: (watched, ())
+        )
         yield
 
 
