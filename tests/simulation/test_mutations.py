@@ -341,7 +341,7 @@ LIKELY: Final[dict[Mutation, int]] = {
     without_the_journals_epoch: 4,
     without_history: 4,
     without_grace: 6,
-    without_adopting_lines: 10,
+    without_adopting_lines: 221,
     without_the_restores_epoch: 3,
     without_looking_where_a_launched_run_lies: 13,
 }
