@@ -102,7 +102,9 @@ def test_a_daemon_tells_how_far_it_has_read_and_what_it_took(tmp_path: Path) -> 
             assert running.peak_mb() > 10
             scan = running.wait_scanned()
             assert scan.last_scan_at is not None
-            assert running.started_at < running.ready_at < scan.last_scan_at < time.time()
+            # When READY came is this process's own time, which may be later than the first scan.
+            assert running.started_at < min(running.ready_at, scan.last_scan_at)
+            assert max(running.ready_at, scan.last_scan_at) < time.time()
         assert running.record.transcript_problems(1) == []
         assert running.record.transcript_problems(2) != []
         assert running.record.problems([]) == []  # it is not a native run
