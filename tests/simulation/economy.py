@@ -269,8 +269,15 @@ def _check_lines(universe: Universe, places: Places) -> None:
         actions.setdefault(key.rpartition("#intent/")[0], []).append(line)
     files = universe.peek("select session_key, problem, line, told, run from intent_files")
     of_runs: dict[str, list[tuple[int, int]]] = {}
+    taken_for: dict[str, set[str]] = {}
     for key, _, read, told, run in files:
         of_runs.setdefault(run or key, []).append((read, told))
+        if read:
+            original = key.removesuffix("-copy").removesuffix("-moved")
+            taken_for.setdefault(original, set()).add(run or key)
+    for key, runs in taken_for.items():
+        if len(runs) > 1:
+            raise Broken(f"the directories of {key} are taken for different runs: {sorted(runs)}")
     for key, counts in of_runs.items():
         done, read, told = (
             actions.get(key, []),

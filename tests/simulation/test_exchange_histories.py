@@ -19,12 +19,16 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers import route
 from runward.handlers.asking import Asking
 from runward.handlers.exchange.reading import Reading
+from runward.handlers.layouts.native import RunName
 
 FEW: Final = 2
 SOME: Final = (*range(FEW, 16), 23, 25)
 """The histories in which everything of `MET` happens, all together."""
 
 MANY: Final = 32
+TELLING: Final = 35
+"""A further history, for guards whose absence shows in no other."""
+
 MET: Final = (
     "a run whose intents were all carried out",
     "a run whose results stand in order",
@@ -98,8 +102,8 @@ def without_a_look_at_what_code_read(patch: pytest.MonkeyPatch) -> None:
 def without_a_memory_of_runs(patch: pytest.MonkeyPatch) -> None:
     """A run is known by its place, so a copy is another run."""
 
-    async def is_new(self: Intents, *run: object, **how: object) -> None:
-        """Nobody recognises it."""
+    async def is_new(self: Intents, *run: object, **how: object) -> tuple[RunName, ...]:
+        return ()
 
     patch.setattr(Intents, "_recognize", is_new)
 
@@ -131,5 +135,5 @@ def test_the_histories_notice_a_guard_that_is_missing(
 ) -> None:
     mutation(monkeypatch)
     with pytest.raises(HistoryFailed) as failed:
-        play(range(MANY))
+        play((TELLING, *range(MANY)))
     assert isinstance(failed.value.why, Broken)
