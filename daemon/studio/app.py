@@ -7,10 +7,10 @@ from typing import Final
 import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from runward.config.settings import Settings
 from runward.config.studio import StudioSettings
@@ -29,8 +29,8 @@ _HEADINGS: Final = {404: "Not found", 405: "Not possible", 413: "Too large", 400
 
 def studio_app(
     state: Path, settings: Callable[[], Settings], log: structlog.typing.FilteringBoundLogger
-) -> Starlette:
-    """The application. `settings` are those in force at any moment."""
+) -> ASGIApp:
+    """The application, behind its guard. `settings` are those in force at any moment."""
 
     async def log_in(request: Request) -> Response:
         host = host_in(request.scope)
@@ -48,7 +48,7 @@ def studio_app(
         return message_page(500, "This page can't be shown", said)
 
     sessions, outcomes = SessionPages(settings), OutcomePages(settings)
-    return Starlette(
+    pages = Starlette(
         routes=[
             Route("/", _first_page),
             Route("/login", log_in),
@@ -59,7 +59,6 @@ def studio_app(
             Route("/sessions", sessions.listing),
             Route("/sessions/{key:path}", sessions.one),
         ],
-        middleware=[Middleware(Guard, state=state, studio=lambda: settings().studio or StudioSettings())],
         exception_handlers={
             HTTPException: _refused,
             StoreUnreadable: _unreadable,
@@ -67,6 +66,8 @@ def studio_app(
             Exception: failed,
         },
     )
+    # Around everything: also the page of a bug gets the headers of every answer.
+    return Guard(pages, state, lambda: settings().studio or StudioSettings())
 
 
 async def _first_page(request: Request) -> Response:

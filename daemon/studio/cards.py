@@ -41,9 +41,7 @@ def card(outcome: Mapping[str, JsonValue], session: Mapping[str, JsonValue] | No
     """The card of an outcome; `session` is the one that produced it, if it is known."""
     content = outcome["content"]
     kind = str(outcome["kind"])
-    template = _templates().get(kind)
-    if not isinstance(content, dict) or template is None:
-        template = None
+    template = _templates().get(kind) if isinstance(content, dict) else None
     text = json.dumps(content, ensure_ascii=False, indent=2)
     made = template_at(template) if template is not None else template_called("cards/any.html")
     return Markup(  # noqa: S704 # the template escapes what it is given

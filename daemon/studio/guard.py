@@ -14,7 +14,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runward.config.studio import StudioSettings
+from runward.daemon.disk.secret_key import KeyUnusable
 from runward.daemon.disk.studio_login import COOKIE_S, is_valid_cookie, new_cookie, own_name, studio_key
+from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.studio.rendering import message_page
 from runward.daemon.web.own_address import is_own_origin
 
@@ -66,7 +68,11 @@ class Guard:
             await send(message)
 
         request = Request(scope, receive)
-        studio, key = self._studio(), studio_key(self._state)
+        try:
+            studio, key = self._studio(), studio_key(self._state)
+        except (KeyUnusable, StoreUnreadable, OSError) as error:
+            await message_page(503, "Not ready", str(error))(scope, receive, with_headers)
+            return
         host = host_of(request.headers.get("host", ""), own_name(key), studio.url)
         scope["runward.studio"] = studio
         answer: ASGIApp | None = self._refusal(request, studio, key, host)

@@ -90,11 +90,13 @@ class _Reported:
 
     def __call__(self) -> Settings:
         from runward.daemon.store.ownership import holder
+        from runward.daemon.store.reading import StoreUnreadable
         from runward.daemon.views.daemon_report import report_of, settings_in_report
 
         reported = settings_in_report(report_of(str(self._state), holder(self._state)))
         self._last = reported or self._last
-        assert self._last is not None, "the daemon that started this process has reported them"
+        if self._last is None:
+            raise StoreUnreadable("the daemon is starting: try again in a moment")
         return self._last
 
 

@@ -2,13 +2,18 @@
 
 import time
 
+import httpx2
 import pytest
+import structlog
 from starlette.datastructures import Headers
 from tests.daemon.studio.conftest import Studio
 
 from runward.config.studio import StudioSettings
 from runward.daemon.disk.studio_login import new_code, new_cookie, own_name, studio_key
+from runward.daemon.studio import session_pages
+from runward.daemon.studio.app import studio_app
 from runward.daemon.studio.guard import COOKIE, HEADERS, host_of, is_from_here
+from runward.daemon.studio.program import _Reported
 
 OWN = "a1b2c3d4.localhost"
 
@@ -66,6 +71,31 @@ async def test_every_answer_says_what_a_browser_may_do_with_it(studio: Studio) -
         assert answer.headers["cache-control"] == "no-store"
     evil = await studio.get("/sessions", host="evil.example")
     assert (evil.status, HEADERS.items() <= evil.headers.items()) == (421, True)
+
+
+async def test_the_page_of_a_bug_says_it_too(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_pages, "newest_sessions", None)
+    answer = await studio.get("/sessions")
+    assert (answer.status, "a bug in Runward" in answer.text) == (500, True)
+    assert HEADERS.items() <= answer.headers.items()
+
+
+async def test_a_key_that_others_may_read_lets_nobody_in_and_says_so(studio: Studio) -> None:
+    name = own_name(studio_key(studio.state))
+    (studio.state / "studio.key").chmod(0o644)
+    answer = await studio.get("/sessions", host=name)
+    assert (answer.status, "others may read or change" in answer.text) == (503, True)
+    assert HEADERS.items() <= answer.headers.items()
+
+
+async def test_before_the_daemon_has_reported_its_settings_a_page_says_that_it_starts(studio: Studio) -> None:
+    reported = _Reported(studio.state)
+    app = studio_app(studio.state, reported, structlog.get_logger())
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app=app), base_url="http://studio"
+    ) as client:
+        answer = await client.get("/sessions")
+    assert (answer.status_code, "the daemon is starting" in answer.text) == (503, True)
 
 
 async def test_without_a_login_only_the_login_the_files_and_the_sign_of_life_are_there(
