@@ -12,7 +12,6 @@ from runward.handlers.journal.place import OWN_PLACE
 
 if TYPE_CHECKING:
     from runward.config.settings import Settings
-    from runward.daemon.store.reading_bundles import BundleRow
     from runward.handlers.bundle.verify import Recorded
 
 
@@ -47,22 +46,16 @@ def is_key(text: str) -> bool:
 
 
 def _of_session(context: click.Context, text: str, attempt: int | None) -> BundlePlace:
-    from runward.daemon.cli.session.journal_place import journal_place
     from runward.daemon.cli.shell.context import settings_in_force, store_to_read
     from runward.daemon.cli.shell.finding import find_session
-    from runward.daemon.store.reading_bundles import bundle_of
+    from runward.daemon.views.receipts import receipt_place
 
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = find_session(connection, settings, text)
         number = attempt or row.attempt
-        found = bundle_of(connection, row.key, number)
-    if found is None:
-        return BundlePlace(journal_place(settings.state_dir, row), number, row.session_id, lambda _: None)
-    # A run may have refused its bundle, which is then in the state directory.
-    directory = os.path.join(settings.state_dir, found.directory)
-    recorded = _recorded(found)
-    return BundlePlace(directory, number, row.session_id, lambda _: recorded)
+        place = receipt_place(connection, settings, row, number)
+    return BundlePlace(place.directory, number, row.session_id, lambda _: place.recorded)
 
 
 def _known_of(
@@ -76,6 +69,7 @@ def _known_of(
     from runward.daemon.cli.shell.context import read_settings_of
     from runward.daemon.store import reading
     from runward.daemon.store.reading_bundles import bundle_in, bundles_of_id
+    from runward.daemon.views.receipts import recorded_of
 
     settings = read_settings_of(context.find_root().obj["config"]).value
     try:
@@ -90,11 +84,11 @@ def _known_of(
     except (reading.StoreUnreadable, StateDirectoryUnsafe, OSError):
         return None
     if there is not None:
-        return _recorded(there)
+        return recorded_of(there)
     stated = fields.get("receipt_hash"), fields.get("attempt")
     same = [each for each in known if each.receipt_hash == stated[0]] if stated[0] is not None else []
     same = same or [each for each in known if each.attempt == stated[1]] or known[-1:]
-    return _recorded(same[0]) if same else None
+    return recorded_of(same[0]) if same else None
 
 
 def _as_recorded(state: str, directory: str) -> str:
@@ -109,14 +103,3 @@ def _is_within(settings: "Settings", directory: str) -> bool:
     real = os.path.realpath(directory)
     places = [settings.state_dir, *(root.path for root in settings.roots)]
     return any(real.startswith(os.path.realpath(each).rstrip("/") + "/") for each in places)
-
-
-def _recorded(row: "BundleRow") -> "Recorded":
-    from runward.handlers.bundle.parts import REPLAY, SUMMARY, part_name
-    from runward.handlers.bundle.verify import FileFacts, Recorded
-
-    if row.receipt_hash is None:
-        return Recorded(None, {}, row.problem)
-    plain = {part_name(name, row.attempt): name for name in (REPLAY, SUMMARY)}
-    files = {plain[each.name]: FileFacts(each.sha256, each.size) for each in row.parts if each.name in plain}
-    return Recorded(row.receipt_hash, files)

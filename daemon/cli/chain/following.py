@@ -43,8 +43,9 @@ def runs(
     Example:
       runward chain runs --status failed
     """
-    from runward.daemon.cli.chain.runs import row_of, run_as_json
+    from runward.daemon.cli.chain.runs import row_of
     from runward.daemon.store.reading_chains import chain_runs
+    from runward.daemon.views.chain_runs import run_as_json
 
     with store_to_read(settings_in_force(context)) as connection:
         found = chain_runs(connection, name, status, since, limit or -1)
@@ -78,10 +79,11 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
       runward chain run show @last
     """
     from runward.daemon.cli.chain.asked import asked_as_json, asked_lines, asked_run, newest_asked_run
-    from runward.daemon.cli.chain.runs import details_as_json, echo, find_run, lines_of
+    from runward.daemon.cli.chain.runs import echo, find_run, lines_of
     from runward.daemon.store.ownership import holder
     from runward.daemon.store.reading_chains import approvals_of_run, chain_steps, name_of_cause
     from runward.daemon.store.reading_invocations import invocations_of
+    from runward.daemon.views.chain_runs import details_as_json
 
     settings = settings_in_force(context)
     state = Path(settings.state_dir)

@@ -10,12 +10,12 @@ import click
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import BY_STATUS, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.play.run import Asked
-from runward.daemon.cli.session.journal_place import journal_place
 from runward.daemon.cli.session.journal_text import text_of, value_of
 from runward.daemon.cli.shell.request_waiting import AwayTime
 from runward.daemon.cli.terminal.output import coloured, note, print_json, print_json_line, safe
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
 from runward.daemon.store import reading, reading_causes, reading_sessions, reading_starts
+from runward.daemon.views.journal_place import journal_place
 from runward.handlers.layouts.foreign_json import NotJson
 from runward.handlers.requests.subjects import of_start
 

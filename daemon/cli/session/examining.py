@@ -42,9 +42,9 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         from runward.daemon.views.bundles import bundle_text, shown_bundle
 
         bundle = shown_bundle(connection, settings, row)
-        from runward.daemon.cli.session.journal_place import journal_place
         from runward.daemon.cli.session.text import lines_of
         from runward.daemon.views.expected_artifacts import not_delivered
+        from runward.daemon.views.journal_place import journal_place
 
         journal = journal_place(settings.state_dir, row)
         lines = lines_of(

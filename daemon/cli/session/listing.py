@@ -8,7 +8,6 @@ from typing import Final
 import click
 
 from runward.config.settings import Settings
-from runward.daemon.cli.session.liveness import NOBODY_CAN_TELL, is_unknown, silence
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import how_to_judge
@@ -17,6 +16,7 @@ from runward.daemon.cli.terminal.output import coloured, note, print_json, print
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.cli.terminal.wrapping import columns_there, fitting, wrapped
 from runward.daemon.store import reading_sessions
+from runward.daemon.views.liveness import NOBODY_CAN_TELL, is_unknown, silence
 from runward.daemon.views.sessions import (
     FAILED,
     STATUSES,

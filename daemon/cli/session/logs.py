@@ -11,12 +11,12 @@ import click
 from runward.config.settings import Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.exits import NOT_FOUND
-from runward.daemon.cli.session.run_output import RunOutput, shown
 from runward.daemon.cli.shell.finding import find_session
-from runward.daemon.cli.terminal.output import fail, print_json_line, safe
+from runward.daemon.cli.terminal.output import fail, print_json_line, safe, safe_line
 from runward.daemon.rundir.tailing import MAXIMUM_LINE, NotRegular
 from runward.daemon.store.reading import reading
 from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.views.run_output import RunOutput, text_of
 
 Form: TypeAlias = Literal["safe", "raw", "json"]
 
@@ -49,7 +49,7 @@ def print_output(
                 case "json":
                     print_json_line({"text": line.decode("utf-8", "backslashreplace")})
                 case "safe":
-                    click.echo(shown(line))
+                    click.echo(safe_line(text_of(line)))
     except NotRegular as error:
         fail(str(error), NOT_FOUND)
     except FileNotFoundError:

@@ -8,12 +8,12 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import NOT_FOUND
-from runward.daemon.cli.session.journal_place import journal_place
 from runward.daemon.cli.session.journal_text import text_of, value_of
 from runward.daemon.cli.terminal import following
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_json_line
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
 from runward.daemon.store import reading, reading_sessions
+from runward.daemon.views.journal_place import journal_place
 from runward.handlers.layouts.foreign_json import NotJson
 
 _JOURNAL: Final = "events.jsonl"

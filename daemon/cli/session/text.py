@@ -8,15 +8,15 @@ from typing import Final
 from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.session.expected_artifacts import panel
-from runward.daemon.cli.session.liveness import fix_of, in_full, is_unknown
-from runward.daemon.cli.session.run_output import last_lines
-from runward.daemon.cli.terminal.output import align, coloured, safe
+from runward.daemon.cli.terminal.output import align, coloured, safe, safe_line
 from runward.daemon.store.reading_artifacts import ArtifactRow
 from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.reading_problems import ProblemRow
 from runward.daemon.store.reading_sessions import SessionRow, StatusChange
 from runward.daemon.views.expected_artifacts import disagreement
 from runward.daemon.views.launched_command import launched_command
+from runward.daemon.views.liveness import fix_of, in_full, is_unknown
+from runward.daemon.views.run_output import last_lines
 from runward.daemon.views.sessions import about_of, contract_of, files_of, tokens_of, verification_of
 from runward.daemon.views.units import ago, duration, local, size
 from runward.daemon.views.unjudged import NOT_JUDGED
@@ -165,7 +165,7 @@ def _last_words(row: SessionRow) -> list[str]:
         return []
     name = "stderr.log" if os.path.isfile(f"{row.path}/stderr.log") else "stdout.log"
     lines = last_lines(row.path, name, _LAST_LINES)
-    return [f"Last lines of {name}", "", *(f"  {line}" for line in lines)] if lines else []
+    return [f"Last lines of {name}", "", *(f"  {safe_line(line)}" for line in lines)] if lines else []
 
 
 def _hash(file: Mapping[str, JsonValue]) -> str:

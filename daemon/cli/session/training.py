@@ -9,7 +9,6 @@ import click
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import WRONG_USAGE
-from runward.daemon.cli.session.replay_of import replay_of
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import recorded_session
@@ -19,6 +18,7 @@ from runward.daemon.cli.terminal.output import fail, print_json, safe
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.views.replay_of import replay_of
 from runward.handlers.bundle.told_calls import ToldCall
 
 SIGNATURE = "ToolCallSignature"

@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.session.liveness import NOBODY_CAN_TELL
 from runward.daemon.cli.terminal.output import align, coloured, safe
 from runward.daemon.cli.terminal.wrapping import wrapped
 from runward.daemon.store.ownership import UNREAD, how_to_start_daemon, how_to_start_runs
 from runward.daemon.store.reading_sessions import RunningRow
 from runward.daemon.users import as_root
+from runward.daemon.views.liveness import NOBODY_CAN_TELL
 from runward.daemon.views.units import ago, duration, local, moment_of
 
 _MOST_PROBLEMS: Final = 10

@@ -47,6 +47,11 @@ def safe(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
+def safe_line(text: str) -> str:
+    """The same for a line of a log; tabs are left."""
+    return "\t".join(map(safe, text.split("\t")))
+
+
 def coloured(word: str, text: str | None = None) -> str:
     """`text` (default: the word itself) in the colour of a status word."""
     colour = _COLOURS.get(word)

@@ -3,14 +3,12 @@
 import re
 import sqlite3
 import time
-from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import click
 
-from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.chain.asked import asked_run, newest_asked_run
 from runward.daemon.cli.chain.runs import find_run
@@ -27,16 +25,14 @@ from runward.daemon.cli.shell.finding import (
     session_names,
 )
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
-from runward.daemon.cli.why import causes, obstacles
-from runward.daemon.cli.why.causes import Entry
-from runward.daemon.cli.why.obstacles import Obstacle
 from runward.daemon.store import reading_causes, reading_chains, reading_sessions, reading_starts
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_chains import ChainRunRow
-from runward.daemon.store.reading_sessions import SessionRow
-from runward.daemon.views.sessions import produced_of, verification_of
 from runward.daemon.views.units import local
-from runward.daemon.views.unjudged import NOT_JUDGED, as_its_files_tell, unjudged_called
+from runward.daemon.views.unjudged import as_its_files_tell, unjudged_called
+from runward.daemon.views.why import causes, obstacles
+from runward.daemon.views.why.causes import Entry
+from runward.daemon.views.why.obstacles import Obstacle
+from runward.daemon.views.why.stories import Story, approval_story, chain_run_story, session_story
 from runward.handlers.requests.subjects import START, of_start
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
 
@@ -47,29 +43,6 @@ _CHAINS: Final = ("chain ", "chain:")
 _EXCHANGE: Final = re.compile("artifact:|principal:|.*#intent/|[0-9a-f]{8}-[0-9a-f]{4}-")
 """An artifact, a principal, a line of a run, or the action of a person."""
 _TIMERS: Final = ("TimerSet", "TimerRang")
-_NAMED: Final = 5
-"""Delivered files that are named in one line."""
-
-
-class Story(NamedTuple):
-    """Everything to say about one thing. `headline` says in a sentence what it is now."""
-
-    noun: str
-    identifier: str
-    status: str | None
-    headline: str
-    entries: Sequence[Entry]
-    obstacles: Sequence[Obstacle]
-    delivered: str | None = None
-
-    def as_json(self) -> JsonValue:
-        return {
-            "subject": {"noun": self.noun, "id": self.identifier},
-            "status": self.status,
-            "summary": self.headline,
-            "causes": [entry.as_json() for entry in self.entries],
-            "not_done": [obstacle.as_json() for obstacle in self.obstacles],
-        }
 
 
 @click.command()
@@ -136,10 +109,7 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
 
 def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up: bool, now: float) -> Story:
     if text == LAST:
-        newest = find_session(connection, settings, LAST)
-        if newest.not_judged_yet:
-            return _of_unjudged(connection, newest, is_up, now)
-        return _of_recorded(connection, newest, is_up, now)
+        return session_story(connection, find_session(connection, settings, LAST), is_up, now)
     if text.startswith(_JOB):
         return _of_job(connection, text.removeprefix(_JOB), is_up, now)
     if text.startswith(START):
@@ -167,27 +137,16 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
     if key is not None:
         row = reading_sessions.session(connection, key)
         assert row is not None, "it was found in the same transaction"
-        row = as_its_files_tell(connection, settings, row)
-        if row.not_judged_yet:
-            return _of_unjudged(connection, row, is_up, now)
-        return _of_session(connection, key, is_up, now)
+        return session_story(connection, as_its_files_tell(connection, settings, row), is_up, now)
     unjudged_ones = unjudged_called(connection, settings, text)
     if len(unjudged_ones) > 1:
         refuse_ambiguous(text, [each.key for each in unjudged_ones])
     if unjudged_ones:
-        return _of_unjudged(connection, unjudged_ones[0], is_up, now)
+        return session_story(connection, unjudged_ones[0], is_up, now)
     starts = reading_starts.runs_called(connection, text, 9)
     if len(starts) > 1:
         refuse_ambiguous(text, starts)
     return _of_start(connection, starts[0], is_up) if starts else _of_directory(connection, text, is_up, now)
-
-
-def _of_unjudged(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> Story:
-    """A run whose end no daemon has judged yet, according to its files."""
-    headline = f"{NOT_JUDGED}; by its own files: {row.reason_code}, {row.reason_summary}"
-    if reading_sessions.session(connection, row.key) is not None:
-        return _of_session(connection, row.key, is_up, now)._replace(status=row.status, headline=headline)
-    return Story("session", row.key, row.status, headline, [], [obstacles.not_judged(is_up)])
 
 
 def _is_session_id(connection: sqlite3.Connection, text: str) -> bool:
@@ -226,7 +185,7 @@ def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
 def _of_chain(connection: sqlite3.Connection, settings: Settings, name: str, is_up: bool) -> Story:
     """A chain: what fired it lately, and why it did not fire. `@last` is the newest run of any chain."""
     if name == LAST:
-        return _about_chain_run(connection, find_run(connection, LAST), is_up)
+        return chain_run_story(connection, find_run(connection, LAST), is_up)
     subject = f"chain {name}"
     decided = reading_causes.decisions_about(connection, subject)
     standing = reading_chains.chain_statuses(connection).get(name)
@@ -251,75 +210,22 @@ def _never_fired(settings: Settings, name: str) -> str:
 
 
 def _of_exchange(connection: sqlite3.Connection, text: str) -> Story | None:
-    from runward.daemon.cli.why.exchange import exchange_story
+    from runward.daemon.views.why.exchange import exchange_story
 
     told = exchange_story(connection, text)
     return None if told is None else Story(*told, [])
 
 
+def _of_approval(connection: sqlite3.Connection, text: str) -> Story | None:
+    found = reading_chains.approvals_called(connection, text)
+    return approval_story(connection, found[0]) if len(found) == 1 else None
+
+
 def _of_chain_run(connection: sqlite3.Connection, text: str, is_up: bool) -> Story | None:
-    """A run of a chain: what fired it, and what was decided of each step."""
     found = reading_chains.chain_runs_called(connection, text, 2)
     if len(found) != 1:
         return None
-    return _about_chain_run(connection, found[0], is_up)
-
-
-def _about_chain_run(connection: sqlite3.Connection, row: ChainRunRow, is_up: bool) -> Story:
-    return Story(
-        "chain run",
-        row.id,
-        row.status,
-        f"{row.reason_code}, {row.reason_summary}",
-        causes.causes_of_chain_run(connection, row.id),
-        list(obstacles.of_chain_run(connection, row, is_up)),
-    )
-
-
-def _of_approval(connection: sqlite3.Connection, text: str) -> Story | None:
-    """A step that waits for a person, or that somebody decided about: what led to it, and what followed in its run."""
-    found = reading_chains.approvals_called(connection, text)
-    if len(found) != 1:
-        return None
-    (row,) = found
-    by = f" by {row.decided_by}" if row.decided_by else ""
-    note = f": {row.note}" if row.note else ""
-    return Story(
-        "approval",
-        row.id,
-        row.status,
-        f"step {row.step} of {row.run} ({row.chain}): {row.status}{by}{note}",
-        causes.causes_of_chain_run(connection, row.run),
-        [],
-    )
-
-
-def _of_session(connection: sqlite3.Connection, key: str, is_up: bool, now: float) -> Story:
-    row = reading_sessions.session(connection, key)
-    assert row is not None, "it was found in the same transaction"
-    return _of_recorded(connection, row, is_up, now)
-
-
-def _of_recorded(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> Story:
-    return Story(
-        "session",
-        row.key,
-        row.status,
-        f"{row.reason_code}, {row.reason_summary}",
-        causes.causes_of_session(connection, row.key),
-        obstacles.of_session(connection, row, is_up, now),
-        _delivered(row),
-    )
-
-
-def _delivered(row: SessionRow) -> str | None:
-    """What was delivered, and where it was looked for; None if nothing was verified."""
-    if verification_of(row) is None:
-        return None
-    files = produced_of(row)
-    named = ", ".join(f"{each['id']} ({each['path']})" for each in files[:_NAMED])
-    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
-    return f"delivered in {row.artifacts_path}: {named or 'nothing'}{more}"
+    return chain_run_story(connection, found[0], is_up)
 
 
 def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: float) -> Story:
@@ -330,8 +236,9 @@ def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: f
     if not found:
         refuse_unknown("session", text, session_names(connection))
     (directory,) = found
-    if reading_sessions.session(connection, directory.session_key) is not None:
-        return _of_session(connection, directory.session_key, is_up, now)
+    row = reading_sessions.session(connection, directory.session_key)
+    if row is not None:
+        return session_story(connection, row, is_up, now)
     problems = obstacles.of_directory(connection, directory.path)
     if not problems:
         why_none = "there was no run.json in it at the last look"

@@ -6,8 +6,8 @@ import pytest
 from tests.handlers.test_events import EXAMPLES
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.why.event_sentences import SENTENCES, sentence
 from runward.daemon.views.units import local
+from runward.daemon.views.why.event_sentences import SENTENCES, sentence
 from runward.handlers.events import Event, dump_payload, event_types
 
 

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.daemon.cli.session.liveness import fix_of
 from runward.daemon.store import reading_causes, reading_chains, reading_problems, reading_sessions
 from runward.daemon.store.reading_causes import JobRow
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStatusRow
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_starts import StartRow
+from runward.daemon.views.liveness import fix_of
 from runward.daemon.views.units import local
 
 _START = "start `runward daemon`"
@@ -81,7 +81,7 @@ def of_start(start: StartRow, is_up: bool) -> list[Obstacle]:
 
 def of_chain_run(connection: sqlite3.Connection, row: ChainRunRow, is_up: bool) -> Iterator[Obstacle]:
     """What keeps a chain run from progressing; which steps did not complete or never ran, and why."""
-    from runward.daemon.cli.chain.runs import defined_steps, session_id_of
+    from runward.daemon.views.chain_runs import defined_steps, session_id_of
 
     approvals = reading_chains.approvals_of_run(connection, row.id)
     is_open = row.status in ("running", "waiting_approval")

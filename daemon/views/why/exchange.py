@@ -3,7 +3,6 @@
 import sqlite3
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.why.causes import Entry
 from runward.daemon.store.reading_causes import decisions_about
 from runward.daemon.store.reading_exchange import (
     ActionRow,
@@ -14,6 +13,7 @@ from runward.daemon.store.reading_exchange import (
     principals,
     shared_artifact,
 )
+from runward.daemon.views.why.causes import Entry
 from runward.handlers.exchange.intent import without_content
 
 ARTIFACT = "artifact:"

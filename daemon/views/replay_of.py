@@ -7,11 +7,11 @@ from typing import BinaryIO, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.session.bundle_on_demand import order_on_demand
 from runward.daemon.rundir.bundle_on_demand import lines_on_demand
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR, opened
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_told_actions import told_actions
+from runward.daemon.views.bundle_on_demand import order_on_demand
 from runward.daemon.views.bundles import session_bundle
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, part_name
 from runward.handlers.bundle.told_calls import ToldReplay, costs_of, told_replay

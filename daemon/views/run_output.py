@@ -101,18 +101,14 @@ class RunOutput:
 
 
 def last_lines(directory: str, name: str, count: int) -> list[str]:
-    """The last lines of a log, safe to show; empty if it can't be read."""
+    """The last lines of a log; empty if it can't be read."""
     try:
         newest = RunOutput(directory, name).newest(_CHUNK)
     except (OSError, NotRegular):
         return []
-    lines = newest.split(b"\n")
-    return [shown(line) for line in lines if line.strip()][-count:]
+    return [text_of(line) for line in newest.split(b"\n") if line.strip()][-count:]
 
 
-def shown(line: bytes) -> str:
-    """A line without its newline, made safe for a terminal; tabs are left."""
-    from runward.daemon.cli.terminal.output import safe
-
-    text = line.removesuffix(b"\r").decode("utf-8", "backslashreplace")
-    return "\t".join(map(safe, text.split("\t")))
+def text_of(line: bytes) -> str:
+    """A line without its newline."""
+    return line.removesuffix(b"\r").decode("utf-8", "backslashreplace")

@@ -1,7 +1,7 @@
 """The causes of a session or a job, in order: from the store's rows to entries with words for them.
 
 Each event comes with what followed from it: decisions, changes of status with their evidence, lines of
-journals, and jobs that aren't done. `why.py` prints them.
+journals, and jobs that aren't done. `stories.py` makes stories of them.
 """
 
 import json
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.why.event_sentences import sentence
 from runward.daemon.store import reading_causes, reading_sessions, reading_starts
 from runward.daemon.store.reading_causes import CancellationRow, DecisionRow, EventRow, JobRow, LineRow
 from runward.daemon.store.reading_sessions import StatusChange
 from runward.daemon.views.units import duration, iso, local
+from runward.daemon.views.why.event_sentences import sentence
 from runward.handlers.exchange.intent import line_without_content, without_content
 from runward.handlers.requests.subjects import of_start
 

@@ -1,0 +1,1 @@
+"""Why something is the way it is: causes, evidence and obstacles, in words."""
