@@ -18,10 +18,10 @@ from runward.daemon.cli.shell.request_waiting import PATIENCE_S, wait_for
 from runward.daemon.cli.terminal.output import fail, note, print_json, safe
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
-from runward.daemon.store.reading_exchange import ActionRow, action, agent_of, as_json, held_job
-from runward.daemon.views.units import iso
+from runward.daemon.store.reading_exchange import action, agent_of, held_job
+from runward.daemon.views.exchange import result_of
 from runward.handlers.exchange.action_result import Refused, result_to_json
-from runward.handlers.exchange.intent import NotAnIntent, read_intent, without_content
+from runward.handlers.exchange.intent import NotAnIntent, read_intent
 
 _SESSION = "RUNWARD_SESSION_ID"
 
@@ -166,35 +166,3 @@ def _tell(result: dict[str, JsonValue]) -> None:
 def safe_text(text: str) -> str:
     """Text of several lines, safe for a terminal."""
     return "\n".join(safe(line) for line in text.split("\n"))
-
-
-def result_of(row: ActionRow) -> dict[str, JsonValue]:
-    """The ActionResult."""
-    result = as_json(row.result)
-    assert isinstance(result, dict)
-    return result
-
-
-def shown_result(row: ActionRow) -> dict[str, JsonValue]:
-    """The ActionResult as others see it."""
-    result = without_content(result_of(row))
-    assert isinstance(result, dict)
-    return result
-
-
-def action_as_json(row: ActionRow) -> dict[str, JsonValue]:
-    """An action as `results.jsonl` has it, with its session, but without content and code: those who paid have them there."""
-    intent = as_json(row.intent)
-    return {
-        "ts": iso(row.at),
-        "line": row.line,
-        "id": intent.get("id") if isinstance(intent, dict) else None,
-        "intent": without_content(intent),
-        "result": shown_result(row),
-        "scrip_after": row.scrip_after,
-        "sandbox": row.sandbox,
-        "hash": row.hash,
-        "session_key": row.session_key,
-        "principal_id": row.principal,
-        "action": row.key,
-    }

@@ -8,18 +8,17 @@ import click
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import act
 from runward.daemon.cli.exchange.arguments import json_of, text_of
-from runward.daemon.cli.exchange.interface_problems import interface_problems
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
-from runward.daemon.store.reading_exchange import broken_dependencies, shared_artifact, shared_artifacts
+from runward.daemon.store.reading_exchange import shared_artifacts
+from runward.daemon.views.exchange import artifact_with_id, listed_artifact, shown_artifact
 from runward.daemon.views.units import ago, size
-from runward.handlers.exchange.artifacts import metadata_of
 from runward.handlers.exchange.facts import SharedArtifact
-from runward.handlers.exchange.genesis import METHODS, genesis_artifact
+from runward.handlers.exchange.genesis import METHODS
 
 AS = click.option(
     "--as",
@@ -72,30 +71,24 @@ def list_artifacts(
     """
     with store_to_read(settings_in_force(context)) as connection:
         found = shared_artifacts(connection, owner, kind, with_deleted=deleted)
-        broken = {each.id: broken_dependencies(connection, each) for each in found}
+        listed = [listed_artifact(connection, each) for each in found]
     if as_json:
-        print_json([described(each, broken[each.id]) for each in found])
+        print_json([*listed])
     elif not found:
         click.echo("no artifacts")
     else:
         header = ("ARTIFACT", "TYPE", "OWNER", "SIZE", "PRICE", "VERSION", "CHANGED", "")
-        print_table(header, [_row(each, broken[each.id]) for each in found])
+        print_table(
+            header,
+            [
+                _row(each, bool(known["broken_dependencies"]))
+                for each, known in zip(found, listed, strict=True)
+            ],
+        )
 
 
-def described(found: SharedArtifact, broken: list[str]) -> dict[str, JsonValue]:
-    """An artifact as everyone may see it: without content and code, which only a read returns."""
-    methods: list[JsonValue] = [*sorted(METHODS.get(found.id, {}))]
-    return {
-        **metadata_of(found),
-        "genesis_methods": methods or None,
-        "broken_dependencies": list(broken),
-        "is_principal": found.has_standing,
-        "is_agent": found.has_standing and found.can_execute,
-    }
-
-
-def _row(found: SharedArtifact, broken: list[str]) -> tuple[str, ...]:
-    state = "deleted" if found.deleted_at is not None else "broken dependency" if broken else ""
+def _row(found: SharedArtifact, is_broken: bool) -> tuple[str, ...]:
+    state = "deleted" if found.deleted_at is not None else "broken dependency" if is_broken else ""
     return (
         safe(found.id),
         safe(found.type),
@@ -120,17 +113,17 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
       runward exchange artifact show counter
     """
     with store_to_read(settings_in_force(context)) as connection:
-        found = genesis_artifact(identifier) or shared_artifact(connection, identifier)
-        broken = [] if found is None else broken_dependencies(connection, found)
-    if found is None:
+        found = artifact_with_id(connection, identifier)
+        shown = None if found is None else shown_artifact(connection, found)
+    if found is None or shown is None:
         fail(f"there is no artifact {identifier!r}: runward exchange artifact list shows them", NOT_FOUND)
     if as_json:
-        print_json({**described(found, broken), "interface_problems": [*interface_problems(found.interface)]})
+        print_json(shown)
         return
-    click.echo("\n".join(_lines(found, broken)))
+    click.echo("\n".join(_lines(found, shown)))
 
 
-def _lines(found: SharedArtifact, broken: list[str]) -> list[str]:
+def _lines(found: SharedArtifact, shown: dict[str, JsonValue]) -> list[str]:
     interface = found.interface or {}
     lines = [f"artifact {safe(found.id)} ({safe(found.type)}) of {safe(found.owner_id)}"]
     if found.deleted_at is not None:
@@ -147,13 +140,15 @@ def _lines(found: SharedArtifact, broken: list[str]) -> list[str]:
         name = method.get("name") if isinstance(method, dict) else method
         about = method.get("description") if isinstance(method, dict) else None
         lines.append(f"method     {safe(str(name))}{f': {safe(about)}' if isinstance(about, str) else ''}")
-    examples = interface.get("examples")
-    lines += [
-        f"example    {safe(_example(each))}" for each in (examples if isinstance(examples, list) else [])
-    ]
+    lines += [f"example    {safe(_example(each))}" for each in _list(interface.get("examples"))]
+    broken, problems = _list(shown["broken_dependencies"]), _list(shown["interface_problems"])
     lines += [f"needs      {safe(each)}{' (broken)' if each in broken else ''}" for each in found.depends_on]
-    lines += [f"problem    {safe(each)}" for each in interface_problems(interface)[:_MOST_PROBLEMS]]
+    lines += [f"problem    {safe(str(each))}" for each in problems[:_MOST_PROBLEMS]]
     return lines
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []
 
 
 def _example(example: JsonValue) -> str:

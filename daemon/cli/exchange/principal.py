@@ -1,6 +1,5 @@
 """`runward exchange principal` and `mint`: who acts, and what they begin with."""
 
-import sqlite3
 import time
 import uuid
 from pathlib import Path
@@ -23,7 +22,8 @@ from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_artifacts import is_decided
 from runward.daemon.store.reading_chains import why_refused
-from runward.daemon.store.reading_exchange import PrincipalRow, cpu_used, principals
+from runward.daemon.store.reading_exchange import PrincipalRow, principals
+from runward.daemon.views.exchange import shown_principal
 from runward.daemon.views.units import ago, size
 from runward.handlers.exchange.accounts import why_no_principal
 from runward.handlers.exchange.facts import MILLIONTHS, SCRIP
@@ -132,10 +132,9 @@ def list_principals(context: click.Context, as_json: bool) -> None:
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         found = principals(connection)
-        used = {each.id: _used(connection, each.id, settings) for each in found}
+        shown: list[JsonValue] = [shown_principal(connection, each, settings) for each in found]
     if as_json:
-        window = settings.exchange.cpu_window
-        print_json([principal_as_json(each, used[each.id], window) for each in found])
+        print_json(shown)
     elif not found:
         click.echo("no principals")
     else:
@@ -157,17 +156,19 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         found = principals(connection, name)
-        used = _used(connection, name, settings)
-    if not found:
+        shown = shown_principal(connection, found[0], settings) if found else None
+    if shown is None:
         fail(f"there is no principal {name!r}: runward exchange principal list shows them", NOT_FOUND)
     row = found[0]
     if as_json:
-        print_json(principal_as_json(row, used, settings.exchange.cpu_window))
+        print_json(shown)
         return
+    used = shown["cpu"]
+    assert isinstance(used, dict), "our own JSON"
     cpu = (
         "no limit"
         if row.cpu_seconds is None
-        else f"{used:.3g} of {row.cpu_seconds:g} s in {settings.exchange.cpu_window:g} s"
+        else f"{used['used_s']:.3g} of {row.cpu_seconds:g} s in {settings.exchange.cpu_window:g} s"
     )
     lines = [
         f"principal {safe(row.id)}{', an agent' if row.is_agent else ''}",
@@ -179,25 +180,6 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
         *(f"owns       {safe(each)}" for each in row.artifacts),
     ]
     click.echo("\n".join(lines))
-
-
-def _used(connection: sqlite3.Connection, name: str, settings: Settings) -> float:
-    return cpu_used(connection, name, time.time() - settings.exchange.cpu_window)
-
-
-def principal_as_json(row: PrincipalRow, used_s: float, window_s: float) -> dict[str, JsonValue]:
-    """A principal as programs read it."""
-    resources: dict[str, JsonValue] = {name: amount / MILLIONTHS for name, amount in row.resources.items()}
-    return {
-        "id": row.id,
-        "is_agent": row.is_agent,
-        "scrip": row.scrip,
-        "resources": resources,
-        "disk": {"used": row.disk_used, "quota": row.disk_quota},
-        "cpu": {"used_s": round(used_s, 6), "per_window_s": row.cpu_seconds, "window_s": window_s},
-        "users": list(row.users),
-        "artifacts": list(row.artifacts),
-    }
 
 
 def _row(row: PrincipalRow) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ import time
 
 import click
 
-from runward.daemon.cli.exchange.acting import action_as_json, shown_result
 from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
@@ -31,7 +30,8 @@ from runward.daemon.store.reading_exchange import (
     scrip_in_circulation,
     wrong_balances,
 )
-from runward.daemon.views.units import iso, local
+from runward.daemon.views.exchange import action_as_json, ledger_as_json, shown_result
+from runward.daemon.views.units import local
 from runward.handlers.exchange.facts import MILLIONTHS, SCRIP
 
 _PERIOD = 0.25
@@ -67,21 +67,7 @@ def ledger(
                 click.echo(f"{len(found)} entries add up; {circulating} scrip are in circulation")
         sys.exit(NOT_SO if wrong else GOOD)
     if json_wanted:
-        print_json(
-            [
-                {
-                    "seq": each.seq,
-                    "ts": iso(each.at),
-                    "action": each.action,
-                    "from": each.giver,
-                    "to": each.taker,
-                    "resource": each.resource,
-                    "amount": each.amount if each.resource == SCRIP else each.amount / MILLIONTHS,
-                    "reason": each.reason,
-                }
-                for each in found
-            ]
-        )
+        print_json(ledger_as_json(found))
     elif not found:
         click.echo("no entries")
     else:

@@ -1,7 +1,6 @@
 """The tools of the exchange: the actions, with the fields of their intents, and what is shared."""
 
 import json
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -9,18 +8,12 @@ from typing import Final
 from runward.config.exchange_schema import ACTION_FIELDS, NEEDED_FIELDS
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.exchange.artifact import described
-from runward.daemon.cli.exchange.principal import principal_as_json
 from runward.daemon.cli.mcp.sending_actions import NoResult, Sender
 from runward.daemon.cli.mcp.tool import Answer, Refused, Tool, count_of, flag, flag_of, text, text_of
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.store.reading_exchange import (
-    broken_dependencies,
-    cpu_used,
-    principals,
-    shared_artifacts,
-)
+from runward.daemon.store.reading_exchange import principals, shared_artifacts
+from runward.daemon.views.exchange import listed_artifact, shown_principal
 from runward.handlers.exchange.action_result import ActionResult, result_to_json
 from runward.handlers.exchange.intent import NotAnIntent, parse_intent
 
@@ -106,9 +99,7 @@ def _artifacts(settings: Settings, arguments: dict[str, JsonValue]) -> Answer:
             text_of(arguments, "type"),
             with_deleted=flag_of(arguments, "deleted"),
         )
-        listed: list[JsonValue] = [
-            described(each, broken_dependencies(connection, each)) for each in found[:limit]
-        ]
+        listed: list[JsonValue] = [listed_artifact(connection, each) for each in found[:limit]]
     return Answer({"artifacts": listed, "left_out": max(0, len(found) - limit)})
 
 
@@ -118,10 +109,8 @@ def _principal(
     name = text_of(arguments, "principal") or (None if who_acts is None else who_acts())
     if name is None:
         raise Refused("this run has no agent, so it can't act as a principal")
-    window = settings.exchange.cpu_window
     with store_to_read(settings) as connection:
         found = principals(connection, name)
-        used = cpu_used(connection, name, time.time() - window)
-    if not found:
-        raise Refused(f"there is no principal {name!r}")
-    return Answer(principal_as_json(found[0], used, window))
+        if not found:
+            raise Refused(f"there is no principal {name!r}")
+        return Answer(shown_principal(connection, found[0], settings))

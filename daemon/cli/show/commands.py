@@ -6,14 +6,14 @@ import time
 
 import click
 
-from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.reading_shows import PlayRow, ShowRow, plan_of, plays_of, shows, shows_called
-from runward.daemon.views.units import ago, iso
+from runward.daemon.views.shows import listed_show, whole_show
+from runward.daemon.views.units import ago
 
 _GATES = {1: "passed", 0: "failed", None: "-"}
 
@@ -41,7 +41,7 @@ def list_shows(context: click.Context, as_json: bool) -> None:
     with store_to_read(settings_in_force(context)) as connection:
         found = shows(connection)
     if as_json:
-        print_json([_show_as_json(each) for each in found])
+        print_json([listed_show(each) for each in found])
     elif not found:
         click.echo("no shows")
     else:
@@ -65,9 +65,7 @@ def show_one(context: click.Context, topic: str, as_json: bool) -> None:
         row = _find(connection, topic)
         plays, plan = plays_of(connection, row.path), plan_of(connection, row.path)
     if as_json:
-        print_json(
-            {**_show_as_json(row), "plan": plan, "plays": [_play_as_json(each) for each in plays]},
-        )
+        print_json(whole_show(row, plan, plays))
         return
     click.echo(f"show {safe(row.topic)} in {safe(row.path)}\n")
     header = ("PLAY", "STATUS", "GATE", "AGENT", "MODEL", "DEPENDS ON", "SUMMARY")
@@ -84,43 +82,6 @@ def _find(connection: sqlite3.Connection, topic: str) -> ShowRow:
         paths = ", ".join(each.path for each in found)
         fail(f"{topic!r} is the topic of several shows: give the path ({paths})", WRONG_USAGE)
     return found[0]
-
-
-def _show_as_json(row: ShowRow) -> dict[str, JsonValue]:
-    return {
-        "topic": row.topic,
-        "path": row.path,
-        "play_count": row.plays,
-        "running": row.running,
-        "passed": row.passed,
-        "failed": row.failed,
-        "created_at": iso(row.created_at),
-    }
-
-
-def _play_as_json(row: PlayRow) -> dict[str, JsonValue]:
-    return {
-        "name": row.name,
-        "session_key": row.session_key,
-        "status": row.session_status,
-        "invocation_id": row.invocation_id,
-        "depends_on": json.loads(row.depends_on),
-        "meta": {
-            "status": row.said_status,
-            "agent": row.agent,
-            "model": row.model,
-            "started_at": None if row.started_at is None else iso(row.started_at),
-            "finished_at": None if row.finished_at is None else iso(row.finished_at),
-            "further": None if row.further is None else json.loads(row.further),
-        },
-        "gate": None
-        if row.artifact_id is None
-        else {
-            "artifact_id": row.artifact_id,
-            "passed": None if row.gate_passed is None else bool(row.gate_passed),
-            "summary": row.gate_summary,
-        },
-    }
 
 
 def _show_row(row: ShowRow, now: float) -> tuple[str, ...]:

@@ -1,0 +1,116 @@
+"""The exchange as programs read it: artifacts, principals, the ledger, and what was done."""
+
+import sqlite3
+import time
+from collections.abc import Sequence
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.store.reading_exchange import (
+    ActionRow,
+    LedgerRow,
+    PrincipalRow,
+    as_json,
+    broken_dependencies,
+    cpu_used,
+    shared_artifact,
+)
+from runward.daemon.views.interface_problems import interface_problems
+from runward.daemon.views.units import iso
+from runward.handlers.exchange.artifacts import metadata_of
+from runward.handlers.exchange.facts import MILLIONTHS, SCRIP, SharedArtifact
+from runward.handlers.exchange.genesis import METHODS, genesis_artifact
+from runward.handlers.exchange.intent import without_content
+
+
+def artifact_with_id(connection: sqlite3.Connection, identifier: str) -> SharedArtifact | None:
+    """The artifact with this id: also a genesis artifact, or one that was deleted."""
+    return genesis_artifact(identifier) or shared_artifact(connection, identifier)
+
+
+def listed_artifact(connection: sqlite3.Connection, found: SharedArtifact) -> dict[str, JsonValue]:
+    """An artifact as everyone may see it: without content and code, which only a read returns."""
+    methods: list[JsonValue] = [*sorted(METHODS.get(found.id, {}))]
+    return {
+        **metadata_of(found),
+        "genesis_methods": methods or None,
+        "broken_dependencies": [*broken_dependencies(connection, found)],
+        "is_principal": found.has_standing,
+        "is_agent": found.has_standing and found.can_execute,
+    }
+
+
+def shown_artifact(connection: sqlite3.Connection, found: SharedArtifact) -> dict[str, JsonValue]:
+    """An artifact as everyone may see it, and what is wrong with its interface."""
+    return {
+        **listed_artifact(connection, found),
+        "interface_problems": [*interface_problems(found.interface)],
+    }
+
+
+def shown_principal(
+    connection: sqlite3.Connection, row: PrincipalRow, settings: Settings
+) -> dict[str, JsonValue]:
+    """A principal, with what it used of its quotas."""
+    window = settings.exchange.cpu_window
+    resources: dict[str, JsonValue] = {name: amount / MILLIONTHS for name, amount in row.resources.items()}
+    used = cpu_used(connection, row.id, time.time() - window)
+    return {
+        "id": row.id,
+        "is_agent": row.is_agent,
+        "scrip": row.scrip,
+        "resources": resources,
+        "disk": {"used": row.disk_used, "quota": row.disk_quota},
+        "cpu": {"used_s": round(used, 6), "per_window_s": row.cpu_seconds, "window_s": window},
+        "users": list(row.users),
+        "artifacts": list(row.artifacts),
+    }
+
+
+def ledger_as_json(rows: Sequence[LedgerRow]) -> list[JsonValue]:
+    """Entries of the ledger."""
+    return [
+        {
+            "seq": each.seq,
+            "ts": iso(each.at),
+            "action": each.action,
+            "from": each.giver,
+            "to": each.taker,
+            "resource": each.resource,
+            "amount": each.amount if each.resource == SCRIP else each.amount / MILLIONTHS,
+            "reason": each.reason,
+        }
+        for each in rows
+    ]
+
+
+def result_of(row: ActionRow) -> dict[str, JsonValue]:
+    """The ActionResult."""
+    result = as_json(row.result)
+    assert isinstance(result, dict)
+    return result
+
+
+def shown_result(row: ActionRow) -> dict[str, JsonValue]:
+    """The ActionResult as others see it."""
+    result = without_content(result_of(row))
+    assert isinstance(result, dict)
+    return result
+
+
+def action_as_json(row: ActionRow) -> dict[str, JsonValue]:
+    """An action as `results.jsonl` has it, with its session, but without content and code: those who paid have them there."""
+    intent = as_json(row.intent)
+    return {
+        "ts": iso(row.at),
+        "line": row.line,
+        "id": intent.get("id") if isinstance(intent, dict) else None,
+        "intent": without_content(intent),
+        "result": shown_result(row),
+        "scrip_after": row.scrip_after,
+        "sandbox": row.sandbox,
+        "hash": row.hash,
+        "session_key": row.session_key,
+        "principal_id": row.principal,
+        "action": row.key,
+    }
