@@ -11,7 +11,7 @@ from pydantic import JsonValue, TypeAdapter
 from pydantic_core import ValidationError
 
 from runward.config.problem import Severity
-from runward.daemon.host.heartbeat import stalled_s
+from runward.daemon.processes.heartbeat import stalled_s
 from runward.daemon.sandbox.killed_workers import KilledWorkers
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.web.report import HttpReport, StudioReport

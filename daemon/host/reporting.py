@@ -12,7 +12,6 @@ import structlog
 
 from runward.daemon import __version__
 from runward.daemon.configuration.complaints import Wrong
-from runward.daemon.host.heartbeat import BEAT
 from runward.daemon.host.report import (
     ConfigurationProblem,
     Report,
@@ -22,6 +21,7 @@ from runward.daemon.host.report import (
     write_report,
 )
 from runward.daemon.parts.verdicts import Verdicts
+from runward.daemon.processes.heartbeat import BEAT
 from runward.daemon.queue.queue import Queue
 from runward.daemon.sandbox.killed_workers import KilledWorkers
 from runward.daemon.store.store import Store

@@ -17,7 +17,8 @@ from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.reading_notices import NoticeRow, notices, notices_called
-from runward.daemon.views.units import ago, iso
+from runward.daemon.views.notices import notice_as_json
+from runward.daemon.views.units import ago
 
 if TYPE_CHECKING:
     from runward.daemon.store.tables.notices import PendingNotice
@@ -52,7 +53,7 @@ def list_notices(context: click.Context, state: str | None, limit: int, as_json:
     with store_to_read(settings_in_force(context)) as connection:
         found = notices(connection, state, limit or -1)
     if as_json:
-        print_json([_as_json(each) for each in found])
+        print_json([notice_as_json(each) for each in found])
     elif not found:
         click.echo("no notices")
     else:
@@ -150,20 +151,3 @@ def _find(connection: sqlite3.Connection, text: str) -> NoticeRow:
             fail("no notice was given up", NOT_FOUND)
         return newest[0]
     return one_of("notice", text, notices_called(connection, text))
-
-
-def _as_json(row: NoticeRow) -> JsonValue:
-    return {
-        "id": row.id,
-        "kind": row.kind,
-        "subject": row.subject,
-        "recipient": row.recipient,
-        "title": row.title,
-        "text": row.text,
-        "state": row.state,
-        "created_at": iso(row.created_at),
-        "tries": row.tries,
-        "next_at": iso(row.next_at) if row.state == "pending" else None,
-        "problem": row.error,
-        "settled_at": None if row.settled_at is None else iso(row.settled_at),
-    }

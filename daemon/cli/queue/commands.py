@@ -5,7 +5,6 @@ from typing import Final
 
 import click
 
-from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
@@ -16,7 +15,8 @@ from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import align, coloured, fail, print_json, print_table, safe
 from runward.daemon.store import reading_causes
 from runward.daemon.store.reading_causes import JobRow
-from runward.daemon.views.units import ago, iso, local
+from runward.daemon.views.jobs import job_as_json
+from runward.daemon.views.units import ago, local
 
 _STATES: Final = ("waiting", "running", "held", "done", "discarded")
 
@@ -58,7 +58,7 @@ def list_jobs(context: click.Context, state: str | None, limit: int | None, as_j
         else:
             jobs = reading_causes.jobs_in_state(connection, state, limit)
     if as_json:
-        print_json([_as_json(job) for job in jobs])
+        print_json([job_as_json(job) for job in jobs])
     elif not jobs:
         click.echo("the queue is empty" if state is None else f"no jobs are {state}")
     else:
@@ -85,23 +85,6 @@ def _why(job: JobRow, now: float) -> str:
     return job.error or ""
 
 
-def _as_json(job: JobRow) -> dict[str, JsonValue]:
-    return {
-        "id": job.id,
-        "event": job.event_key,
-        "type": job.event_type,
-        "handler": job.handler,
-        "lane": job.lane,
-        "state": job.state,
-        "tries": job.tries,
-        "error": job.error,
-        "recorded_at": iso(job.recorded_at),
-        "due_at": iso(job.run_after) if job.run_after else None,
-        "updated_at": iso(job.updated_at),
-        "blocked_by": job.blocked_by,
-    }
-
-
 @queue.command()
 @click.argument("identifier", metavar="ID", shell_complete=completing.jobs)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -116,7 +99,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
     with store_to_read(settings_in_force(context)) as connection:
         job = find_job(connection, identifier)
     if as_json:
-        print_json(_as_json(job))
+        print_json(job_as_json(job))
         return
     now = time.time()
     facts = [

@@ -10,10 +10,9 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.status.commands import roots_of
 from runward.daemon.cli.terminal.output import coloured, print_json, print_table, safe
-from runward.daemon.store.ownership import holder, prepare
-from runward.daemon.views.daemon_report import report_of
+from runward.daemon.store.ownership import prepare
+from runward.daemon.views.status import roots_as_json
 
 
 @click.group(cls=Group)
@@ -39,14 +38,7 @@ def list_roots(context: click.Context, as_json: bool) -> None:
     Example:
       runward root list
     """
-    settings = settings_in_force(context)
-    report = report_of(settings.state_dir, holder(Path(settings.state_dir)))
-    found = roots_of(settings, report)
-    assert isinstance(found, list)
-    histories = {each.name: each.history for each in settings.roots}
-    roots: list[dict[str, JsonValue]] = [
-        {**each, "history": histories.get(str(each["name"]))} for each in found if isinstance(each, dict)
-    ]
+    roots = roots_as_json(settings_in_force(context))
     if as_json:
         print_json(list(roots))
     elif not roots:

@@ -11,10 +11,11 @@ from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.status.text import _daemons_own, _fix_of_root, _settings, due_words
+from runward.daemon.cli.status.text import _daemons_own, due_words
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.units import placing, rendering
 from runward.daemon.users import as_root
+from runward.daemon.views.needs import _fix_of_root, _settings
 
 _KEYS = [
     "running",

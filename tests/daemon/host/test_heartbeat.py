@@ -7,8 +7,8 @@ import pytest
 from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 
 from runward.daemon.host import reporting
-from runward.daemon.host.heartbeat import BEAT, STALLED_AFTER, stalled_s
 from runward.daemon.host.report import Report, read_report
+from runward.daemon.processes.heartbeat import BEAT, STALLED_AFTER, stalled_s
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,348 @@
+"""The state of the daemon, and what it has to do: the object of `status --json`.
+
+The figures come from the store, and from the daemon's own report in `status.json`. Its lock says whether it is alive.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.config.problem import Parsed, Severity
+from runward.config.settings import Settings
+from runward.daemon.configuration.complaints import complaints_about, reading_of_names
+from runward.daemon.configuration.settings import NotFound, chain_names, changed_files, find_chain
+from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
+from runward.daemon.processes.heartbeat import stalled_s
+from runward.daemon.store import (
+    reading,
+    reading_chains,
+    reading_exchange,
+    reading_problems,
+    reading_queue,
+    reading_sessions,
+)
+from runward.daemon.store.ownership import holder
+from runward.daemon.store.reading_failures import unseen_failures
+from runward.daemon.store.reading_notices import notices_by_state
+from runward.daemon.views.daemon_report import report_of, settings_in_report
+from runward.daemon.views.units import iso
+from runward.daemon.watch.watch_count import held_watches
+
+if TYPE_CHECKING:
+    from runward.config.chain import Chain
+    from runward.daemon.store.reading_chains import ChainStatusRow
+
+MOST_RUNNING: Final = 10
+"""Running sessions that are shown; more are only counted."""
+
+MOST_FAILURES: Final = 10
+"""Failures that are named; more are only counted."""
+
+
+class Status(NamedTuple):
+    """What `--json` prints, and the running sessions that began first, for people."""
+
+    told: dict[str, JsonValue]
+    running: list[reading_sessions.RunningRow]
+
+
+def status_of(settings: Settings, now: float) -> Status:
+    """The current status."""
+    with reading.reading(settings.state_dir) as connection:
+        pid = holder(Path(settings.state_dir))
+        report = report_of(settings.state_dir, pid)
+        settings = settings_in_report(report) or settings
+        chains = _all_chains(settings)
+        statuses = reading_chains.chain_statuses(connection) if chains else {}
+        told: dict[str, JsonValue] = {
+            "running": pid is not None,
+            "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
+            "since": iso(_number(report.get("since"))),
+            "pid": pid or None,
+            "elsewhere": None if pid is not None else _machines_daemon(settings.state_dir),
+            "epoch": reading.epoch(connection),
+            "version": report.get("version"),
+            "http": report.get("http"),
+            "studio": report.get("studio"),
+            "sessions": dict(reading_sessions.sessions_by_status(connection)),
+            "chains": _chains(chains or (), statuses),
+            "chain_runs": reading_chains.runs_by_status(connection),
+            "steps": reading_chains.steps_by_standing(connection),
+            "exchange": _exchange(settings, connection, report),
+            "approvals": len(reading_chains.open_approvals(connection)),
+            "notices": notices_by_state(connection),
+            "queue": _queue(connection, now),
+            "requests": {
+                "waiting": _files(settings.state_dir, INBOX),
+                "rejected": _files(settings.state_dir, REJECTED),
+            },
+            "coverage": _coverage(report, pid),
+            "lag": {
+                "event_to_verdict_p50_s": report.get("lag_p50_s"),
+                "event_to_verdict_p99_s": report.get("lag_p99_s"),
+                "awaited_p50_s": report.get("awaited_lag_p50_s"),
+                "awaited_p99_s": report.get("awaited_lag_p99_s"),
+            },
+            "fences_refused": report.get("fences_refused"),
+            "held_by_reason": dict(reading_queue.held_by_reason(connection)),
+            "degraded": report.get("degraded", []),
+            "next_due": _next_due(connection),
+            "retention_s": settings.retention,
+            "failures": _failures(connection, now),
+            "settings": _settings(settings, report),
+            "roots": _roots(settings, report),
+            "problems": [*_wrong_configuration(settings, chains, report), *_problems(connection)],
+        }
+        return Status(told, reading_sessions.running(connection, MOST_RUNNING))
+
+
+def _exchange(
+    settings: Settings, connection: sqlite3.Connection, report: Mapping[str, JsonValue]
+) -> JsonValue:
+    """What runs code, or why nothing does, which workers were killed, and how many actions have no result yet.
+
+    None if nobody uses the exchange.
+    """
+    if not reading_exchange.has_principals(connection):
+        return None
+    why = _why_no_code_runs(settings.executor.sandbox, report.get("degraded"))
+    return {
+        "sandbox": settings.executor.sandbox if why is None else None,
+        "sandbox_problem": why,
+        "workers_killed": _workers_killed(report.get("workers_killed")),
+        "actions_waiting": reading_exchange.actions_waiting(connection),
+    }
+
+
+def _workers_killed(told: JsonValue) -> JsonValue:
+    """What the daemon says of the workers that were killed since it started."""
+    if not isinstance(told, dict):
+        return None
+    return {
+        "count": told.get("count"),
+        "last_at": iso(_number(told.get("last_at"))),
+        "last_reason": told.get("last_reason"),
+    }
+
+
+def _why_no_code_runs(sandbox: str, degraded: JsonValue) -> str | None:
+    """What the daemon found when code was to run, or what a look finds here; with the fix."""
+    from runward.daemon.sandbox.isolated import REFUSED, NoSandbox  # most never use the exchange
+    from runward.daemon.sandbox.isolation_methods import ISOLATION_METHODS
+
+    for each in degraded if isinstance(degraded, list) else ():
+        if isinstance(each, str) and each.startswith(REFUSED):
+            return each.removeprefix(REFUSED)
+    try:
+        ISOLATION_METHODS[sandbox].check()
+    except NoSandbox as missing:
+        return f"no sandbox: {missing}; {missing.fix}"
+    return None
+
+
+def _all_chains(settings: Settings) -> "list[Parsed[Chain]] | None":
+    """What the files of the chains say; None if a directory can't be listed, or one has just been removed."""
+    try:
+        return [find_chain(settings, name) for name in chain_names(settings)]
+    except (OSError, NotFound):
+        return None
+
+
+def _machines_daemon(state: str) -> JsonValue:
+    """The daemon of the machine's unit, if this user may see that it runs, and `state` isn't its directory."""
+    from runward.daemon.units import rendering
+
+    if os.path.realpath(state) == os.path.realpath(rendering.SYSTEM_STATE):
+        return None
+    try:
+        pid = holder(Path(rendering.SYSTEM_STATE))
+    except OSError:
+        return None  # another user's
+    return None if pid is None else {"state_dir": rendering.SYSTEM_STATE, "pid": pid or None}
+
+
+def _chains(chains: "Sequence[Parsed[Chain]]", statuses: "Mapping[str, ChainStatusRow]") -> JsonValue:
+    """How many chains fire, are paused or disabled, and are invalid."""
+    counts = {"active": 0, "paused": 0, "disabled": 0, "quarantined": 0}
+    for found in chains:
+        known = None if found.value is None else statuses.get(found.value.name)
+        counts["quarantined" if found.value is None else "active" if known is None else known.status] += 1
+    return dict(counts)
+
+
+def _wrong_configuration(
+    settings: Settings, chains: "Sequence[Parsed[Chain]] | None", report: Mapping[str, JsonValue]
+) -> list[JsonValue]:
+    """What is wrong with what the operator wrote, and what follows, as the daemon found it.
+
+    Without a daemon, the contents of playbooks and agent profiles are left out: their reader takes long to import.
+    """
+    found = report.get("configuration")
+    if isinstance(found, list):
+        return [
+            {**each, "mend": each["fix"], "since": None, "severity": each["severity"]}
+            for each in found
+            if isinstance(each, dict)
+        ]
+    reading = reading_of_names(settings)
+    if chains is not None:
+        reading = reading._replace(chains=lambda: [each for found in chains for each in found.problems])
+    return [
+        _problem(
+            each.problem.file,
+            each.problem.line,
+            each.message(),
+            each.problem.fix,
+            None,
+            each.problem.severity,
+        )
+        for each in complaints_about(Parsed(settings), reading)
+    ]
+
+
+def _files(state: str, name: str) -> int:
+    """How many requests are in this directory of the state."""
+    try:
+        return sum(each.endswith(SUFFIX) for each in os.listdir(os.path.join(state, name)))
+    except OSError:
+        return 0
+
+
+def _roots(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
+    """The roots as the daemon sees them; without one, those of the settings, of unknown health."""
+    told = report.get("roots")
+    if isinstance(told, list):
+        return told
+    return [
+        {"name": root.name, "path": root.path, "layout": root.layout, "health": "unknown", "problem": None}
+        for root in settings.roots
+    ]
+
+
+def roots_as_json(settings: Settings) -> list[dict[str, JsonValue]]:
+    """The roots as `root list --json` prints them."""
+    found = _roots(settings, report_of(settings.state_dir, holder(Path(settings.state_dir))))
+    assert isinstance(found, list)
+    histories = {each.name: each.history for each in settings.roots}
+    return [{**each, "history": histories.get(str(each["name"]))} for each in found if isinstance(each, dict)]
+
+
+def _settings(settings: Settings, report: Mapping[str, JsonValue]) -> JsonValue:
+    """Where the settings in force come from, which files changed since, and why newer ones were refused.
+
+    Without a daemon, those that one would use.
+    """
+    told = report.get("settings")
+    if not isinstance(told, dict):
+        return {
+            "files": [path for path, _ in settings.files],
+            "since": None,
+            "changed": [],
+            "refused_at": None,
+            "refused": [],
+            "store_fix": None,
+        }
+    files = _files_read(told.get("files"))
+    return {
+        "files": [path for path, _ in files],
+        "since": iso(_number(told.get("since"))),
+        "changed": [*changed_files(files, _paths(told.get("absent")))],
+        "refused_at": iso(_number(told.get("refused_at"))),
+        "refused": told.get("refused", []),
+        "store_fix": told.get("store_fix"),
+    }
+
+
+def _files_read(value: JsonValue) -> list[tuple[str, int]]:
+    pairs = value if isinstance(value, list) else []
+    return [(str(path), int(str(checksum))) for path, checksum in map(_pair, pairs)]
+
+
+def _paths(value: JsonValue) -> list[str]:
+    return [str(path) for path in value] if isinstance(value, list) else []
+
+
+def _pair(value: JsonValue) -> tuple[JsonValue, JsonValue]:
+    assert isinstance(value, list), "our own report"
+    path, checksum = value
+    return path, checksum
+
+
+def _queue(connection: sqlite3.Connection, now: float) -> JsonValue:
+    figures = reading_queue.queue_figures(connection, now)
+    oldest = figures.oldest_waiting
+    return {
+        "waiting": figures.waiting,
+        "running": figures.running,
+        "held": figures.held,
+        "oldest_waiting_s": None if oldest is None else round(max(0.0, now - oldest), 3),
+    }
+
+
+def _coverage(report: Mapping[str, JsonValue], pid: int | None) -> JsonValue:
+    told = report.get("coverage")
+    found = told if isinstance(told, dict) else {}
+    held = held_watches(pid) if pid else None
+    return {
+        "watched": found.get("watched") if held is None else held,
+        **{key: found.get(key) for key in ("flat", "overflows", "found_by_scan")},
+        "last_scan_at": iso(_number(found.get("last_scan_at"))),
+        "last_scan_s": found.get("last_scan_s"),
+        "unread": found.get("unread"),
+    }
+
+
+def _failures(connection: sqlite3.Connection, now: float) -> JsonValue:
+    """The sessions that failed in the last day and that nobody has seen: how many, and the newest."""
+    found = unseen_failures(connection, now, MOST_FAILURES)
+    newest: list[JsonValue] = [
+        {
+            "session_id": row.session_id,
+            "key": row.key,
+            "status": row.status,
+            "reason": {"code": row.reason_code, "summary": row.reason_summary},
+            "finished_at": iso(row.finished_at),
+        }
+        for row in found.newest
+    ]
+    return {"count": found.total, "newest": newest}
+
+
+def _next_due(connection: sqlite3.Connection) -> JsonValue:
+    due = reading_queue.next_due(connection)
+    return None if due is None else {"at": iso(due.at), "what": f"{due.handler} of {due.lane}"}
+
+
+def _problems(connection: sqlite3.Connection) -> list[JsonValue]:
+    """What is wrong with files that people and agents wrote."""
+    return [
+        _problem(each.path, each.line, each.message, each.fix, each.since)
+        for each in reading_problems.problems(connection)
+    ]
+
+
+def _problem(
+    path: str,
+    line: int | None,
+    message: str,
+    fix: str | None,
+    since: float | None,
+    severity: Severity = "error",
+) -> JsonValue:
+    return {
+        "path": path,
+        "line": line,
+        "message": message,
+        "fix": fix,
+        "mend": fix,  # the former name of `fix`, which programs may still read
+        "since": iso(since),
+        "severity": severity,
+    }
+
+
+def _number(value: JsonValue) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
