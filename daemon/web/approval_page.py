@@ -2,8 +2,6 @@
 
 import base64
 import hashlib
-import json
-import shlex
 import time
 from pathlib import Path
 from typing import Final
@@ -11,15 +9,10 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from runward.config.json_value import JsonValue
 from runward.daemon.store.reading_chains import ApprovalRow
-from runward.daemon.views.visible import visible
-from runward.handlers.approvals.left_files import ELSEWHERE, as_lines, unbound
+from runward.daemon.views.approvals import shown_approval, step_id
 
 LONGEST_NOTE: Final = 2000
-
-_MOST_SHOWN: Final = 256 << 10
-"""Characters of each part; the hash covers all of it."""
 
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:50rem;padding:0 1rem;color:#111;background:#fff}"
@@ -52,42 +45,20 @@ def said_page(status: int, heading: str, said: str) -> Response:
 
 def question_page(row: ApprovalRow) -> Response:
     """The page that shows what will run, and asks."""
-    shown = json.loads(row.shown)
-    files = as_lines(shown)
-    parts = [
-        ("Directory", visible(str(shown["cwd"])) if shown.get("cwd") else ""),
-        *((title, _listed(shown.get(key))) for title, key in _PARTS),
-        ("Files before it, which the approval covers", visible("\n".join(files))),
-        ("What it does not cover", ELSEWHERE if files else ""),
-    ]
+    shown = shown_approval(row)
     return _page(
         200,
-        heading=f"{row.chain}: step {step_name(row)} waits for a person",
+        heading=f"{row.chain}: step {step_id(row)} waits for a person",
         said="",
         row=row,
-        step=step_name(row),
+        step=step_id(row),
         asked=_moment(row.asked_at),
         expires=None if row.expires_at is None else _moment(row.expires_at),
-        command=visible(shlex.join(shown["argv"]))[:_MOST_SHOWN],
-        shown=[(title, text[:_MOST_SHOWN]) for title, text in parts if text],
-        unbound=[(path, visible(path), what) for path, what in unbound(shown).items()],
+        command=shown.command,
+        shown=shown.parts,
+        unbound=shown.unbound,
         longest_note=LONGEST_NOTE,
     )
-
-
-_PARTS: Final = (
-    ("Variables", "env"),
-    ("Outcomes before it", "outcomes"),
-)
-
-
-def step_name(row: ApprovalRow) -> str:
-    """The id of the step that waits."""
-    return str(json.loads(row.definition)["steps"][row.step].get("id", f"step{row.step}"))
-
-
-def _listed(value: JsonValue) -> str:
-    return visible(json.dumps(value, ensure_ascii=False, indent=2)) if value else ""
 
 
 def _moment(at: float) -> str:

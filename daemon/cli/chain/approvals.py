@@ -10,7 +10,6 @@ from typing import Final, Literal
 
 import click
 
-from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TIMED_OUT, WRONG_USAGE
 from runward.daemon.cli.shell.context import store_to_read
@@ -19,7 +18,8 @@ from runward.daemon.cli.shell.request_waiting import once_taken_up
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
 from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ApprovalRow
-from runward.daemon.views.units import ago, iso
+from runward.daemon.views.approvals import approval_as_json, step_id
+from runward.daemon.views.units import ago
 from runward.handlers.approvals.left_files import (
     ELSEWHERE,
     as_lines,
@@ -35,7 +35,7 @@ SHOWN_LINES: Final = 20
 def print_approvals(rows: Sequence[ApprovalRow], *, as_json: bool) -> None:
     """As JSON, or as a table."""
     if as_json:
-        print_json([_as_json(each) for each in rows])
+        print_json([approval_as_json(each) for each in rows])
     elif not rows:
         click.echo("nothing waits for a person")
     else:
@@ -68,27 +68,6 @@ def _print_left(row: ApprovalRow) -> None:
         click.echo(f"  but not {ELSEWHERE}")
     for path, what in unbound(shown).items():
         note(f"{safe(path)} {what}: look at it, and approve with --without {safe(shlex.quote(path))}")
-
-
-def step_id(row: ApprovalRow) -> str:
-    """The id of the step that waits."""
-    step = json.loads(row.definition)["steps"][row.step]
-    return str(step.get("id", f"step{row.step}"))
-
-
-def _as_json(row: ApprovalRow) -> JsonValue:
-    return {
-        "approval_id": row.id,
-        "chain_run_id": row.run,
-        "chain": row.chain,
-        "step": {"index": row.step, "id": step_id(row)},
-        "shown_hash": row.shown_hash,
-        "shown": json.loads(row.shown),
-        "asked_at": iso(row.asked_at),
-        "expires_at": None if row.expires_at is None else iso(row.expires_at),
-        "asked_before": row.asked_before,
-        "not_covered": [{"path": path, "why": what} for path, what in unbound(json.loads(row.shown)).items()],
-    }
 
 
 def answer(

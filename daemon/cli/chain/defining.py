@@ -8,13 +8,9 @@ from pathlib import Path
 import click
 
 from runward.config.chain import CHAIN_SUFFIX, Chain
-from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
-from runward.daemon.cli.chain.known_chains import KnownChains, known_chains
 from runward.daemon.cli.chain.named_chain import found_chain, right_chain
-from runward.daemon.cli.chain.schedule import next_due
-from runward.daemon.cli.chain.trigger import held_as_json, in_short, in_words, tree
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
@@ -23,12 +19,10 @@ from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import coloured, complain, fail, print_json, print_table, safe
 from runward.daemon.configuration.settings import MAXIMUM_FILE, chain_names, find_chain
 from runward.daemon.disk.durable import write_durably
-from runward.daemon.store.reading_chains import (
-    ChainRunRow,
-    HeldRow,
-    held_events,
-)
-from runward.daemon.views.units import ago, iso
+from runward.daemon.store.reading_chains import ChainRunRow, HeldRow
+from runward.daemon.views.chains import KnownChains, chain_as_json, chain_summary, held_for, known_chains
+from runward.daemon.views.triggers import in_short, in_words, tree
+from runward.daemon.views.units import ago
 
 
 @click.command()
@@ -90,7 +84,7 @@ def list_chains(context: click.Context, as_json: bool) -> None:
     found = [(name, find_chain(settings, name)) for name in chain_names(settings)]
     known = known_chains(settings)
     if as_json:
-        print_json([_summary(name, each, known) for name, each in found])
+        print_json([chain_summary(name, each, known) for name, each in found])
     elif not found:
         click.echo(f"no chains in {', '.join(settings.chains) or 'any directory'}")
     else:
@@ -134,35 +128,21 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
     settings = settings_in_force(context)
     parsed = found_chain(settings, name)
     if as_json:
-        definition = (
-            parsed.value.document.root if parsed.value is not None and parsed.value.document else None
-        )
-        held = held_as_json(_held(settings, parsed.value)) if parsed.value is not None else []
-        print_json({**_summary(name, parsed, known_chains(settings)), "definition": definition, "seen": held})
+        print_json(chain_as_json(settings, name, parsed))
     else:
         complain(parsed.problems)
         if parsed.value is not None:
             status = known_chains(settings).status(parsed.value.name)
-            click.echo("\n".join(_lines(parsed.value, status, _held(settings, parsed.value))))
+            click.echo("\n".join(_lines(parsed.value, status, held_for(settings, parsed.value))))
     if parsed.value is None:
         sys.exit(WRONG_USAGE)
 
 
-def _held(settings: Settings, found: Chain) -> list[HeldRow]:
-    """What the chain's trigger, as its file is now, has seen and not used yet."""
-    from runward.daemon.store import reading
-    from runward.handlers.chains.gather import digest
-
-    if found.trigger.composite is None:
-        return []
-    assert found.document is not None
-    with reading.reading(settings.state_dir) as connection:
-        rows = held_events(connection, found.name)
-    return [each for each in rows if each.trigger == digest(found.document.root)]
-
-
 def _lines(found: Chain, status: str, held: Sequence[HeldRow]) -> list[str]:
-    lines = [f"{safe(found.name)}: fired by {safe(in_words(found.trigger))}", *tree(found.trigger, held)]
+    lines = [
+        f"{safe(found.name)}: fired by {safe(in_words(found.trigger))}",
+        *(safe(each) for each in tree(found.trigger, held)),
+    ]
     if status != "active":
         lines.append(f"{_state(status)}: `runward chain resume {safe(found.name)}` lets it fire again")
     if found.description:
@@ -172,23 +152,3 @@ def _lines(found: Chain, status: str, held: Sequence[HeldRow]) -> list[str]:
         after = " after a failure" if step in found.on_failure else ""
         lines.append(f"  {step.index}  {safe(step.id)}: {safe(step.name)}{when}{after}")
     return lines
-
-
-def _summary(name: str, parsed: Parsed[Chain], known: KnownChains) -> dict[str, JsonValue]:
-    found = parsed.value
-    called = found.name if found is not None else name
-    last = known.last_runs.get(called)
-    due = None if found is None else next_due(found, known.schedules, time.time())
-    return {
-        "name": called,
-        "status": known.status(called),
-        "next_due": None if due is None else iso(due),
-        "last_run": None
-        if last is None
-        else {"chain_run_id": last.id, "status": last.status, "created_at": iso(last.created_at)},
-        "trigger": found.document.root.get("trigger")
-        if found is not None and found.document is not None and isinstance(found.document.root, dict)
-        else None,
-        "file": found.document.name if found is not None and found.document is not None else None,
-        "problems": [each.render() for each in parsed.problems],
-    }

@@ -78,12 +78,11 @@ def show_run(context: click.Context, identifier: str, as_json: bool) -> None:
     Example:
       runward chain run show @last
     """
-    from runward.daemon.cli.chain.asked import asked_as_json, asked_lines, asked_run, newest_asked_run
-    from runward.daemon.cli.chain.runs import echo, find_run, lines_of
+    from runward.daemon.cli.chain.runs import asked_lines, echo, find_run, lines_of
     from runward.daemon.store.ownership import holder
     from runward.daemon.store.reading_chains import approvals_of_run, chain_steps, name_of_cause
     from runward.daemon.store.reading_invocations import invocations_of
-    from runward.daemon.views.chain_runs import details_as_json
+    from runward.daemon.views.chain_runs import asked_as_json, asked_run, details_as_json, newest_asked_run
 
     settings = settings_in_force(context)
     state = Path(settings.state_dir)
@@ -121,9 +120,9 @@ def cancel_run(context: click.Context, identifier: str, reason: str, as_json: bo
     Example:
       runward chain run cancel @last --reason "the wrong branch"
     """
-    from runward.daemon.cli.chain.asked import asked_run, newest_asked_run
     from runward.daemon.cli.chain.runs import find_run, request_cancel
     from runward.daemon.cli.shell.request_waiting import note_without_daemon
+    from runward.daemon.views.chain_runs import asked_run, newest_asked_run
 
     settings = settings_in_force(context)
     state = Path(settings.state_dir)

@@ -6,7 +6,6 @@ import time
 
 import click
 
-from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import NOT_FOUND
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
@@ -16,17 +15,22 @@ from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store.reading_artifacts import ArtifactRow, artifacts_of
-from runward.daemon.store.reading_chains import ChainStepRow, chain_steps
+from runward.daemon.store.reading_chains import ChainStepRow
 from runward.daemon.store.reading_invocations import (
     InvocationRow,
     Wanted,
     invocations,
     invocations_called,
 )
-from runward.daemon.views.outcomes import outcomes_as_json, shown_outcomes
-from runward.daemon.views.units import ago, iso
-
-_STATUSES = ("running", "waiting_approval", "completed", "failed", "timed_out", "aborted", "cancelled")
+from runward.daemon.views.invocations import (
+    STATUSES,
+    invocation_as_json,
+    invocation_summary,
+    metadata_of,
+    steps_of,
+)
+from runward.daemon.views.outcomes import shown_outcomes
+from runward.daemon.views.units import ago
 
 
 @click.group(cls=Group)
@@ -46,7 +50,7 @@ def invocation() -> None:
     shell_complete=completing.playbooks,
     help="Show only those of this playbook or action; `chain`: chain runs.",
 )
-@click.option("--status", type=click.Choice(_STATUSES), help="Show only those with this status.")
+@click.option("--status", type=click.Choice(STATUSES), help="Show only those with this status.")
 @click.option(
     "--chain-run",
     metavar="ID",
@@ -78,7 +82,7 @@ def list_invocations(
         run = None if chain_run is None else find_run(connection, chain_run).id
         found = invocations(connection, Wanted(skill, status, run, since, limit or -1))
     if as_json:
-        print_json([_as_json(each) for each in found])
+        print_json([invocation_summary(each) for each in found])
     elif not found:
         click.echo("no invocations")
     else:
@@ -100,50 +104,11 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = _find(connection, identifier)
-        outcomes = artifacts_of(connection, row.id)
-        is_root = row.chain_run_id is not None and row.step_index is None
-        steps = chain_steps(connection, row.chain_run_id) if is_root and row.chain_run_id else []
+        outcomes, steps = artifacts_of(connection, row.id), steps_of(connection, row)
     if as_json:
-        artifacts = outcomes_as_json(settings, outcomes)
-        print_json({**_as_json(row), "node_metadata": _metadata(row, steps), "artifacts": artifacts})
+        print_json(invocation_as_json(settings, row, steps, outcomes))
         return
     click.echo("\n".join(_lines(row, steps, shown_outcomes(settings, outcomes))))
-
-
-def _as_json(row: InvocationRow) -> dict[str, JsonValue]:
-    return {
-        "invocation_id": row.id,
-        "skill": row.skill,
-        "status": row.status,
-        "reason_code": row.reason_code,
-        "chain": row.chain,
-        "chain_run_id": row.chain_run_id,
-        "step_index": row.step_index,
-        "try": row.attempt,
-        "session_id": None if row.session_key is None else row.session_key.rpartition("/")[2],
-        "session_key": row.session_key,
-        "created_at": iso(row.created_at),
-        "ended_at": None if row.ended_at is None else iso(row.ended_at),
-    }
-
-
-def _metadata(row: InvocationRow, steps: list[ChainStepRow]) -> JsonValue:
-    """What it was ordered with. For a chain run's root: the definition, and the run's state."""
-    if row.definition is None:
-        metadata: JsonValue = None if row.node_metadata is None else json.loads(row.node_metadata)
-        return metadata
-    tries: list[JsonValue] = [
-        {
-            "step_index": each.step,
-            "try": each.attempt,
-            "status": each.status,
-            "reason_code": each.reason_code,
-            "outcome": None if each.outcome is None else json.loads(each.outcome),
-        }
-        for each in steps
-    ]
-    state: JsonValue = {"status": row.status, "current_step": row.current_step, "tries": tries}
-    return {"definition": json.loads(row.definition), "state": state}
 
 
 def _row(row: InvocationRow) -> tuple[str, ...]:
@@ -168,7 +133,7 @@ def _lines(row: InvocationRow, steps: list[ChainStepRow], outcomes: list[Artifac
     if row.session_key is not None:
         lines.append(f"session {safe(row.session_key.rpartition('/')[2])}")
     lines += [f"outcome {safe(each.id)}: {safe(each.kind)}, {safe(each.summary or '')}" for each in outcomes]
-    metadata = json.dumps(_metadata(row, steps), indent=2, ensure_ascii=False)
+    metadata = json.dumps(metadata_of(row, steps), indent=2, ensure_ascii=False)
     return [*lines, *(safe(line) for line in metadata.splitlines())]
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from runward.config.settings import Settings
-from runward.daemon.cli.chain.known_chains import known_chains
 from runward.daemon.cli.chain.named_chain import found_chain
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
@@ -16,6 +15,7 @@ from runward.daemon.cli.terminal.output import (
     print_json,
     safe,
 )
+from runward.daemon.views.chains import known_chains
 from runward.handlers.chains.effects import ChainStatus
 
 

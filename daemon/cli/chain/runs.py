@@ -17,7 +17,7 @@ from runward.daemon.cli.terminal.output import align, coloured, fail, note, safe
 from runward.daemon.store import reading_chains
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow
-from runward.daemon.views.chain_runs import defined_steps, session_id_of
+from runward.daemon.views.chain_runs import AskedRun, defined_steps, session_id_of
 from runward.daemon.views.units import ago, local
 
 
@@ -64,6 +64,15 @@ def lines_of(
             approval = safe(approvals[each.step])
             lines += ["", f"`runward chain approve {approval}` lets it run, `runward chain deny` ends it"]
     return lines
+
+
+def asked_lines(run: AskedRun, *, is_up: bool) -> list[str]:
+    """The same for people."""
+    why = "the daemon has not processed it yet" if is_up else "no daemon is running: start `runward daemon`"
+    return [
+        f"chain run {safe(run.id)} of {safe(run.chain)}: asked",
+        f"{safe(run.said_by)} asked for it at {local(run.at)}; {why}",
+    ]
 
 
 def find_run(connection: sqlite3.Connection, text: str) -> ChainRunRow:

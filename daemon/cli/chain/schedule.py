@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,11 @@ from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
-from runward.daemon.views.units import ago, iso, local
+from runward.daemon.views.units import ago, local
 
 if TYPE_CHECKING:
-    from runward.config.chain import Chain
-    from runward.config.schedule import Schedule, Times
-    from runward.daemon.store.reading_schedules import FiringRow, ScheduleRow
+    from runward.config.schedule import Times
+    from runward.daemon.views.schedules import DeclaredSchedule
 
 
 @click.group(cls=Group)
@@ -118,79 +116,27 @@ def list_schedules(context: click.Context, as_json: bool) -> None:
     Example:
       runward schedule list
     """
-    from runward.daemon.configuration.settings import chain_names, find_chain
-    from runward.daemon.store import reading, reading_schedules
+    from runward.daemon.store import reading
+    from runward.daemon.views.schedules import declared_schedules, schedule_as_json
 
     settings, now = settings_in_force(context), time.time()
-    found: list[tuple[str, Schedule, ScheduleRow | None, FiringRow | None]] = []
     with reading.reading(settings.state_dir) as connection:
-        known = reading_schedules.schedules(connection)
-        for name in chain_names(settings):
-            chain = find_chain(settings, name).value
-            if chain is None or not chain.trigger.schedules:
-                continue
-            last = reading_schedules.last_firing(connection, chain.name, is_scheduled=True)
-            found += [
-                (chain.name, leaf.schedule, known.get(_called(chain, number)), last)
-                for number, leaf in enumerate(chain.trigger.leaves)
-                if leaf.schedule is not None
-            ]
+        found = declared_schedules(connection, settings)
     if as_json:
-        print_json([_as_json(*each, now=now) for each in found])
+        print_json([schedule_as_json(each, now) for each in found])
     elif not found:
         click.echo("no chain has a schedule")
     else:
-        rows = [_row(*each, now=now) for each in found]
+        rows = [_row(each, now) for each in found]
         print_table(("CHAIN", "SCHEDULE", "ZONE", "NEXT", "LAST"), rows)
 
 
-def _called(chain: "Chain", number: int) -> str:
-    """The name of the schedule with this number in the chain's trigger."""
-    from runward.handlers.schedules.events import schedule_of_item
-
-    return chain.name if chain.trigger.composite is None else schedule_of_item(chain.name, number)
-
-
-def _due(each: "Schedule", row: "ScheduleRow | None", now: float) -> float | None:
-    return each.times.next_after(now, now) if row is None else row.due
-
-
-def next_due(chain: "Chain", known: Mapping[str, "ScheduleRow"], now: float) -> float | None:
-    """When the first of a chain's schedules is due next (Unix seconds); None if it has none, or they are over."""
-    due = [
-        _due(leaf.schedule, known.get(_called(chain, number)), now)
-        for number, leaf in enumerate(chain.trigger.leaves)
-        if leaf.schedule is not None
-    ]
-    return min((each for each in due if each is not None), default=None)
-
-
-def _as_json(
-    name: str, each: "Schedule", row: "ScheduleRow | None", last: "FiringRow | None", *, now: float
-) -> dict[str, JsonValue]:
-    due = _due(each, row, now)
-    return {
-        "chain": name,
-        "schedule": each.times.text,
-        "timezone": each.times.zone,
-        "next": [] if due is None else [iso(due)],
-        "overlap": each.overlap,
-        "misfire": each.misfire,
-        "runs": 0 if row is None else row.runs,
-        "last": None
-        if last is None or last.due_at is None
-        else {"due_at": iso(last.due_at), "fired_at": iso(last.at), "result": last.result},
-    }
-
-
-def _row(
-    name: str, each: "Schedule", row: "ScheduleRow | None", last: "FiringRow | None", *, now: float
-) -> tuple[str, ...]:
-    due = _due(each, row, now)
+def _row(each: "DeclaredSchedule", now: float) -> tuple[str, ...]:
+    due, times, last = each.due(now), each.schedule.times, each.last
     return (
-        safe(name),
-        safe(each.times.text),
-        each.times.zone,
-        "never" if due is None else f"{local(due)}{_marked(_in_zone(due, each.times))}",
+        safe(each.chain),
+        safe(times.text),
+        times.zone,
+        "never" if due is None else f"{local(due)}{_marked(_in_zone(due, times))}",
         "-" if last is None else f"{last.result} {ago(last.at, now)}",
     )

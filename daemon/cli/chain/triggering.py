@@ -3,7 +3,6 @@
 import click
 
 from runward.config.settings import Settings
-from runward.daemon.cli.chain.known_chains import known_chains
 from runward.daemon.cli.chain.named_chain import right_chain
 from runward.daemon.cli.exits import NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
@@ -12,6 +11,7 @@ from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import (
     fail,
 )
+from runward.daemon.views.chains import known_chains
 
 
 @click.command()

@@ -10,11 +10,11 @@ import click
 
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.chain.approvals import step_id
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTINGS
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import fail, print_json, safe
+from runward.daemon.views.approvals import step_id
 from runward.daemon.views.units import iso, local
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import Final
 import click
 
 from runward.config.settings import Settings
-from runward.daemon.cli.chain.asked import asked_run, newest_asked_run
 from runward.daemon.cli.chain.runs import find_run
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
@@ -27,6 +26,7 @@ from runward.daemon.cli.shell.finding import (
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.daemon.store import reading_causes, reading_chains, reading_sessions, reading_starts
 from runward.daemon.store.ownership import holder
+from runward.daemon.views.chain_runs import asked_run, newest_asked_run
 from runward.daemon.views.units import local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged_called
 from runward.daemon.views.why import causes, obstacles

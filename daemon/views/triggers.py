@@ -6,7 +6,6 @@ from typing import Final
 from runward.config.duration import render_duration
 from runward.config.json_value import JsonValue
 from runward.config.trigger import Trigger
-from runward.daemon.cli.terminal.output import safe
 from runward.daemon.store.reading_chains import HeldRow
 from runward.daemon.views.units import iso, local
 
@@ -47,7 +46,7 @@ def tree(trigger: Trigger, held: Sequence[HeldRow]) -> list[str]:
 def _add(lines: list[str], trigger: Trigger, number: int, level: int, held: Sequence[HeldRow]) -> int:
     """Add the lines of the items; `number` is that of the first leaf. Returns that of the leaf after the last one."""
     for item in trigger.items:
-        text = f"{'  ' * level}- {safe(in_words(item))}"
+        text = f"{'  ' * level}- {in_words(item)}"
         if item.composite is not None:
             lines.append(text)
             number = _add(lines, item, number, level + 1, held)
@@ -55,7 +54,7 @@ def _add(lines: list[str], trigger: Trigger, number: int, level: int, held: Sequ
         seen = [each for each in held if number in each.items]
         if seen:
             more = f", and {len(seen) - 1} more" if len(seen) > 1 else ""
-            text += f": seen {safe(seen[0].event_id)} at {local(seen[0].at)}{more}"
+            text += f": seen {seen[0].event_id} at {local(seen[0].at)}{more}"
         lines.append(text)
         number += 1
     return number
