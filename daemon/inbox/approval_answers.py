@@ -10,6 +10,7 @@ from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ApprovalRow
+from runward.daemon.store.reading_requests import why_refused
 from runward.handlers.approvals.events import ApprovalRequested
 
 Answer: TypeAlias = Literal["approved", "denied"]
@@ -42,6 +43,6 @@ def put_answer(
 
 def decision(connection: sqlite3.Connection, approval: str, request: str) -> Decided | None:
     """The result of an answer, or None yet."""
-    refused = reading_chains.why_refused(connection, request)
+    refused = why_refused(connection, request)
     status = reading_chains.approvals_called(connection, approval)[0].status
     return None if refused is None and status == "asked" else Decided(status, refused)

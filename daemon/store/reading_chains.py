@@ -215,13 +215,3 @@ def approvals_of_run(connection: sqlite3.Connection, run: str) -> dict[int, str]
         "select step, id from approvals where run = ? order by asked_at, id desc", (run,)
     )
     return dict(rows)
-
-
-def why_refused(connection: sqlite3.Connection, request: str) -> str | None:
-    """Why a request, or what it led to, was refused, once that is decided."""
-    found = connection.execute(
-        "select d.summary from decisions d join events e on e.seq = d.event where (e.key = ?1 or e.cause = ?1)"
-        " and d.verdict = 'refused'",
-        (request,),
-    ).fetchone()
-    return None if found is None else str(found[0])

@@ -19,11 +19,15 @@ from runward.daemon.disk.studio_login import studio_key, use_code
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.studio.guard import Guard, cookie_header, host_in
 from runward.daemon.studio.outcome_pages import OutcomePages
+from runward.daemon.studio.pages import Pages
 from runward.daemon.studio.rendering import message_page, static_file
 from runward.daemon.studio.session_pages import SessionPages
 
 _TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 _FOREVER: Final = "public, max-age=31536000, immutable"
+_GROUPS: Final[tuple[type[Pages], ...]] = (SessionPages, OutcomePages)
+"""In the order of the menu."""
+
 _HEADINGS: Final = {404: "Not found", 405: "Not possible", 413: "Too large", 400: "Not understood"}
 
 
@@ -47,17 +51,14 @@ def studio_app(
         said = f"{type(error).__name__}. This is a bug in Runward; log/studio.log in the state directory has more."
         return message_page(500, "This page can't be shown", said)
 
-    sessions, outcomes = SessionPages(settings), OutcomePages(settings)
+    groups = [group(settings) for group in _GROUPS]
     pages = Starlette(
         routes=[
             Route("/", _first_page),
             Route("/login", log_in),
             Route("/healthz", _healthy),
             Route("/static/{hash}/{name}", _static),
-            Route("/outcomes", outcomes.listing),
-            Route("/outcomes/{identifier}", outcomes.one),
-            Route("/sessions", sessions.listing),
-            Route("/sessions/{key:path}", sessions.one),
+            *(route for group in groups for route in group.routes()),
         ],
         exception_handlers={
             HTTPException: _refused,
@@ -66,6 +67,7 @@ def studio_app(
             Exception: failed,
         },
     )
+    pages.state.menu = [group.entry for group in groups]
     # Around everything: also the page of a bug gets the headers of every answer.
     return Guard(pages, state, lambda: settings().studio or StudioSettings())
 

@@ -8,9 +8,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from runward.config.duration import DurationError, parse_duration
+from runward.daemon.studio.rendering import REQUEST
 
-JSON: Final = "format"
-"""In every address: `format=json` asks for the data."""
+_EVERYWHERE: Final = ("format", REQUEST)
+"""In the address of any page: `format=json` asks for the data, `request` for what came of a request."""
 
 
 class Filters:
@@ -19,7 +20,7 @@ class Filters:
     def __init__(self, request: Request, known: Collection[str]) -> None:
         self._given = request.query_params
         for name in self._given:
-            if name not in known and name != JSON:
+            if name not in known and name not in _EVERYWHERE:
                 raise HTTPException(400, f"There is no filter {name!r}. There are: {', '.join(known)}.")
 
     def all(self, name: str, possible: Collection[str] = ()) -> tuple[str, ...]:

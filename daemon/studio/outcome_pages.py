@@ -1,20 +1,20 @@
 """Outcomes: what sessions found out, as cards."""
 
-from collections.abc import Callable
+import sqlite3
 from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.store.reading import reading
 from runward.daemon.store.reading_artifacts import Wanted, artifacts, artifacts_called
 from runward.daemon.store.reading_sessions import session
 from runward.daemon.studio.cards import card
 from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.pages import Entry, Pages
 from runward.daemon.studio.rendering import PAGE, page
 from runward.daemon.views.outcomes import outcomes_as_json
 from runward.daemon.views.sessions import sessions_as_json
@@ -23,21 +23,23 @@ _FILTERS: Final = ("kind", "passed", "session", "chain_run", "since")
 _PASSED: Final = ("true", "false", "null")
 
 
-class OutcomePages:
-    """The list, and the page of an outcome. `settings` are those in force at any moment."""
+class OutcomePages(Pages):
+    """The list, and the page of an outcome."""
 
-    def __init__(self, settings: Callable[[], Settings]) -> None:
-        self._settings = settings
+    entry = Entry("Outcomes", "/outcomes", lambda connection, _: bool(artifacts(connection, Wanted(limit=1))))
+
+    def routes(self) -> list[Route]:
+        """The list, and one outcome."""
+        return [self.route("/outcomes", self.listing), self.route("/outcomes/{identifier}", self.one)]
 
     async def listing(self, request: Request) -> Response:
         """The newest outcomes that the filters in the address want."""
-        wanted, settings = _wanted(request), self._settings()
+        wanted = _wanted(request)
 
-        def read() -> list[JsonValue]:
-            with reading(settings.state_dir) as connection:
-                return outcomes_as_json(settings, artifacts(connection, wanted))
+        def look(connection: sqlite3.Connection, settings: Settings) -> list[JsonValue]:
+            return outcomes_as_json(settings, artifacts(connection, wanted))
 
-        outcomes = await in_thread(read)
+        outcomes = await self.read(request, look)
         return page(
             request,
             "outcomes.html",
@@ -48,20 +50,19 @@ class OutcomePages:
 
     async def one(self, request: Request) -> Response:
         """An outcome as a card, and the session that produced it."""
-        identifier, settings = request.path_params["identifier"], self._settings()
+        identifier = request.path_params["identifier"]
 
-        def read() -> tuple[JsonValue, JsonValue] | None:
-            with reading(settings.state_dir) as connection:
-                row = next(
-                    (each for each in artifacts_called(connection, identifier) if each.id == identifier), None
-                )
-                if row is None:
-                    return None
-                by = session(connection, row.session_key)
-                told = [] if by is None else sessions_as_json(connection, settings, [by])
-                return outcomes_as_json(settings, [row])[0], next(iter(told), None)
+        def look(connection: sqlite3.Connection, settings: Settings) -> tuple[JsonValue, JsonValue] | None:
+            row = next(
+                (each for each in artifacts_called(connection, identifier) if each.id == identifier), None
+            )
+            if row is None:
+                return None
+            by = session(connection, row.session_key)
+            producers = [] if by is None else sessions_as_json(connection, settings, [by])
+            return outcomes_as_json(settings, [row])[0], next(iter(producers), None)
 
-        found = await in_thread(read)
+        found = await self.read(request, look)
         if found is None:
             raise HTTPException(404, f"There is no outcome {identifier}.")
         outcome, by = found

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import time
+import uuid
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -15,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 
 from runward.config.json_value import JsonValue
 from runward.daemon import __version__
+from runward.daemon.views.requests import RequestResult
 from runward.daemon.views.units import ago, duration, moment_of, size
 from runward.daemon.views.visible import visible
 
@@ -24,15 +27,54 @@ PAGE: Final = 100
 _HERE: Final = Path(__file__).parent
 
 
+REQUEST: Final = "request"
+"""In an address: the request whose result the page says."""
+
+ONCE: Final = "once"
+"""The hidden field of every form: a UUID of this rendering. A form that is sent twice makes the same request."""
+
+
+class Link(NamedTuple):
+    """A page in the menu; `waiting` is how much there waits for a person."""
+
+    name: str
+    path: str
+    waiting: int
+
+
+class Around(NamedTuple):
+    """What stands around a page's data: the menu, and what came of the request that its address names."""
+
+    menu: list[Link]
+    result: RequestResult | None
+
+
+def address(request: Request, /, **changed: str | None) -> str:
+    """The address of the page, percent-encoded as it was asked for, with other values of these filters; None drops one.
+
+    What came of a request is not part of it.
+    """
+    dropped = {REQUEST, *changed}
+    kept = [pair for pair in request.query_params.multi_items() if pair[0] not in dropped]
+    query = urlencode([*kept, *((key, value) for key, value in changed.items() if value is not None)])
+    path: str = request.scope["raw_path"].decode("latin-1")
+    return f"{path}?{query}" if query else path
+
+
+def wants_json(request: Request) -> bool:
+    """Whether the address asks for the data of the page."""
+    return request.query_params.get("format") == "json"
+
+
 def page(request: Request, template: str, data: dict[str, JsonValue], **shown: object) -> Response:
     """A page, or with `format=json` its data: one object as it is, several under their nouns.
 
-    `shown` is what the template needs beyond the data.
+    `shown` is what the template needs beyond the data. The data must have been read with `Pages.read`.
     """
-    if request.query_params.get("format") == "json":
-        told = next(iter(data.values())) if len(data) == 1 else data
-        return Response(json.dumps(told, ensure_ascii=False), media_type="application/json")
-    as_json = request.url.include_query_params(format="json")
+    if wants_json(request):
+        content = next(iter(data.values())) if len(data) == 1 else data
+        return Response(json.dumps(content, ensure_ascii=False), media_type="application/json")
+    around: Around = request.state.around
     text = (
         _templates()
         .get_template(template)
@@ -40,7 +82,11 @@ def page(request: Request, template: str, data: dict[str, JsonValue], **shown: o
             **data,
             **shown,
             path=request.url.path,
-            json_url=f"{as_json.path}?{as_json.query}",
+            json_url=address(request, format="json"),
+            menu=around.menu,
+            result=around.result,
+            once=str(uuid.uuid4()),
+            may_change=not request.scope["runward.studio"].read_only,
             now=time.time(),
         )
     )

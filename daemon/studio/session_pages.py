@@ -1,21 +1,22 @@
 """Sessions, and one session with what its contract expects."""
 
 import shlex
-from collections.abc import Callable
+import sqlite3
 from typing import Final, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.store.reading import reading
+from runward.daemon.store.reading_failures import is_seen
 from runward.daemon.store.reading_sessions import SessionRow, Wanted
 from runward.daemon.studio.cards import card
 from runward.daemon.studio.filters import Filters
-from runward.daemon.studio.rendering import PAGE, page
+from runward.daemon.studio.pages import Entry, Form, Pages
+from runward.daemon.studio.rendering import PAGE, address, page
 from runward.daemon.views.expected_artifacts import disagreement, expected_artifacts, not_delivered
 from runward.daemon.views.sessions import (
     FAILED,
@@ -25,28 +26,36 @@ from runward.daemon.views.sessions import (
     session_with_key,
     sessions_as_json,
 )
+from runward.handlers.events import SessionSeenRequested
 
 _FILTERS: Final = (
     *("status", "failed", "layout", "root", "playbook", "agent", "cwd", "since", "search", "after"),
 )
 
 
-class SessionPages:
-    """The list, and the page of a session. `settings` are those in force at any moment."""
+class SessionPages(Pages):
+    """The list, and the page of a session."""
 
-    def __init__(self, settings: Callable[[], Settings]) -> None:
-        self._settings = settings
+    entry = Entry("Sessions", "/sessions")
+
+    def routes(self) -> list[Route]:
+        """The list, and one session, which a person can mark as seen."""
+        return [
+            self.route("/sessions", self.listing),
+            self.route("/sessions/{key:path}", self.one, {"seen": _seen}),
+        ]
 
     async def listing(self, request: Request) -> Response:
         """The newest sessions that the filters in the address want."""
-        wanted, settings = _wanted(request), self._settings()
+        wanted = _wanted(request)
 
-        def read() -> tuple[list[JsonValue], SessionRow | None]:
-            with reading(settings.state_dir) as connection:
-                rows, is_cut = newest_sessions(connection, settings, wanted, PAGE)
-                return sessions_as_json(connection, settings, rows), rows[-1] if is_cut else None
+        def look(
+            connection: sqlite3.Connection, settings: Settings
+        ) -> tuple[list[JsonValue], SessionRow | None]:
+            rows, is_cut = newest_sessions(connection, settings, wanted, PAGE)
+            return sessions_as_json(connection, settings, rows), rows[-1] if is_cut else None
 
-        sessions, last = await in_thread(read)
+        sessions, last = await self.read(request, look)
         return page(
             request,
             "sessions.html",
@@ -58,21 +67,19 @@ class SessionPages:
 
     async def one(self, request: Request) -> Response:
         """Everything about a session."""
-        key, settings = request.path_params["key"], self._settings()
+        key = request.path_params["key"]
 
-        def read() -> "_Read | None":
-            with reading(settings.state_dir) as connection:
-                row = session_with_key(connection, settings, key)
-                if row is None:
-                    return None
-                told = session_as_json(connection, settings, row, lambda _: None)
-                return _Read(told, not_delivered(connection, row.key))
+        def look(connection: sqlite3.Connection, settings: Settings) -> "_Read | None":
+            row = session_with_key(connection, settings, key)
+            if row is None:
+                return None
+            is_unseen = row.status in FAILED and not is_seen(connection, row.key, row.attempt)
+            shown = session_as_json(connection, settings, row, lambda _: None)
+            return _Read(shown, not_delivered(connection, row.key), is_unseen)
 
-        found = await in_thread(read)
+        found = await self.read(request, look)
         if found is None:
-            raise HTTPException(
-                404, f"There is no session {key}. It may have been pruned, or is not judged yet."
-            )
+            raise _no_session(key)
         session = found.session
         reason = session["reason"]
         assert isinstance(reason, dict), "our own JSON"
@@ -81,6 +88,7 @@ class SessionPages:
             "session.html",
             {"session": session},
             facts=_facts(session),
+            is_unseen=found.is_unseen,
             cards=[card(each, session) for each in _objects(session["artifacts"])],
             expected=expected_artifacts(session["contract"], session["verification"], found.not_delivered),
             disagreement=disagreement(str(session["status"]), str(reason["code"]), session["verification"]),
@@ -90,6 +98,20 @@ class SessionPages:
 class _Read(NamedTuple):
     session: dict[str, JsonValue]
     not_delivered: dict[str, str]
+    is_unseen: bool
+
+
+def _no_session(key: str) -> HTTPException:
+    return HTTPException(404, f"There is no session {key}. It may have been pruned, or is not judged yet.")
+
+
+def _seen(
+    connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
+) -> list[SessionSeenRequested]:
+    row = session_with_key(connection, settings, request.path_params["key"])
+    if row is None:
+        raise _no_session(request.path_params["key"])
+    return [SessionSeenRequested(form.request, form.now, row.key, row.attempt)]
 
 
 def _wanted(request: Request) -> Wanted:
@@ -111,8 +133,7 @@ def _wanted(request: Request) -> Wanted:
 
 def _older(request: Request, last: SessionRow) -> str:
     """The address of the page after the one that ends with this session."""
-    url = request.url.include_query_params(after=f"{last.started_at!r},{last.key}")
-    return f"{url.path}?{url.query}"
+    return address(request, after=f"{last.started_at!r},{last.key}")
 
 
 def _facts(session: dict[str, JsonValue]) -> list[tuple[str, str]]:

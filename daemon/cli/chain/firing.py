@@ -26,7 +26,8 @@ from runward.daemon.cli.terminal.output import fail, note, print_json, safe
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.ownership import holder, prepare
-from runward.daemon.store.reading_chains import ChainRunRow, chain_runs_called, why_refused
+from runward.daemon.store.reading_chains import ChainRunRow, chain_runs_called
+from runward.daemon.store.reading_requests import why_refused
 from runward.handlers.chains.advancing import run_id
 from runward.handlers.chains.events import ChainFireRequested
 

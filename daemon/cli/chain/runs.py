@@ -17,6 +17,7 @@ from runward.daemon.cli.terminal.output import align, coloured, fail, note, safe
 from runward.daemon.store import reading_chains
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow
+from runward.daemon.store.reading_requests import why_refused
 from runward.daemon.views.chain_runs import AskedRun, defined_steps, session_id_of
 from runward.daemon.views.units import ago, local
 
@@ -100,7 +101,7 @@ def request_cancel(settings: Settings, run: str, reason: str, *, before_it_began
 
     def accepted() -> bool | None:
         with store_to_read(settings) as connection:
-            refused = reading_chains.why_refused(connection, request)
+            refused = why_refused(connection, request)
             found = reading_chains.chain_runs_called(connection, run, 1)
         if refused is not None:
             fail(refused, NOT_SO)

@@ -19,7 +19,7 @@ from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_artifacts import is_decided
-from runward.daemon.store.reading_chains import why_refused
+from runward.daemon.store.reading_requests import why_refused
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.outcomes.added import record
 from runward.handlers.outcomes.events import ArtifactAddRequested

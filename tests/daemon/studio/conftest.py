@@ -1,10 +1,13 @@
 """The Studio's application over a state directory that a real daemon has filled."""
 
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
@@ -51,7 +54,14 @@ class Studio:
         assert found.value is not None
         return found.value._replace(studio=self.settings)
 
-    async def ask(self, method: str, path: str, host: str | None = None, **headers: str) -> Answer:
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        host: str | None = None,
+        body: bytes = b"",
+    ) -> Answer:
         """An answer; `host` is instead of the Studio's own name."""
         app = studio_app(self.state, self._settings, structlog.get_logger())
         name = host or f"{own_name(studio_key(self.state))}:8461"
@@ -60,12 +70,17 @@ class Studio:
             sent["cookie"] = f"{COOKIE}={self.cookie}"
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx2.AsyncClient(transport=transport, base_url="http://studio") as client:
-            answer = await client.request(method, path, headers=sent)
+            answer = await client.request(method, path, headers=sent, content=body)
         return Answer(answer.status_code, dict(answer.headers), answer.text)
 
     async def get(self, path: str, host: str | None = None) -> Answer:
         """A page."""
-        return await self.ask("GET", path, host)
+        return await self.ask("GET", path, host=host)
+
+    async def send(self, path: str, **fields: str) -> Answer:
+        """The answer to a form that a page of the Studio sent; `once` is new unless given."""
+        body = urlencode({"once": str(uuid.uuid4()), **fields}).encode()
+        return await self.ask("POST", path, {"sec-fetch-site": "same-origin"}, body=body)
 
 
 @pytest.fixture

@@ -154,11 +154,11 @@ async def test_a_cookie_that_was_not_made_for_this_studio_is_refused(studio: Stu
 
 async def test_a_form_of_another_site_changes_nothing(studio: Studio) -> None:
     for headers in ({"sec-fetch-site": "same-site"}, {"sec-fetch-site": "cross-site"}, {}):
-        answer = await studio.ask("POST", "/sessions", **headers)
+        answer = await studio.ask("POST", "/sessions", headers)
         assert (answer.status, "nothing was changed" in answer.text) == (403, True)
 
 
 async def test_a_studio_that_only_shows_refuses_every_change(studio: Studio) -> None:
     studio.settings = StudioSettings(read_only=True)
-    answer = await studio.ask("POST", "/sessions", **{"sec-fetch-site": "same-origin"})
+    answer = await studio.ask("POST", "/sessions", {"sec-fetch-site": "same-origin"})
     assert (answer.status, "studio.read_only" in answer.text) == (403, True)

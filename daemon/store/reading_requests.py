@@ -1,0 +1,44 @@
+"""What was decided about requests that people made lately."""
+
+import sqlite3
+from typing import Final, NamedTuple
+
+from runward.daemon.store.reading_causes import event_recorded
+
+LATELY: Final = 20_000
+"""Decisions or events that are looked through, the newest ones, because people look at the result of a request soon."""
+
+
+class Decided(NamedTuple):
+    """A decision about a request, or about what it led to."""
+
+    verdict: str
+    summary: str
+
+
+def event_of(connection: sqlite3.Connection, request: str) -> int | None:
+    """The number of a request's event. One whose key is not the request's name is only found among the newest `LATELY`."""
+    found = event_recorded(connection, request)
+    if found is not None:
+        return found
+    row = connection.execute(
+        "select seq from events where seq > (select max(seq) from events) - ?2 and instr(payload, ?1)",
+        (f'"request":"{request}"', LATELY),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def decisions_on(connection: sqlite3.Connection, request: str) -> list[Decided]:
+    """What was decided about a request and about what it led to, in order; only among the newest `LATELY` decisions."""
+    rows = connection.execute(
+        "select d.verdict, d.summary from decisions d cross join events e on e.seq = d.event"
+        " where d.id > (select max(id) from decisions) - ?2 and (e.key = ?1 or e.cause = ?1) order by d.id",
+        (request, LATELY),
+    )
+    return [Decided(*row) for row in rows]
+
+
+def why_refused(connection: sqlite3.Connection, request: str) -> str | None:
+    """Why a request, or what it led to, was refused, once that is decided."""
+    found = decisions_on(connection, request)
+    return next((each.summary for each in found if each.verdict == "refused"), None)
