@@ -351,6 +351,16 @@ def running(connection: sqlite3.Connection, limit: int) -> list[RunningRow]:
     return [RunningRow(*row) for row in rows]
 
 
+def waiting_for_answer(connection: sqlite3.Connection) -> list[str]:
+    """The keys of the running sessions whose agent waits for a person's answer, oldest first."""
+    rows = connection.execute(
+        "select s.key from cursors c join sessions s on s.key = c.session_key where c.phase = 'open'"
+        " and c.activity = 'waiting' and s.status = 'running' and s.layout <> ? order by s.started_at, s.key",
+        (DEFAULT_LAYOUT,),
+    )
+    return [key for (key,) in rows]
+
+
 _DIRECTORIES_CALLED: Final = (
     "select c.root, c.directory, c.session_key, c.phase, r.path || '/' || c.directory"
     " from cursors c join roots r on r.name = c.root"

@@ -1,8 +1,9 @@
 """What needs a person, from the object of `status --json`."""
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
@@ -10,64 +11,145 @@ from runward.daemon.store.ownership import UNREAD, how_to_start_daemon, how_to_s
 from runward.daemon.users import as_root
 from runward.daemon.views.units import duration
 
+if TYPE_CHECKING:
+    from runward.handlers.sessions.reasons import ReasonCode
+
+Kind: TypeAlias = Literal[
+    "daemon",
+    "approval",
+    "agent",
+    "failure",
+    "queue",
+    "request",
+    "settings",
+    "root",
+    "degraded",
+    "file",
+    "notice",
+]
+Level: TypeAlias = Literal["critical", "error", "warning"]
+
 _MOST_PROBLEMS: Final = 10
-_MOST_FAILURES: Final = 3
 _LONG_S: Final = 300.0
 """Seconds from which on a job waits for long."""
 
+_MISSING_ARTIFACT: "Final[ReasonCode]" = "run.failed.missing_artifact"
 _LOG: Final = "`runward log --level warning` and `runward doctor` say more"
 
 
 class Need(NamedTuple):
-    """Something that waits for a person, and what they can do."""
+    """Something that waits for a person, and what they can do.
 
-    what: str
+    `subject` is the key of a session, the id of a chain run, the name of a root or the path of a file. `number` is
+    how many things this stands for.
+    """
+
+    kind: Kind
+    level: Level
+    subject: str | None
+    text: str
     fix: str | None
+    number: int = 1
+
+    def as_json(self) -> JsonValue:
+        """The need as `status --json` prints it."""
+        return {
+            "kind": self.kind,
+            "level": self.level,
+            "subject": self.subject,
+            "text": self.text,
+            "fix": self.fix,
+            "count": self.number,
+        }
 
 
 def needs(status: Mapping[str, JsonValue], state: str) -> Iterator[Need]:
-    """Everything that a person should see to, the worst first."""
+    """Everything that a person should see to: first those who wait for an answer, then what failed."""
     stalled = status["stalled_s"]
     if isinstance(stalled, int | float):
         what = f"the daemon has not responded for {duration(stalled)}: it is stopped, or stuck"
         yield Need(
-            f"{what}; the rest of this report is from then", "see `runward log`, then restart the daemon"
+            "daemon",
+            "critical",
+            None,
+            f"{what}; the rest of this report is from then",
+            "see `runward log`, then restart the daemon",
         )
-    yield from _settings(table(status["settings"]))
+    yield from _approvals(status)
+    yield from _agents(table(status["waiting_agents"]))
+    yield from _failures(table(status["failures"]))
     for reason, count in table(status["held_by_reason"]).items():
         fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"
-        yield Need(f"{count} held: {reason or 'no reason given'}", fix)
+        yield Need("queue", "error", None, f"{count} held: {reason or 'no reason given'}", fix)
+    yield from _waiting(status, state)
+    yield from _settings(table(status["settings"]))
     for root in tables(status["roots"]):
         if root["problem"]:
-            yield Need(f"root {root['name']}: {root['problem']}", _fix_of_root(str(root["problem"]), state))
-    told = [f"root {root['name']}: {root['problem']}" for root in tables(status["roots"])]
-    files = tuple(f"{each['path']}:" for each in tables(status["problems"]))
-    messages = [str(each["message"]) for each in tables(status["problems"])]
-    for each in items(status["degraded"]):
-        why = str(each).partition(": ")[2] or str(each)
-        is_a_problem = str(each).startswith(files) or any(why in message for message in messages)
-        if str(each) not in told and not is_a_problem:
-            yield Need(f"degraded: {each}", _LOG)
-    exchange = status["exchange"]
-    problem = exchange.get("sandbox_problem") if isinstance(exchange, dict) else None
-    if problem and not any(str(problem) in str(each) for each in items(status["degraded"])):
-        yield Need(f"code of the exchange is refused: {problem}", "`runward doctor --only sandbox`")
-    yield from _failures(table(status["failures"]))
-    yield from _waiting(status, state)
-    approvals = status["approvals"]
-    if isinstance(approvals, int) and approvals:
-        verb = "waits" if approvals == 1 else "wait"
-        yield Need(
-            f"{counted(approvals, 'step', 'steps')} of chains {verb} for a person",
-            "`runward chain approvals`",
-        )
+            name, problem = str(root["name"]), str(root["problem"])
+            yield Need("root", "error", name, f"root {name}: {problem}", _fix_of_root(problem, state))
+    yield from _degraded(status)
+    yield from _wrong_files(status)
     dead = table(status["notices"])["dead"]
     if isinstance(dead, int) and dead:
-        yield Need(
-            f"{counted(dead, 'notice', 'notices')} could not be delivered",
-            "`runward notify list --state dead`",
-        )
-    yield from _wrong_files(status)
+        what = f"{counted(dead, 'notice', 'notices')} could not be delivered"
+        yield Need("notice", "error", None, what, "`runward notify list --state dead`")
+
+
+def _approvals(status: Mapping[str, JsonValue]) -> Iterator[Need]:
+    """Steps of chains that wait for a person."""
+    waiting, count = tables(status["waiting_approvals"]), status["approvals"]
+    fix = "`runward chain approvals` shows what is to be approved"
+    for each in waiting:
+        what = f"{each['chain']}: step {each['step']} waits for a person"
+        yield Need("approval", "warning", str(each["chain_run_id"]), what, fix)
+    if isinstance(count, int) and count > len(waiting):
+        more = count - len(waiting)
+        yield Need("approval", "warning", None, f"and {counted(more, 'step', 'steps')} more", fix, more)
+
+
+def _agents(agents: Mapping[str, JsonValue]) -> Iterator[Need]:
+    """Running sessions whose agent waits for an answer."""
+    oldest, count = tables(agents["oldest"]), agents["count"]
+    for each in oldest:
+        fix = "answer it where it runs"
+        yield Need("agent", "warning", str(each["key"]), f"{each['session_id']} waits for an answer", fix)
+    if isinstance(count, int) and count > len(oldest):
+        more = count - len(oldest)
+        fix = "`runward session list --status running` shows them"
+        yield Need("agent", "warning", None, f"and {counted(more, 'agent', 'agents')} more", fix, more)
+
+
+def _failures(failures: Mapping[str, JsonValue]) -> Iterator[Need]:
+    """Sessions that failed in the last day and that nobody has seen."""
+    newest, count = tables(failures["newest"]), failures["count"]
+    for each in newest:
+        reason = table(each["reason"])
+        level: Level = "critical" if reason["code"] == _MISSING_ARTIFACT else "error"
+        fix = f"`runward session show {shlex.quote(str(each['key']))}` shows it and marks it as seen"
+        yield Need("failure", level, str(each["key"]), f"{each['session_id']}: {reason['summary']}", fix)
+    if isinstance(count, int) and count > len(newest):
+        more = count - len(newest)
+        fix = "`runward session list --failed` shows them; `runward session seen --all` marks all as seen"
+        yield Need("failure", "error", None, f"and {counted(more, 'session', 'sessions')} more", fix, more)
+
+
+def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:
+    """Settings that are not in force: those that were refused, or that the daemon has not read yet."""
+    refused, changed = items(settings["refused"]), items(settings["changed"])
+    if refused and settings["store_fix"] is not None:
+        what = f"new settings are not in force yet, the old ones are: {refused[0]}"
+        fix = f"{settings['store_fix']}; the daemon then takes them over by itself"
+        yield Need("settings", "error", None, what, fix)
+    elif refused:
+        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+        what = f"new settings were refused, the old ones are in force: {refused[0]}{more}"
+        fix = "correct them, and the daemon takes them over by itself; `runward daemon --check` shows all problems"
+        yield Need("settings", "error", None, what, fix)
+    elif changed:
+        named = ", ".join(map(str, changed))
+        what = f"{named} changed after the daemon read it: the settings in force are the old ones"
+        fix = "the daemon takes it over when nobody has written to it for a moment, or says what is wrong"
+        yield Need("settings", "warning", None, what, fix)
 
 
 def _fix_of_root(problem: str, state: str) -> str:
@@ -76,36 +158,22 @@ def _fix_of_root(problem: str, state: str) -> str:
     return how_to_start_runs(state) or "let the daemon's user read them; the daemon notices by itself"
 
 
-def _failures(failures: Mapping[str, JsonValue]) -> Iterator[Need]:
-    """Sessions that failed in the last day and that nobody has seen."""
-    newest, count = tables(failures["newest"])[:_MOST_FAILURES], failures["count"]
-    if not newest or not isinstance(count, int):
-        return
-    named = ", ".join(f"{each['session_id']} ({table(each['reason'])['code']})" for each in newest)
-    more = f" and {count - len(newest)} more" if count > len(newest) else ""
-    what = f"{counted(count, 'session', 'sessions')} failed in the last 24 hours: {named}{more}"
-    yield Need(what, "`runward session show ID` shows one; `runward session seen --all` marks them as seen")
-
-
-def _settings(settings: Mapping[str, JsonValue]) -> Iterator[Need]:
-    """Settings that are not in force: those that were refused, or that the daemon has not read yet."""
-    refused, changed = items(settings["refused"]), items(settings["changed"])
-    if refused and settings["store_fix"] is not None:
-        what = f"new settings are not in force yet, the old ones are: {refused[0]}"
-        yield Need(what, f"{settings['store_fix']}; the daemon then takes them over by itself")
-    elif refused:
-        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-        what = f"new settings were refused, the old ones are in force: {refused[0]}{more}"
-        yield Need(
-            what,
-            "correct them, and the daemon takes them over by itself; `runward daemon --check` shows all problems",
-        )
-    elif changed:
-        named = ", ".join(map(str, changed))
-        what = f"{named} changed after the daemon read it: the settings in force are the old ones"
-        yield Need(
-            what, "the daemon takes it over when nobody has written to it for a moment, or says what is wrong"
-        )
+def _degraded(status: Mapping[str, JsonValue]) -> Iterator[Need]:
+    """Parts that do not work, except where a root or a file is named as the cause."""
+    told = [f"root {root['name']}: {root['problem']}" for root in tables(status["roots"])]
+    files = tuple(f"{each['path']}:" for each in tables(status["problems"]))
+    messages = [str(each["message"]) for each in tables(status["problems"])]
+    degraded = [str(each) for each in items(status["degraded"])]
+    for each in degraded:
+        why = each.partition(": ")[2] or each
+        is_a_problem = each.startswith(files) or any(why in message for message in messages)
+        if each not in told and not is_a_problem:
+            yield Need("degraded", "error", None, f"degraded: {each}", _LOG)
+    exchange = status["exchange"]
+    problem = exchange.get("sandbox_problem") if isinstance(exchange, dict) else None
+    if problem and not any(str(problem) in each for each in degraded):
+        what = f"code of the exchange is refused: {problem}"
+        yield Need("degraded", "error", None, what, "`runward doctor --only sandbox`")
 
 
 def _waiting(status: Mapping[str, JsonValue], state: str) -> Iterator[Need]:
@@ -113,28 +181,29 @@ def _waiting(status: Mapping[str, JsonValue], state: str) -> Iterator[Need]:
     if requests["rejected"]:
         said = agreeing(requests["rejected"], "request was refused and is", "requests were refused and are")
         what = f"{said} in `rejected` of the state directory"
-        yield Need(what, "`runward log` says why (inbox.rejected); then remove them")
+        yield Need(
+            "request", "error", None, what, "`runward log` says why (inbox.rejected); then remove them"
+        )
     waiting = requests["waiting"]
     if waiting and not status["running"]:
-        yield Need(
-            f"{agreeing(waiting, 'request waits', 'requests wait')} for a daemon",
-            f"start `{how_to_start(state)}`",
-        )
+        what = f"{agreeing(waiting, 'request waits', 'requests wait')} for a daemon"
+        yield Need("request", "warning", None, what, f"start `{how_to_start(state)}`")
     if status["running"] and isinstance(oldest, int | float) and oldest > _LONG_S:
-        yield Need(
-            f"a job has been waiting for {duration(oldest)}",
-            "`runward queue` shows it, `runward why` says what it waits for",
-        )
+        fix = "`runward queue` shows it, `runward why` says what it waits for"
+        yield Need("queue", "warning", None, f"a job has been waiting for {duration(oldest)}", fix)
 
 
 def _wrong_files(status: Mapping[str, JsonValue]) -> Iterator[Need]:
     found = [each for each in tables(status["problems"]) if each["severity"] == "error"]
     for each in found[:_MOST_PROBLEMS]:
-        place = f"{each['path']}:{each['line']}" if each["line"] is not None else str(each["path"])
-        yield Need(f"{place}: {each['message']}", None if each["fix"] is None else str(each["fix"]))
-    if len(found) > _MOST_PROBLEMS:
-        what = f"and {len(found) - _MOST_PROBLEMS} more problems"
-        yield Need(what, "`runward status --json` has them all")
+        path = str(each["path"])
+        place = f"{path}:{each['line']}" if each["line"] is not None else path
+        fix = None if each["fix"] is None else str(each["fix"])
+        yield Need("file", "error", path, f"{place}: {each['message']}", fix)
+    more = len(found) - _MOST_PROBLEMS
+    if more > 0:
+        what = f"and {more} more problems"
+        yield Need("file", "error", None, what, "`runward status --json` has them all", more)
 
 
 def how_to_start(state: str) -> str:

@@ -3,7 +3,9 @@
 The figures come from the store, and from the daemon's own report in `status.json`. Its lock says whether it is alive.
 """
 
+import json
 import os
+import shlex
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
@@ -29,6 +31,7 @@ from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.store.reading_notices import notices_by_state
 from runward.daemon.views.daemon_report import report_of, settings_in_report
+from runward.daemon.views.needs import needs
 from runward.daemon.views.units import iso
 from runward.daemon.watch.watch_count import held_watches
 
@@ -39,8 +42,8 @@ if TYPE_CHECKING:
 MOST_RUNNING: Final = 10
 """Running sessions that are shown; more are only counted."""
 
-MOST_FAILURES: Final = 10
-"""Failures that are named; more are only counted."""
+MOST_NAMED: Final = 10
+"""Failures, approvals and agents that are named; more are only counted."""
 
 
 class Status(NamedTuple):
@@ -58,6 +61,7 @@ def status_of(settings: Settings, now: float) -> Status:
         settings = settings_in_report(report) or settings
         chains = _all_chains(settings)
         statuses = reading_chains.chain_statuses(connection) if chains else {}
+        approvals = reading_chains.open_approvals(connection)
         told: dict[str, JsonValue] = {
             "running": pid is not None,
             "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
@@ -73,7 +77,9 @@ def status_of(settings: Settings, now: float) -> Status:
             "chain_runs": reading_chains.runs_by_status(connection),
             "steps": reading_chains.steps_by_standing(connection),
             "exchange": _exchange(settings, connection, report),
-            "approvals": len(reading_chains.open_approvals(connection)),
+            "approvals": len(approvals),
+            "waiting_approvals": [_approval(each) for each in approvals[:MOST_NAMED]],
+            "waiting_agents": _waiting_agents(connection, settings),
             "notices": notices_by_state(connection),
             "queue": _queue(connection, now),
             "requests": {
@@ -92,11 +98,12 @@ def status_of(settings: Settings, now: float) -> Status:
             "degraded": report.get("degraded", []),
             "next_due": _next_due(connection),
             "retention_s": settings.retention,
-            "failures": _failures(connection, now),
+            "failures": _failures(connection, settings, now),
             "settings": _settings(settings, report),
             "roots": _roots(settings, report),
             "problems": [*_wrong_configuration(settings, chains, report), *_problems(connection)],
         }
+        told["needs"] = [each.as_json() for each in needs(told, settings.state_dir)]
         return Status(told, reading_sessions.running(connection, MOST_RUNNING))
 
 
@@ -296,20 +303,59 @@ def _coverage(report: Mapping[str, JsonValue], pid: int | None) -> JsonValue:
     }
 
 
-def _failures(connection: sqlite3.Connection, now: float) -> JsonValue:
+def _failures(connection: sqlite3.Connection, settings: Settings, now: float) -> JsonValue:
     """The sessions that failed in the last day and that nobody has seen: how many, and the newest."""
-    found = unseen_failures(connection, now, MOST_FAILURES)
-    newest: list[JsonValue] = [
+    found = unseen_failures(connection, now, MOST_NAMED)
+    return {"count": found.total, "newest": _named(found.newest, settings)}
+
+
+def _waiting_agents(connection: sqlite3.Connection, settings: Settings) -> JsonValue:
+    """The running sessions whose agent waits for an answer: how many, and those that began first."""
+    keys = reading_sessions.waiting_for_answer(connection)
+    rows = reading_sessions.sessions_with_keys(connection, keys[:MOST_NAMED]) if keys else []
+    return {"count": len(keys), "oldest": _named(rows[::-1], settings)}
+
+
+def _named(rows: Sequence[reading_sessions.SessionRow], settings: Settings) -> list[JsonValue]:
+    """What is said of these sessions, without what looks like a secret."""
+    if not rows:
+        return []
+    from runward.daemon.views.sessions import about_of  # `status` most often names none
+    from runward.handlers.secrets import json_without_secrets
+
+    named: list[JsonValue] = [
         {
             "session_id": row.session_id,
             "key": row.key,
             "status": row.status,
             "reason": {"code": row.reason_code, "summary": row.reason_summary},
+            "started_at": iso(row.started_at),
             "finished_at": iso(row.finished_at),
+            "layout": row.layout,
+            "playbook": row.playbook,
+            "agent": row.agent,
+            "prompt": about_of(row).prompt,
         }
-        for row in found.newest
+        for row in rows
     ]
-    return {"count": found.total, "newest": newest}
+    said = json_without_secrets(named, settings.bundle.redact)
+    assert isinstance(said, list)
+    return said
+
+
+def _approval(row: reading_chains.ApprovalRow) -> JsonValue:
+    """An approval that waits for a person; `chain approvals` has all that it is bound to."""
+    from runward.daemon.views.approvals import step_id  # most chains ask nobody
+
+    return {
+        "approval_id": row.id,
+        "chain_run_id": row.run,
+        "chain": row.chain,
+        "step": step_id(row),
+        "command": shlex.join(map(str, json.loads(row.shown)["argv"])),
+        "asked_at": iso(row.asked_at),
+        "expires_at": iso(row.expires_at),
+    }
 
 
 def _next_due(connection: sqlite3.Connection) -> JsonValue:

@@ -1,8 +1,10 @@
 """`runward status` for people, from the object that `--json` prints: is all well, what needs me, then the rest."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
+from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.terminal.output import align, coloured, safe
 from runward.daemon.cli.terminal.wrapping import wrapped
@@ -10,6 +12,8 @@ from runward.daemon.store.reading_sessions import RunningRow
 from runward.daemon.views.liveness import NOBODY_CAN_TELL
 from runward.daemon.views.needs import Need, agreeing, how_to_start, needs, table, tables
 from runward.daemon.views.units import ago, duration, local, moment_of
+
+_MOST_FAILURES: Final = 3
 
 _TIMER: Final = "timers/ring of timer:"
 
@@ -20,7 +24,7 @@ def lines_of(
     """The status as lines for a terminal with this many columns."""
     return [
         _headline(status, state, now),
-        *_needs_lines(list(needs(status, state)), bool(status["running"]), columns),
+        *_needs_lines(list(_briefly(status, needs(status, state))), bool(status["running"]), columns),
         *_running(status, running, now),
         *align(list(_facts(status, state, now))),
         *_roots(status),
@@ -44,17 +48,41 @@ def _headline(status: Mapping[str, JsonValue], state: str, now: float) -> str:
     return f"runward{version} is {word}{up}, pid {status['pid'] or 'unknown'}"
 
 
-def _needs_lines(found: Sequence[Need], is_up: bool, columns: int) -> Iterator[str]:
+def _briefly(status: Mapping[str, JsonValue], found: Iterable[Need]) -> Iterator[tuple[str, str | None]]:
+    """The text and the fix of each need; one line for all approvals, and one for all failures."""
+    for kind, group in groupby(found, key=lambda each: each.kind):
+        if kind == "approval":
+            verb = "waits" if status["approvals"] == 1 else "wait"
+            steps = agreeing(status["approvals"], "step", "steps")
+            yield f"{steps} of chains {verb} for a person", "`runward chain approvals`"
+        elif kind == "failure":
+            yield (
+                _failures(table(status["failures"])),
+                "`runward session show ID` shows one; `runward session seen --all` marks them as seen",
+            )
+        else:
+            yield from ((each.text, each.fix) for each in group)
+
+
+def _failures(failures: Mapping[str, JsonValue]) -> str:
+    newest, count = tables(failures["newest"])[:_MOST_FAILURES], failures["count"]
+    assert isinstance(count, int), "our own JSON"
+    named = ", ".join(f"{each['session_id']} ({table(each['reason'])['code']})" for each in newest)
+    more = f" and {count - len(newest)} more" if count > len(newest) else ""
+    return f"{counted(count, 'session', 'sessions')} failed in the last 24 hours: {named}{more}"
+
+
+def _needs_lines(found: Sequence[tuple[str, str | None]], is_up: bool, columns: int) -> Iterator[str]:
     if not found:
         if is_up:
             yield coloured("ok", "all is well")
         yield ""
         return
     yield coloured("warning", "one thing needs you:" if len(found) == 1 else f"{len(found)} things need you:")
-    for need in found:
-        yield from wrapped(safe(need.what), "  ! ", "    ", columns)
-        if need.fix is not None:
-            yield from wrapped(safe(need.fix), "    -> ", "       ", columns)
+    for text, fix in found:
+        yield from wrapped(safe(text), "  ! ", "    ", columns)
+        if fix is not None:
+            yield from wrapped(safe(fix), "    -> ", "       ", columns)
     yield ""
 
 

@@ -91,6 +91,9 @@ def test_an_approved_step_runs_once_as_it_was_shown(merging: Place) -> None:
         assert merging.completed("chain", "run", "show", "cr_") == [fired]
         status = merging.call("status", "--json").object()
         assert (status["approvals"], status["chain_runs"]) == (1, {"waiting_approval": 1})
+        (named,) = merging.call("status", "--json").items("waiting_approvals")
+        assert (named["chain_run_id"], named["chain"], named["step"]) == (fired, "merge", "step1")
+        assert named["command"] == "sh -c 'echo $WITH_PR-$MODE-$(pwd) >> $OUT'"
         assert "1 step of chains waits for a person" in merging.call("status").out
         approved = merging.call("chain", "approve", "@last", "--note", "looks right")
         assert (approved.code, approved.out) == (0, f"{asked['approval_id']} of {fired} is approved\n")

@@ -33,6 +33,8 @@ _KEYS = [
     "steps",
     "exchange",
     "approvals",
+    "waiting_approvals",
+    "waiting_agents",
     "notices",
     "queue",
     "requests",
@@ -47,6 +49,7 @@ _KEYS = [
     "settings",
     "roots",
     "problems",
+    "needs",
 ]
 
 
