@@ -5,7 +5,8 @@ one that exits 0 without its required artifact; one that misses an optional one;
 that ran while the daemon was down. Four sessions, which `agents.py` writes as Claude Code and Codex do:
 one each that is killed, one that delivers what a rule of the settings asks for, one that doesn't.
 The bundle of one of them, and a run of CTCP, are checked (`bundles.py`). A chain over pull requests follows
-(`pull_requests.py`), and an economy of three agents (`economy.py`). Exits 1 if anything is not as expected.
+(`pull_requests.py`), and an economy of three agents (`economy.py`). Exits 1 if anything is not as expected. On a terminal it
+then serves the Studio until Ctrl-C (`studio.py`).
 """
 
 import json
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.demo import bundles, economy, pull_requests
+from tests.demo import bundles, economy, pull_requests, studio
 
 AGENTS = Path(__file__).with_name("agents.py")
 RUNWARD = Path(sys.executable).with_name("runward")
@@ -247,7 +248,7 @@ class Demo:
 
     def prepare(self) -> Path:
         """Write what a person would write; returns the repository."""
-        self.config.write_text(SETTINGS + pull_requests.SETTINGS + economy.SETTINGS)
+        self.config.write_text(SETTINGS + pull_requests.SETTINGS + economy.SETTINGS + studio.SETTINGS)
         for directory in ("runs", "home/.claude/projects", "home/.codex"):
             (self.place / directory).mkdir(parents=True)
         for story in SESSION_STORIES:
@@ -424,9 +425,16 @@ def main() -> int:
         wrong += bundles.show(demo, SESSION_STORIES[0].session_id)
         wrong += pull_requests.show(demo, repository)
         wrong += economy.show(demo)
+        _print_result(place, wrong)
+        if studio.has_a_reader():
+            pull_requests.leave_one_waiting(demo)
+            studio.show(demo)
     finally:
         demo.stop_daemon(daemon)
+    return 1 if wrong else 0
 
+
+def _print_result(place: Path, wrong: list[str]) -> None:
     print("\nThe journals:")
     for journal in sorted(
         (*place.glob("runs/*/events.jsonl"), *place.glob("state/sessions/*/*/*/events.jsonl"))
@@ -436,9 +444,8 @@ def main() -> int:
     print(f"\nKept for you to look at; remove it with: rm -r {place}")
     if wrong:
         print("\nNot as expected:", *wrong, sep="\n  ", file=sys.stderr)
-        return 1
-    print("\nAll nine verdicts, the bundle, both chain runs and the economy are as expected.")
-    return 0
+    else:
+        print("\nAll nine verdicts, the bundle, both chain runs and the economy are as expected.")
 
 
 if __name__ == "__main__":

@@ -87,6 +87,8 @@ WRONG: Final = (
     "division",
     "\n\ndef divide(a, b):\n    try:\n        return a / b\n    except:\n        return 0\n",
 )
+WAITING: Final = ("multiplication", "\n\ndef multiply(a, b):\n    return a * b\n")
+"""Its merge is left to the person who looks at the demo."""
 
 
 class Demonstration(Protocol):
@@ -101,8 +103,8 @@ class Demonstration(Protocol):
 
 
 def prepare(demo: Demonstration, repository: Path) -> None:
-    """Two branches in the repository, and the files that a person would write. The chain is defined later."""
-    for name, added in (GOOD, WRONG):
+    """Three branches in the repository, and the files that a person would write. The chain is defined later."""
+    for name, added in (GOOD, WRONG, WAITING):
         _git(demo, repository, "switch", "--quiet", "--create", name, "main")
         with (repository / "library.py").open("a") as library:
             library.write(added)
@@ -128,6 +130,12 @@ def show(demo: Demonstration, repository: Path) -> list[str]:
     print("\n$ git -C repository log --oneline --graph --notes=review --all", flush=True)
     _git(demo, repository, "log", "--oneline", "--graph", "--notes=review", "--all")
     return [*_differences("subtraction", merged, "merge"), *_differences("division", commented, "comment")]
+
+
+def leave_one_waiting(demo: Demonstration) -> None:
+    """Open a third pull request, whose merge waits for a person."""
+    _opened(demo, 1072, WAITING[0])
+    demo.wait(lambda: _waiting(demo) > 0, "the merge to wait for a person")
 
 
 def _opened(demo: Demonstration, number: int, branch: str) -> None:
