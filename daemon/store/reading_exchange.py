@@ -10,6 +10,9 @@ from runward.daemon.store.artifact_rows import DESCRIBED, WHOLE, artifact_of, de
 from runward.daemon.store.principal_rows import PRINCIPALS, principal_of
 from runward.handlers.exchange.facts import GENESIS, MINT, SCRIP, Existing, Principal, SharedArtifact
 
+LAST: Final = (1 << 63) - 1
+"""A number after which nothing comes."""
+
 
 class PrincipalRow(NamedTuple):
     """A principal. Sizes are bytes, `cpu_seconds` None for no limit, `resources` millionths."""
@@ -60,13 +63,14 @@ class ActionRow(NamedTuple):
 
 
 class WantedActions(NamedTuple):
-    """Which actions are wanted: all those after the number `after`, in order."""
+    """Which actions are wanted: all those after the number `after` and before `before`, in order."""
 
     principal: str | None = None
     artifact: str | None = None
     since: float | None = None
     after: int = 0
     limit: int = -1
+    before: int = LAST
 
 
 _PRINCIPALS: Final = (
@@ -74,21 +78,37 @@ _PRINCIPALS: Final = (
     " coalesce((select b.amount from balances b where b.account = p.id and b.resource = 'scrip'), 0),"
     " (select json_group_object(b.resource, b.amount) from balances b where b.account = p.id and b.resource <> 'scrip'),"
     " exists (select 1 from shared_artifacts a where a.id = p.id and a.has_standing and a.can_execute),"
-    " (select json_group_array(a.id) from (select id from shared_artifacts where owner_id = p.id and deleted_at is null"
-    "  order by id) a) from principals p"
+    " (select json_group_array(a.id) from (select id from (select id from shared_artifacts where owner_id = p.id"
+    "  and deleted_at is null limit :most) order by id) a) from principals p"
 )
 _ACTIONS: Final = (
     "select a.seq, a.key, a.at, a.principal, a.session_key, a.line, a.action_type, a.artifact_id, a.intent, a.result,"
     " a.is_success, a.error_code, a.scrip_after, a.sandbox,"
-    " (select e.hash from events e where e.cause = a.key and e.type = 'ActionTaken')"
-    " from actions a where (?1 is null or a.principal = ?1) and (?2 is null or a.artifact_id = ?2)"
-    " and (?3 is null or a.at >= ?3) and a.seq > ?4 order by a.seq limit ?5"
+    " (select t.hash from events t where t.key in (a.key || '/taken', a.session_key || '#' ||"
+    "  (select i.payload ->> 'attempt' from events i where i.seq = a.seq) || '/action/' || a.line || '/taken'))"
+    " from actions a where a.seq > :after and a.seq < :before"
 )
+_WANTED_ACTIONS: Final = {
+    "principal": " and a.principal = :principal",
+    "artifact": " and a.artifact_id = :artifact",
+    "since": " and a.at >= :since",
+}
+_LEDGER: Final = "select seq, at, action, giver, taker, resource, amount, reason from ledger_entries"
 
 
-def principals(connection: sqlite3.Connection, name: str | None = None) -> list[PrincipalRow]:
-    """All principals, or the one of this name."""
-    rows = connection.execute(f"{_PRINCIPALS} where ?1 is null or p.id = ?1 order by p.id", (name,))
+def principals(
+    connection: sqlite3.Connection,
+    name: str | None = None,
+    after: str = "",
+    limit: int = -1,
+    most_artifacts: int = -1,
+) -> list[PrincipalRow]:
+    """The principals behind `after`, or the one of this name, by id; with their first artifacts, at most `most_artifacts`."""
+    which = "where p.id > :after" if name is None else "where p.id = :name"
+    rows = connection.execute(
+        f"{_PRINCIPALS} {which} order by p.id limit :limit",
+        {"name": name, "after": after, "limit": limit, "most": most_artifacts},
+    )
     return [
         PrincipalRow(
             id=row[0],
@@ -129,12 +149,14 @@ def shared_artifacts(
     kind: str | None = None,
     *,
     with_deleted: bool = False,
+    after: str = "",
+    limit: int = -1,
 ) -> list[SharedArtifact]:
-    """The artifacts without content and code, by id."""
+    """The artifacts behind `after` without content and code, by id."""
     rows = connection.execute(
-        f"{DESCRIBED} where (?1 is null or a.owner_id = ?1) and (?2 is null or a.type = ?2)"
-        " and (?3 or a.deleted_at is null) order by a.id",
-        (owner, kind, with_deleted),
+        f"{DESCRIBED} where a.id > ?4 and (?1 is null or a.owner_id = ?1) and (?2 is null or a.type = ?2)"
+        " and (?3 or a.deleted_at is null) order by a.id limit ?5",
+        (owner, kind, with_deleted, after, limit),
     )
     return [described_of(row) for row in rows]
 
@@ -147,13 +169,19 @@ def shared_artifact(connection: sqlite3.Connection, artifact_id: str) -> SharedA
 
 def actions(connection: sqlite3.Connection, wanted: WantedActions) -> list[ActionRow]:
     """The actions that are wanted, oldest first."""
-    return [_action(row) for row in connection.execute(_ACTIONS, tuple(wanted))]
+    return _actions(connection, wanted, "order by a.seq")
 
 
 def latest_actions(connection: sqlite3.Connection, wanted: WantedActions) -> list[ActionRow]:
     """The newest `limit` of the actions that are wanted, oldest first."""
-    newest = _ACTIONS.replace("order by a.seq limit", "order by a.seq desc limit")
-    return [_action(row) for row in connection.execute(newest, tuple(wanted))][::-1]
+    return _actions(connection, wanted, "order by a.seq desc")[::-1]
+
+
+def _actions(connection: sqlite3.Connection, wanted: WantedActions, order: str) -> list[ActionRow]:
+    values = wanted._asdict()
+    which = "".join(each for name, each in _WANTED_ACTIONS.items() if values[name] is not None)
+    rows = connection.execute(f"{_ACTIONS}{which} {order} limit :limit", values)
+    return [_action(row) for row in rows]
 
 
 def action(connection: sqlite3.Connection, key: str) -> ActionRow | None:
@@ -184,11 +212,23 @@ def ledger_entries(
 ) -> list[LedgerRow]:
     """The entries, oldest first."""
     rows = connection.execute(
-        "select seq, at, action, giver, taker, resource, amount, reason from ledger_entries"
-        " where (?1 is null or giver = ?1 or taker = ?1) and (?2 is null or at >= ?2) order by seq",
+        f"{_LEDGER} where (?1 is null or giver = ?1 or taker = ?1) and (?2 is null or at >= ?2) order by seq",
         (account, since),
     )
     return [LedgerRow(*row) for row in rows]
+
+
+def latest_entries(
+    connection: sqlite3.Connection, account: str | None, before: int, limit: int
+) -> list[LedgerRow]:
+    """The newest `limit` entries before the number `before`, oldest first. Each side of an account has its own index."""
+    sides = ("",) if account is None else ("giver = :account and", "taker = :account and")
+    newest = "order by seq desc limit :limit"
+    each = [f"select * from ({_LEDGER} where {side} seq < :before {newest})" for side in sides]  # noqa: S608 # our own words
+    rows = connection.execute(
+        f"{' union '.join(each)} {newest}", {"account": account, "before": before, "limit": limit}
+    )
+    return [LedgerRow(*row) for row in rows][::-1]
 
 
 def wrong_balances(connection: sqlite3.Connection) -> Iterator[str]:

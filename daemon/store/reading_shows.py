@@ -48,31 +48,47 @@ _GATE = (
 
 _SHOWS = (
     "select h.path, h.topic, h.plays, sum(s.status = 'running'), sum(ifnull(a.passed = 1, 0)), sum(ifnull(a.passed = 0, 0)),"  # noqa: S608 # our own words
-    f" h.created_at from shows h join plays p on p.show = h.path join sessions s on s.key = p.session_key {_GATE}"  # our own words
+    f" h.created_at from {{shows}} h join plays p on p.show = h.path join sessions s on s.key = p.session_key {_GATE}"  # our own words
+    " group by h.path order by"
 )
 
 
-def shows(connection: sqlite3.Connection) -> list[ShowRow]:
-    """All shows, newest first."""
-    rows = connection.execute(f"{_SHOWS} group by h.path order by h.created_at desc, h.path")
+def shows(
+    connection: sqlite3.Connection, after: tuple[float, str] | None = None, limit: int = -1
+) -> list[ShowRow]:
+    """The shows that began before `after` (a time and a path), newest first. Sessions are looked up for these alone."""
+    at, path = after or (None, None)
+    chosen = (
+        "(select * from shows where ?1 is null or created_at < ?1 or (created_at = ?1 and path > ?2)"
+        " order by created_at desc, path limit ?3)"
+    )
+    rows = connection.execute(f"{_SHOWS.format(shows=chosen)} h.created_at desc, h.path", (at, path, limit))
     return [ShowRow(*row) for row in rows]
 
 
 def shows_called(connection: sqlite3.Connection, text: str) -> list[ShowRow]:
     """The shows of this topic, or in this directory."""
-    rows = connection.execute(
-        f"{_SHOWS} where h.topic = ?1 or h.path = ?1 group by h.path order by h.path limit 9", (text,)
-    )
+    return _shows(connection, "topic = ?1 or path = ?1", text)
+
+
+def show_in(connection: sqlite3.Connection, path: str) -> ShowRow | None:
+    """The show in this directory."""
+    return next(iter(_shows(connection, "path = ?1", path)), None)
+
+
+def _shows(connection: sqlite3.Connection, which: str, text: str) -> list[ShowRow]:
+    chosen = f"(select * from shows where {which} limit 9)"  # noqa: S608 # our own words
+    rows = connection.execute(f"{_SHOWS.format(shows=chosen)} h.path", (text,))
     return [ShowRow(*row) for row in rows]
 
 
-def plays_of(connection: sqlite3.Connection, path: str) -> list[PlayRow]:
-    """The plays of the show in this directory, by their names."""
+def plays_of(connection: sqlite3.Connection, path: str, after: str = "", limit: int = -1) -> list[PlayRow]:
+    """The plays behind `after` of the show in this directory, by their names."""
     rows = connection.execute(
         "select p.name, p.session_key, s.status, s.invocation_id, p.status, p.agent, p.model, p.started_at, p.finished_at,"  # noqa: S608 # our own words
         " p.depends_on, p.further, a.passed, a.summary, a.id from plays p"
-        f" join sessions s on s.key = p.session_key {_GATE} where p.show = ? order by p.name",  # our own words
-        (path,),
+        f" join sessions s on s.key = p.session_key {_GATE} where p.show = ? and p.name > ? order by p.name limit ?",  # our own words
+        (path, after, limit),
     )
     return [PlayRow(*row) for row in rows]
 
