@@ -17,6 +17,7 @@ from runward.config.studio import StudioSettings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.disk.studio_login import studio_key, use_code
 from runward.daemon.store.reading import StoreUnreadable
+from runward.daemon.studio.exchange_pages import ExchangePages
 from runward.daemon.studio.guard import Guard, cookie_header, host_in
 from runward.daemon.studio.outcome_pages import OutcomePages
 from runward.daemon.studio.pages import Pages
@@ -25,7 +26,7 @@ from runward.daemon.studio.session_pages import SessionPages
 
 _TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 _FOREVER: Final = "public, max-age=31536000, immutable"
-_GROUPS: Final[tuple[type[Pages], ...]] = (SessionPages, OutcomePages)
+_GROUPS: Final[tuple[type[Pages], ...]] = (SessionPages, OutcomePages, ExchangePages)
 """In the order of the menu."""
 
 _HEADINGS: Final = {404: "Not found", 405: "Not possible", 413: "Too large", 400: "Not understood"}

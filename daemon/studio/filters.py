@@ -55,3 +55,13 @@ class Filters:
         except ValueError as error:
             said = f"{name} is {text!r}, which no page of this list links to. Open the list again."
             raise HTTPException(400, said) from error
+
+    def number(self, name: str) -> int | None:
+        """The number of the last row of the page before. Raises `HTTPException`."""
+        text = self.one(name)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            said = f"{name} is {text!r}, which no page of this list links to. Open the list again."
+            raise HTTPException(400, said)
+        return int(text)

@@ -1,0 +1,188 @@
+"""The exchange: what is shared, who acts, what was paid, and what was done and why. Content is never shown: it costs."""
+
+import sqlite3
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.store.reading_exchange import (
+    LAST,
+    WantedActions,
+    has_principals,
+    latest_actions,
+    latest_entries,
+    principals,
+    shared_artifacts,
+)
+from runward.daemon.studio.bounded_json import Room
+from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.interfaces import interface_of
+from runward.daemon.studio.pages import Entry, Pages
+from runward.daemon.studio.rendering import PAGE, address, page
+from runward.daemon.views.exchange import (
+    action_as_json,
+    artifact_with_id,
+    ledger_as_json,
+    listed_artifact,
+    shown_artifact,
+    shown_principal,
+)
+
+_LOG: Final = "log_before"
+_LEDGER: Final = "ledger_before"
+_ARTIFACTS: Final = "artifacts_after"
+_PRINCIPALS: Final = "principals_after"
+_FILTERS: Final = ("owner", "type", "deleted", _ARTIFACTS, _PRINCIPALS, _LEDGER, _LOG)
+_MOST_ARTIFACTS: Final = 1000
+"""Artifacts that are listed of a principal."""
+_MOST_NAMES: Final = 2000
+"""Characters of who is allowed something."""
+
+
+class ExchangePages(Pages):
+    """The exchange, an artifact, and a principal."""
+
+    entry = Entry("Exchange", "/exchange", lambda connection, _: has_principals(connection))
+
+    def routes(self) -> list[Route]:
+        """The lists, one artifact and one principal."""
+        return [
+            self.route("/exchange", self.listing),
+            self.route("/exchange/artifacts/{identifier:path}", self.artifact),
+            self.route("/exchange/principals/{name:path}", self.principal),
+        ]
+
+    async def listing(self, request: Request) -> Response:
+        """Artifacts and principals by their ids, and the newest of the ledger and of the log."""
+        given = Filters(request, _FILTERS)
+        owner, kind = given.one("owner"), given.one("type")
+        with_deleted = given.one("deleted", ("true", "false")) == "true"
+        after = {name: given.one(name) or "" for name in (_ARTIFACTS, _PRINCIPALS)}
+        ledger_before, log_before = given.number(_LEDGER), given.number(_LOG)
+        older: dict[str, str] = {}
+
+        def look(connection: sqlite3.Connection, settings: Settings) -> dict[str, JsonValue]:
+            shared = shared_artifacts(
+                connection, owner, kind, with_deleted=with_deleted, after=after[_ARTIFACTS], limit=PAGE + 1
+            )
+            acting = principals(
+                connection, None, after[_PRINCIPALS], PAGE + 1, most_artifacts=_MOST_ARTIFACTS
+            )
+            if len(shared) > PAGE:
+                older["artifacts"] = address(request, **{_ARTIFACTS: shared[PAGE - 1].id})
+            if len(acting) > PAGE:
+                older["principals"] = address(request, **{_PRINCIPALS: acting[PAGE - 1].id})
+            return {
+                "artifacts": [listed_artifact(connection, each) for each in shared[:PAGE]],
+                "principals": [shown_principal(connection, each, settings) for each in acting[:PAGE]],
+                "ledger": _ledger(request, connection, None, ledger_before, older),
+                "log": _log(request, connection, WantedActions(), log_before, older),
+            }
+
+        found = await self.read(request, look)
+        return page(request, "exchange.html", found, older=older, chosen=dict(request.query_params))
+
+    async def artifact(self, request: Request) -> Response:
+        """What an artifact says of itself, and what was done with it."""
+        identifier = request.path_params["identifier"]
+        before = Filters(request, (_LOG,)).number(_LOG)
+        older: dict[str, str] = {}
+
+        def look(connection: sqlite3.Connection, _: Settings) -> dict[str, JsonValue] | None:
+            shared = artifact_with_id(connection, identifier)
+            if shared is None:
+                return None
+            wanted = WantedActions(artifact=identifier)
+            return {
+                "artifact": shown_artifact(connection, shared),
+                "log": _log(request, connection, wanted, before, older),
+            }
+
+        found = await self.read(request, look)
+        if found is None:
+            raise HTTPException(404, f"There is no artifact {identifier} in the exchange.")
+        artifact = found["artifact"]
+        assert isinstance(artifact, dict), "our own JSON"
+        return page(
+            request,
+            "exchange_artifact.html",
+            found,
+            interface=interface_of(artifact),
+            allowed=_allowed(artifact.get("policy")),
+            older=older,
+        )
+
+    async def principal(self, request: Request) -> Response:
+        """What a principal has, what it was paid and paid, and what it did."""
+        name = request.path_params["name"]
+        given = Filters(request, (_LEDGER, _LOG))
+        ledger_before, log_before = given.number(_LEDGER), given.number(_LOG)
+        older: dict[str, str] = {}
+
+        def look(connection: sqlite3.Connection, settings: Settings) -> dict[str, JsonValue] | None:
+            rows = principals(connection, name, most_artifacts=_MOST_ARTIFACTS)
+            if not rows:
+                return None
+            return {
+                "principal": shown_principal(connection, rows[0], settings),
+                "ledger": _ledger(request, connection, name, ledger_before, older),
+                "log": _log(request, connection, WantedActions(name), log_before, older),
+            }
+
+        found = await self.read(request, look)
+        if found is None:
+            raise HTTPException(404, f"There is no principal {name}.")
+        return page(request, "exchange_principal.html", found, older=older)
+
+
+def _ledger(
+    request: Request,
+    connection: sqlite3.Connection,
+    account: str | None,
+    before: int | None,
+    older: dict[str, str],
+) -> list[JsonValue]:
+    """The newest entries, oldest first as the command prints them; and where the older ones are."""
+    rows = latest_entries(connection, account, before or LAST, PAGE + 1)
+    if len(rows) > PAGE:
+        older["ledger"] = address(request, **{_LEDGER: str(rows[1].seq)})
+    return ledger_as_json(rows[-PAGE:])
+
+
+def _log(
+    request: Request,
+    connection: sqlite3.Connection,
+    wanted: WantedActions,
+    before: int | None,
+    older: dict[str, str],
+) -> list[JsonValue]:
+    """The same of actions."""
+    rows = latest_actions(connection, wanted._replace(before=before or LAST, limit=PAGE + 1))
+    if len(rows) > PAGE:
+        older["log"] = address(request, **{_LOG: str(rows[1].seq)})
+    return [action_as_json(each) for each in rows[-PAGE:]]
+
+
+def _allowed(policy: JsonValue) -> dict[str, str]:
+    """Who may read, write and invoke an artifact, in words."""
+    if not isinstance(policy, dict):
+        return {}
+    return {use: _who(use, policy.get(f"allow_{use}")) for use in ("read", "write", "invoke")}
+
+
+def _who(use: str, value: JsonValue) -> str:
+    room = Room(_MOST_NAMES)
+    if isinstance(value, str) and value.startswith("@"):
+        return f"as the contract {room.text(value.removeprefix('@'))} decides"
+    if use != "write" and value in (["*"], "*"):
+        return "everyone"
+    if value in ([], ["*"], "*"):
+        return "the owner"
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return f"the owner, {room.text(', '.join(map(str, value)))}"
+    return room.text(value)
