@@ -11,7 +11,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 import anyio.to_thread
@@ -22,13 +22,14 @@ from starlette.routing import Route
 
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.reading import reading
 from runward.daemon.studio.rendering import ONCE, REQUEST, Around, Link, address, message_page, wants_json
 from runward.daemon.views.requests import request_result
 from runward.daemon.web.body import SMALL, BodyReader, BodyTooLong
-from runward.handlers.event_kinds import Request as PersonsRequest
+
+if TYPE_CHECKING:
+    from runward.handlers.event_kinds import Request as PersonsRequest
 
 _MOST_FIELDS: Final = 32
 
@@ -76,7 +77,7 @@ class Form:
 
 
 Show: TypeAlias = Callable[[Request], Awaitable[Response]]
-Act: TypeAlias = Callable[[sqlite3.Connection, Settings, Request, Form], Sequence[PersonsRequest]]
+Act: TypeAlias = Callable[[sqlite3.Connection, Settings, Request, Form], "Sequence[PersonsRequest]"]
 """The requests that a form makes. It runs in a thread; it raises `HTTPException` for a form that can't make one."""
 
 
@@ -137,6 +138,8 @@ class Pages(ABC):
         settings = self._settings()
 
         def leave_in_inbox() -> None:
+            from runward.daemon.inbox.requests import dump_request  # the first page comes sooner without it
+
             with reading(settings.state_dir) as connection:
                 asked = act(connection, settings, request, form)
             for each in asked:

@@ -2,7 +2,7 @@
 
 import shlex
 import sqlite3
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -26,7 +26,9 @@ from runward.daemon.views.sessions import (
     session_with_key,
     sessions_as_json,
 )
-from runward.handlers.events import SessionSeenRequested
+
+if TYPE_CHECKING:
+    from runward.handlers.events import SessionSeenRequested
 
 _FILTERS: Final = (
     *("status", "failed", "layout", "root", "playbook", "agent", "cwd", "since", "search", "after"),
@@ -107,7 +109,9 @@ def _no_session(key: str) -> HTTPException:
 
 def _seen(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
-) -> list[SessionSeenRequested]:
+) -> "list[SessionSeenRequested]":
+    from runward.handlers.events import SessionSeenRequested
+
     row = session_with_key(connection, settings, request.path_params["key"])
     if row is None:
         raise _no_session(request.path_params["key"])

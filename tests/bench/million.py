@@ -13,15 +13,17 @@ import statistics
 import subprocess
 import sys
 import time
+import uuid
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 import structlog
-from tests.bench.figure import Figure, Goal, of_samples
+from tests.bench.figure import Figure, Goal, of_ratio, of_samples
 from tests.bench.fixtures import finish, make, run_name
 from tests.bench.product import daemon
 from tests.bench.scratch import Scratch, scratch
+from tests.bench.studio import PAGES, SETTINGS, Visitor
 from tests.daemon.worker.in_process import StillClock, ToldProcesses
 from tests.daemon.worker.in_process import daemon as daemon_in_process
 
@@ -79,6 +81,7 @@ def million(memory: Path, sessions: int, repeats: int) -> list[Figure]:
         figures = [Figure(f"{name}, size", *_bytes_a_session(large), _SIZE, told)]
         for command in ("list", "show", "status"):
             figures.append(_command(name, command, small, large, 5 * repeats))
+        figures += _pages(name, small, large, 5 * repeats)
         figures.append(of_samples(f"{name}, READY", [_start_up(large) for _ in range(repeats)], "s", _START))
         with scratch(memory) as empty:
             _fill(empty, range(0))
@@ -164,6 +167,29 @@ def _command(name: str, command: str, small: Scratch, large: Scratch, times: int
     ratio = statistics.median(took["large"]) / statistics.median(took["small"])
     beside = f"{statistics.median(took['large']) * 1e3:.0f} ms"
     return Figure(f"{name}, `{command}`", ratio, f"x {FEW:,}", (ratio, ratio), _COMMAND, beside)
+
+
+def _pages(name: str, small: Scratch, large: Scratch, times: int) -> list[Figure]:
+    """The time of each page of the Studio there and among few sessions, in turn."""
+    with daemon(small, SETTINGS) as few, daemon(large, SETTINGS) as many:
+        visitors = []
+        for place, running in ((small, few), (large, many)):
+            running.wait_scanned()
+            running.settle()
+            visitors.append(Visitor(_state(place)))
+        figures = []
+        for title, path in PAGES.items():
+            took: tuple[list[float], list[float]] = ([], [])
+            for turn in range(times + 1):
+                for visitor, seconds in zip(visitors, took, strict=True):
+                    lasted = visitor.seconds(f"{path}?request={uuid.uuid4()}")
+                    if turn:  # the first one starts the program
+                        seconds.append(lasted)
+            beside = f"{statistics.median(took[1]) * 1e3:.0f} ms"
+            figures.append(
+                of_ratio(f"{name}, page {title}", took[1], took[0], _COMMAND, beside, unit=f"x {FEW:,}")
+            )
+    return figures
 
 
 def _start_up(place: Scratch) -> float:

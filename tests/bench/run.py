@@ -38,6 +38,7 @@ from tests.bench.schedules import schedules
 from tests.bench.scratch import in_memory
 from tests.bench.start import start
 from tests.bench.storms import storms
+from tests.bench.studio import studio
 from tests.bench.transcript import transcript
 from tests.bench.yardstick import YardstickFailed, reference
 
@@ -61,6 +62,7 @@ SECTIONS = (
     "chains",
     "schedules",
     "exchange",
+    "studio",
     "million",
 )
 
@@ -88,6 +90,7 @@ def _sections(
         "chains": lambda: chains(disk, 3 if quick else 25, 4 if quick else 1_000, repeats),
         "schedules": lambda: schedules(disk, 100 if quick else 10_000, 50 if quick else 1_000, repeats),
         "exchange": lambda: exchange(disk, 5 if quick else 50, 400 if quick else 10_000, repeats),
+        "studio": lambda: studio(disk, memory, 3 if quick else 20, repeats),
         "transcript": lambda: transcript(disk, 20 if quick else 200, 20 if quick else 200, repeats),
         "bundles": lambda: bundles(disk, 2 if quick else 10, count, 1_000 if quick else 10_000, repeats),
         "home": lambda: home(disk, 300 if quick else 10_000, repeats),
