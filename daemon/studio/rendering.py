@@ -1,14 +1,13 @@
 """Pages from templates: foreign text is escaped, and nothing in it is invisible."""
 
 import hashlib
-import json
 import time
 import uuid
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
@@ -17,6 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 from runward.config.json_value import JsonValue
 from runward.daemon import __version__
+from runward.daemon.views.json_text import json_text
 from runward.daemon.views.requests import RequestResult
 from runward.daemon.views.units import ago, duration, moment_of, size
 from runward.daemon.views.visible import visible
@@ -73,7 +73,7 @@ def page(request: Request, template: str, data: dict[str, JsonValue], **shown: o
     """
     if wants_json(request):
         content = next(iter(data.values())) if len(data) == 1 else data
-        return Response(json.dumps(content, ensure_ascii=False), media_type="application/json")
+        return Response(json_text(content), media_type="application/json")
     around: Around = request.state.around
     text = (
         _templates()
@@ -140,7 +140,13 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    made.filters |= {"size": size, "duration": duration, "time": _time, "words": _words}
+    made.filters |= {
+        "size": size,
+        "duration": duration,
+        "time": _time,
+        "words": _words,
+        "urlencode": in_address,
+    }
     made.globals |= {"static_url": _static_url, "version": __version__}
     return made
 
@@ -163,6 +169,11 @@ def _time(at: JsonValue, now: float) -> Markup:
         whole.strftime("%Y-%m-%d %H:%M:%S UTC"),
         ago(moment, now),
     )
+
+
+def in_address(text: str) -> str:
+    """A text as part of an address. What no address can have, such as a byte of a path that is not UTF-8, is `?`."""
+    return quote(text.encode(errors="replace"))
 
 
 def _words(value: JsonValue) -> str:

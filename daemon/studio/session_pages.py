@@ -1,8 +1,8 @@
 """Sessions, and one session with what its contract expects."""
 
-import shlex
 import sqlite3
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -11,28 +11,44 @@ from starlette.routing import Route
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.store.reading_failures import is_seen
 from runward.daemon.store.reading_sessions import SessionRow, Wanted
-from runward.daemon.studio.cards import card
+from runward.daemon.studio.file_page import DOWNLOAD, Opened, file_page, opened_file
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.pages import Entry, Form, Pages
-from runward.daemon.studio.rendering import PAGE, address, page
-from runward.daemon.views.expected_artifacts import disagreement, expected_artifacts, not_delivered
+from runward.daemon.studio.rendering import PAGE, address, in_address, page
+from runward.daemon.studio.session_page import ReadSession, read_session, session_page
+from runward.daemon.views.session_files import (
+    LOGS,
+    PARTS,
+    NoFile,
+    RecordedFile,
+    delivered_file,
+    journal_file,
+    log_file,
+    outcome_file,
+    part_file,
+)
 from runward.daemon.views.sessions import (
     FAILED,
     STATUSES,
     newest_sessions,
-    session_as_json,
     session_with_key,
     sessions_as_json,
 )
 
 if TYPE_CHECKING:
-    from runward.handlers.events import SessionSeenRequested
+    from runward.handlers.events import SessionCancelRequested, SessionSeenRequested
 
 _FILTERS: Final = (
     *("status", "failed", "layout", "root", "playbook", "agent", "cwd", "since", "search", "after"),
 )
+
+
+_FILES: Final = ("file", "log", "part", "outcome", DOWNLOAD)
+_JOURNAL: Final = "journal"
+
+
+WantedFile: TypeAlias = Callable[[sqlite3.Connection, Settings, SessionRow], RecordedFile]
 
 
 class SessionPages(Pages):
@@ -44,7 +60,7 @@ class SessionPages(Pages):
         """The list, and one session, which a person can mark as seen."""
         return [
             self.route("/sessions", self.listing),
-            self.route("/sessions/{key:path}", self.one, {"seen": _seen}),
+            self.route("/sessions/{key:path}", self.one, {"seen": _seen, "cancel": _cancel}),
         ]
 
     async def listing(self, request: Request) -> Response:
@@ -68,43 +84,75 @@ class SessionPages(Pages):
         )
 
     async def one(self, request: Request) -> Response:
-        """Everything about a session."""
+        """Everything about a session, or one of its files."""
         key = request.path_params["key"]
+        wanted = _wanted_file(request)
+        if wanted is not None:
+            return await self._file(request, key, wanted)
 
-        def look(connection: sqlite3.Connection, settings: Settings) -> "_Read | None":
+        def look(connection: sqlite3.Connection, settings: Settings) -> ReadSession | None:
             row = session_with_key(connection, settings, key)
-            if row is None:
-                return None
-            is_unseen = row.status in FAILED and not is_seen(connection, row.key, row.attempt)
-            shown = session_as_json(connection, settings, row, lambda _: None)
-            return _Read(shown, not_delivered(connection, row.key), is_unseen)
+            return None if row is None else read_session(connection, settings, row)
 
         found = await self.read(request, look)
         if found is None:
             raise _no_session(key)
-        session = found.session
-        reason = session["reason"]
-        assert isinstance(reason, dict), "our own JSON"
-        return page(
-            request,
-            "session.html",
-            {"session": session},
-            facts=_facts(session),
-            is_unseen=found.is_unseen,
-            cards=[card(each, session) for each in _objects(session["artifacts"])],
-            expected=expected_artifacts(session["contract"], session["verification"], found.not_delivered),
-            disagreement=disagreement(str(session["status"]), str(reason["code"]), session["verification"]),
-        )
+        return session_page(request, found)
 
+    async def _file(self, request: Request, key: str, wanted: WantedFile) -> Response:
+        def look(connection: sqlite3.Connection, settings: Settings) -> Opened:
+            row = session_with_key(connection, settings, key)
+            if row is None:
+                raise _no_session(key)
+            try:
+                return opened_file(request, wanted(connection, settings, row))
+            except NoFile as error:
+                raise HTTPException(404, str(error)) from error
 
-class _Read(NamedTuple):
-    session: dict[str, JsonValue]
-    not_delivered: dict[str, str]
-    is_unseen: bool
+        return file_page(request, await self.read(request, look), f"/sessions/{in_address(key)}#files")
 
 
 def _no_session(key: str) -> HTTPException:
     return HTTPException(404, f"There is no session {key}. It may have been pruned, or is not judged yet.")
+
+
+def _wanted_file(request: Request) -> WantedFile | None:
+    """The file that the address wants; None for the page of the session. Raises `HTTPException`."""
+    given = Filters(request, _FILES)
+    part = given.one("part", (_JOURNAL, *PARTS))
+    log, path, outcome = given.one("log", tuple(LOGS)), given.one("file"), given.one("outcome")
+    chosen: list[WantedFile] = []
+    if path is not None:
+        chosen.append(lambda connection, settings, row: delivered_file(connection, settings, row, path))
+    if log is not None:
+        chosen.append(lambda _, settings, row: log_file(settings, row, log))
+    if part == _JOURNAL:
+        chosen.append(lambda _, settings, row: journal_file(settings, row))
+    elif part is not None:
+        chosen.append(lambda connection, settings, row: part_file(connection, settings, row, part))
+    if outcome is not None:
+        chosen.append(lambda connection, settings, row: outcome_file(connection, settings, row, outcome))
+    if len(chosen) > 1:
+        raise HTTPException(400, "An address can name one file only.")
+    return chosen[0] if chosen else None
+
+
+def _attempt_seen(form: Form, row: SessionRow) -> int:
+    """The attempt that a person saw."""
+    given = form.text("attempt")
+    if given and (not given.isdecimal() or len(given) > 9):
+        raise HTTPException(400, f"attempt is {given!r}, which is not a number.")
+    return int(given) if given else row.attempt
+
+
+def _cancel(
+    connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
+) -> "list[SessionCancelRequested]":
+    from runward.handlers.events import SessionCancelRequested
+
+    row = _named(connection, settings, request)
+    reason = form.text("reason")
+    return [SessionCancelRequested(form.request, form.now, row.key, _attempt_seen(form, row), reason)]
 
 
 def _seen(
@@ -112,10 +160,15 @@ def _seen(
 ) -> "list[SessionSeenRequested]":
     from runward.handlers.events import SessionSeenRequested
 
+    row = _named(connection, settings, request)
+    return [SessionSeenRequested(form.request, form.now, row.key, _attempt_seen(form, row))]
+
+
+def _named(connection: sqlite3.Connection, settings: Settings, request: Request) -> SessionRow:
     row = session_with_key(connection, settings, request.path_params["key"])
     if row is None:
         raise _no_session(request.path_params["key"])
-    return [SessionSeenRequested(form.request, form.now, row.key, row.attempt)]
+    return row
 
 
 def _wanted(request: Request) -> Wanted:
@@ -138,32 +191,3 @@ def _wanted(request: Request) -> Wanted:
 def _older(request: Request, last: SessionRow) -> str:
     """The address of the page after the one that ends with this session."""
     return address(request, after=f"{last.started_at!r},{last.key}")
-
-
-def _facts(session: dict[str, JsonValue]) -> list[tuple[str, str]]:
-    """What is known of a session, in words, by name; without what is not known."""
-    usage, command = session["usage"], session["command"]
-    tokens = None
-    if isinstance(usage, dict):
-        tokens = f"{usage['input_tokens']} in, {usage['output_tokens']} out"
-    values = {
-        "Playbook": session["playbook"],
-        "Agent": session["agent"],
-        "Model": session["model"],
-        "Started": session["started_at"],
-        "Finished": session["finished_at"],
-        "Attempt": session["attempt"],
-        "Delivery": session["delivery"],
-        "Evidence of the end": session["ended_by"],
-        "Contract": session["contract_basis"],
-        "Containment": session["containment"],
-        "Tokens": tokens,
-        "Command": shlex.join(map(str, command)) if isinstance(command, list) else None,
-        "Directory": session["cwd"],
-        "Path": session["path"],
-    }
-    return [(name, str(value)) for name, value in values.items() if value is not None]
-
-
-def _objects(value: JsonValue) -> list[dict[str, JsonValue]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -46,6 +46,11 @@ class RunOutput:
             except FileNotFoundError:
                 return  # it was thrown away, or joined to the log, just now: the next look tells
 
+    @property
+    def is_in_pieces(self) -> bool:
+        """Whether the end of the log is still kept apart from its beginning."""
+        return bool(self._pieces())
+
     def newest(self, longest: int) -> bytes:
         """The last `longest` bytes at most. Raises `OSError` and `NotRegular`."""
         pieces = self._pieces()

@@ -3,7 +3,6 @@
 Whatever comes from a run is made safe for a terminal first.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -15,6 +14,7 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Problem
+from runward.daemon.views.json_text import json_text
 
 _COLOURS: Final = {
     "completed": "green",
@@ -61,31 +61,12 @@ def coloured(word: str, text: str | None = None) -> str:
 
 def print_json(value: JsonValue) -> None:
     """One JSON value; indented for a person, on one line for a pipe."""
-    click.echo(_json_text(value, indent=2 if sys.stdout.isatty() else None))
+    click.echo(json_text(value, indent=2 if sys.stdout.isatty() else None))
 
 
 def print_json_line(value: JsonValue) -> None:
     """One JSON value of a stream, on a line of its own, written at once."""
-    click.echo(_json_text(value))
-
-
-def _json_text(value: JsonValue, indent: int | None = None) -> str:
-    """The value as JSON in which everything that a terminal might obey is escaped, as JSON may escape it.
-
-    A byte of a path that is not UTF-8 is U+0000 and its two hexadecimal digits: no path has a U+0000, and half a
-    surrogate pair, which Python has there, is refused by strict readers.
-    """
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    if text.isprintable():
-        return text
-    return "".join(each if each == "\n" or each.isprintable() else _json_escape(each) for each in text)
-
-
-def _json_escape(character: str) -> str:
-    code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\u0000{code - 0xDC00:02x}"
-    return "\\ufffd" if 0xD800 <= code <= 0xDFFF else json.dumps(character)[1:-1]
+    click.echo(json_text(value))
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

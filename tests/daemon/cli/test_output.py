@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from runward.daemon.cli.terminal import output
 from runward.daemon.views import units
+from runward.daemon.views.json_text import json_text
 
 NOW = 1_800_000_000.0
 
@@ -27,18 +28,18 @@ def test_plain_text_stays_as_it_is(text: str) -> None:
 
 @given(st.text(), st.text())
 def test_json_is_the_same_value_and_has_nothing_that_a_terminal_obeys(key: str, text: str) -> None:
-    for said in (output._json_text({key: [text]}), output._json_text({key: [text]}, indent=2)):
+    for said in (json_text({key: [text]}), json_text({key: [text]}, indent=2)):
         assert json.loads(said) == {key: [text]}
         assert said.replace("\n", "").isprintable()
 
 
 def test_json_is_for_people_too_and_keeps_their_letters() -> None:
-    assert output._json_text(["é 日本 😀", "\x9b31m\u202e\x7f"]) == r'["é 日本 😀", "\u009b31m\u202e\u007f"]'
+    assert json_text(["é 日本 😀", "\x9b31m\u202e\x7f"]) == r'["é 日本 😀", "\u009b31m\u202e\u007f"]'
 
 
 def test_json_of_a_path_that_is_no_utf_8_is_read_by_whoever_reads_strictly_and_the_bytes_are_known() -> None:
     path = os.fsdecode(b"/a/caf\xe9\x80.jsonl")
-    said = output._json_text({"path": path, "other": "\ud800"})
+    said = json_text({"path": path, "other": "\ud800"})
     assert said == r'{"path": "/a/caf\u0000e9\u000080.jsonl", "other": "\ufffd"}'
     read = json.loads(said)
     read["path"].encode()

@@ -98,19 +98,24 @@ async def test_a_page_as_json_is_what_the_command_prints(filled: Studio) -> None
     assert listed == filled.place.call("session", "list", "--json").json()
     for each in listed:
         shown = json.loads((await filled.get(f"{path_of(each['key'])}?format=json")).text)
-        assert shown == filled.place.call("session", "show", each["key"], "--json").json()
+        assert shown["session"] == filled.place.call("session", "show", each["key"], "--json").json()
+        assert shown["why"] == filled.place.call("why", each["key"], "--json").json()
+        verified = filled.place.call("receipt", "verify", each["key"], "--json")
+        assert shown["receipt"] == (None if verified.code == 3 else verified.json())
 
 
 async def test_a_run_that_exited_with_0_and_failed_shows_what_is_missing(filled: Studio) -> None:
     page = (await filled.get(path_of("native:runs/silent"))).text
-    assert "The command ended well, but did not deliver what its contract requires." in page
+    assert "The command exited with 0, but did not deliver what its contract requires." in page
     review = the_line_with("<b>review</b>", page)
     assert "REQUIRED" in review
     assert "<code>review.md</code>" in review
-    assert "NOT DELIVERED" in review
+    assert '<a href="#evidence-review"><span class="state missing">NOT DELIVERED</span></a>' in review
+    evidence = the_line_with('id="evidence-review"', page)
+    assert "expected artifact <b>review</b> (<code>review.md</code>): empty" in evidence
     assert '<span class="chip yellow">MISSING</span>' in the_line_with("<b>notes</b>", page)
     assert "OK (1 B)" in the_line_with("<b>report</b>", page)
-    assert "declared by agent_profile" in page
+    assert "declared by agent profile" in page
 
 
 async def test_a_session_without_a_contract_has_no_such_section(filled: Studio) -> None:

@@ -1,0 +1,192 @@
+"""The files that a session recorded, opened for a person to read: what it delivered, its logs, its journal and bundle."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final, NamedTuple, TypeVar
+
+from runward.config.settings import Settings
+from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.rundir.opening import LINK
+from runward.daemon.rundir.recorded_files import OutsideRoot, Place, open_recorded, opened_directory
+from runward.daemon.rundir.tailing import NotRegular
+from runward.daemon.store.reading_artifacts import artifacts_called
+from runward.daemon.store.reading_files import kept_files
+from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.views.bundles import shown_bundle
+from runward.daemon.views.journal_place import journal_place
+from runward.daemon.views.run_output import RunOutput
+from runward.daemon.views.sessions import files_of
+from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name
+
+LOGS: Final = {"stdout": "stdout.log", "stderr": "stderr.log"}
+JOURNAL: Final = "events.jsonl"
+PARTS: Final = {"replay": REPLAY, "receipt": RECEIPT, "summary": SUMMARY}
+
+SHOWN: Final = 128 << 10
+"""Bytes that are shown of the beginning and of the end of a file."""
+
+_CHUNK: Final = 1 << 16
+
+
+Found = TypeVar("Found")
+
+
+class NoFile(Exception):
+    """There is no such file, or it is not shown; the message says why."""
+
+
+class Ends(NamedTuple):
+    """The beginning and the end of a file, and its size in bytes; what is between was left out if there is an `end`.
+
+    The size of a log that is still in pieces is not known.
+    """
+
+    start: bytes
+    end: bytes | None
+    size: int | None
+
+
+class RecordedFile(NamedTuple):
+    """A file that a session recorded. `name` is for people, `where` opens it."""
+
+    name: str
+    place: Place
+    path: str
+    is_log: bool = False
+
+    def ends(self) -> Ends:
+        """What a page shows of it. Raises `NoFile`."""
+        return _explained(self.name, self._log_ends if self.is_log else self._ends)
+
+    def _ends(self) -> Ends:
+        descriptor = open_recorded(self.place, self.path)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size <= 2 * SHOWN:
+                return Ends(_read(descriptor, 2 * SHOWN, 0), None, size)
+            return Ends(_read(descriptor, SHOWN, 0), _read(descriptor, SHOWN, size - SHOWN), size)
+        finally:
+            os.close(descriptor)
+
+    def _log_ends(self) -> Ends:
+        whole = self._ends()
+        with opened_directory(self.place) as within:
+            output = _output(within, self.path)
+            if not output.is_in_pieces:
+                return whole
+            return Ends(whole.start[:SHOWN], output.newest(SHOWN), None)
+
+    def open(self) -> Iterator[bytes]:
+        """All of it, in pieces; a file that grows only up to its size now. Raises `NoFile`, here and not later."""
+        return _explained(self.name, self._whole_log if self.is_log else self._whole)
+
+    def _whole(self) -> Iterator[bytes]:
+        file = os.fdopen(open_recorded(self.place, self.path), "rb", buffering=0)
+        return _pieces(file, os.fstat(file.fileno()).st_size)
+
+    def _whole_log(self) -> Iterator[bytes]:
+        os.close(open_recorded(self.place, self.path))
+
+        def pieces() -> Iterator[bytes]:
+            with opened_directory(self.place) as within:
+                yield from _output(within, self.path).added()
+
+        return pieces()
+
+
+def delivered_file(
+    connection: sqlite3.Connection, settings: Settings, row: SessionRow, path: str
+) -> RecordedFile:
+    """The file that `files` of `session show` names so. Raises `NoFile`."""
+    kept = kept_files(connection, [row.key]).get(row.key, [])
+    if path not in [each["path"] for each in files_of(row, kept) if isinstance(each, dict)]:
+        raise NoFile(f"The session did not deliver {path}.")
+    return RecordedFile(path, _place(settings, row, row.artifacts_path, is_own=True), path)
+
+
+def log_file(settings: Settings, row: SessionRow, log: str) -> RecordedFile:
+    """What the run printed. Raises `NoFile`."""
+    if row.layout != DEFAULT_LAYOUT:
+        raise NoFile(f"Runward records no output of a session of {row.layout}.")
+    return RecordedFile(LOGS[log], _place(settings, row, row.path), LOGS[log], is_log=True)
+
+
+def journal_file(settings: Settings, row: SessionRow) -> RecordedFile:
+    """The session's journal. Raises `NoFile`."""
+    return RecordedFile(JOURNAL, _place(settings, row, journal_place(settings.state_dir, row)), JOURNAL)
+
+
+def part_file(connection: sqlite3.Connection, settings: Settings, row: SessionRow, part: str) -> RecordedFile:
+    """A part of the bundle, by the plain words of `PARTS`. Raises `NoFile`."""
+    bundle = shown_bundle(connection, settings, row)
+    if bundle is None:
+        raise NoFile("The session has no bundle.")
+    name = part_name(PARTS[part], bundle.attempt)
+    return RecordedFile(name, _place(settings, row, bundle.directory), name)
+
+
+def outcome_file(
+    connection: sqlite3.Connection, settings: Settings, row: SessionRow, identifier: str
+) -> RecordedFile:
+    """The file of an outcome of this session. Raises `NoFile`."""
+    found = [each for each in artifacts_called(connection, identifier) if each.id == identifier]
+    if not found or found[0].session_key != row.key or found[0].file_path is None:
+        raise NoFile(f"The session has no outcome {identifier} with a file.")
+    path = found[0].file_path
+    among = RecordedFile(path, _place(settings, row, row.artifacts_path, is_own=True), path)
+    try:
+        among.ends()
+    except NoFile:
+        if found[0].names_file:
+            raise
+        return RecordedFile(path, _place(settings, row, row.path), path)
+    return among
+
+
+def _place(settings: Settings, row: SessionRow, directory: str, *, is_own: bool = False) -> Place:
+    """A directory of a session, below the session's root or our own state. Raises `NoFile`.
+
+    With `is_own`, artifacts elsewhere are below a root of their own: the launcher or the operator said where they are.
+    """
+    roots = [each.path for each in settings.roots if each.name == row.root]
+    if not roots:
+        raise NoFile(f"The session's root, {row.root}, is no longer in the settings.")
+    for root in (*roots, settings.state_dir):
+        if f"{directory}/".startswith(f"{root.rstrip('/')}/"):
+            return Place(root, directory)
+    if not is_own:
+        raise NoFile(f"{directory} is not below the session's root.")
+    return Place(directory, directory)
+
+
+def _output(within: int, name: str) -> RunOutput:
+    """The log in an open directory, whatever is at the directory's path now."""
+    return RunOutput(f"/proc/self/fd/{within}/", name)
+
+
+def _read(descriptor: int, length: int, start: int) -> bytes:
+    found = b""
+    while len(found) < length and (piece := os.pread(descriptor, length - len(found), start + len(found))):
+        found += piece
+    return found
+
+
+def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
+    with file:
+        while size > 0 and (piece := file.read(min(_CHUNK, size))):
+            size -= len(piece)
+            yield piece
+
+
+def _explained(name: str, look: Callable[[], Found]) -> Found:
+    try:
+        return look()
+    except OutsideRoot as error:
+        raise NoFile(f"{name} is not shown: {error}.") from error
+    except NotRegular as error:
+        raise NoFile(f"{name} is not shown: it is not a regular file.") from error
+    except OSError as error:
+        if error.errno == LINK:
+            raise NoFile(f"{name} is not shown: there is a link on the way to it.") from error
+        raise NoFile(f"{name} can't be read: {error.strerror}.") from error
