@@ -63,7 +63,7 @@ def _with_near_misses(
     facts: tuple[FileFact, ...],
 ) -> tuple[FileFact, ...]:
     """The facts; absent artifacts with the file that is nearly them, if there is one. Without a `descriptor` there is no root."""
-    named = [path if isinstance(path, str) else path.file for path in paths]
+    named = [path if isinstance(path, str) else path.file or path.rules.glob for path in paths]
     absent = [
         name for name, fact in zip(named, facts, strict=True) if name is not None and fact.state == "absent"
     ]
@@ -71,11 +71,12 @@ def _with_near_misses(
         return facts
     from runward.daemon.rundir.near_misses import near_misses  # only what is missing something pays for this
 
-    expected = frozenset(name for name in named if name is not None)
+    globs = frozenset(path.path for path in paths if isinstance(path, RuledPath) and path.rules.glob)
+    expected = frozenset(name for name in named if name is not None) - globs
     parent = os.path.dirname(root)
     above = _open_run(within) if parent == within else open_artifacts(parent, within) if within else None
     try:
-        near = near_misses(descriptor, above, absent, expected)
+        near = near_misses(descriptor, above, absent, expected, globs)
     finally:
         if above is not None:
             os.close(above)

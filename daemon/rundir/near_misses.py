@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
+from runward.config.glob_rule import path_matches
 from runward.daemon.rundir.artifacts import refusal
 from runward.daemon.rundir.opening import opened, opened_below
 
@@ -32,19 +33,24 @@ _LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def near_misses(
-    root: int | None, above: int | None, absent: Sequence[str], expected: frozenset[str]
+    root: int | None,
+    above: int | None,
+    absent: Sequence[str],
+    expected: frozenset[str],
+    globs: frozenset[str] = frozenset(),
 ) -> dict[str, str]:
     """For each of the `absent` paths the file that is nearly it, if there is one, by its path from `root`.
 
-    What is `expected` under its own name is none. `above` is the directory that the root is in, if it belongs to the run,
-    too. If there is no `root`, the directories beside its place are searched instead. Raises `OSError` if the machine is at fault.
+    Those in `globs` are globs that match nothing. What is `expected` under its own name is none. `above` is the directory
+    that the root is in, if it belongs to the run, too. If there is no `root`, the directories beside its place are searched
+    instead. Raises `OSError` if the machine is at fault.
     """
     nearest: dict[str, tuple[int, int, str]] = {}
     for candidate in _files(root, above, absent[:MOST_ABSENT]):
         if candidate in expected:
             continue
         for wanted in absent[:MOST_ABSENT]:
-            rank = _rank(wanted, candidate)
+            rank = _rank_of_glob(wanted, candidate) if wanted in globs else _rank(wanted, candidate)
             if rank is not None:
                 ranked = rank, len(candidate), candidate
                 nearest[wanted] = min(nearest.get(wanted, ranked), ranked)
@@ -111,6 +117,13 @@ def _rank(wanted: str, candidate: str) -> int | None:
     if name == other:
         return 0
     return 1 if _has_other_ending(name, other) or _has_one_wrong(name, other) else None
+
+
+def _rank_of_glob(wanted: str, candidate: str) -> int | None:
+    """How near a file is to a glob: 0 or not at all, because a glob leaves open what its files are called."""
+    if candidate.startswith(f"{ABOVE}/") or path_matches(f"/{candidate}", f"/{wanted}"):
+        return None
+    return 0 if path_matches(f"/{_folded(candidate)}", f"/{_folded(wanted)}") else None
 
 
 @lru_cache(maxsize=4 * MOST_NAMES)

@@ -121,11 +121,63 @@ def test_without_an_artifacts_directory_the_run_is_searched(run: Path, found: st
     assert f"review (review.md): there is '../{found}', " in missing_summary(judged)
 
 
-def test_a_file_with_rules_has_one_and_a_glob_and_an_outcome_have_none(run: Path) -> None:
+def near_glob(run: Path, glob: str, *others: str | RuledPath) -> str | None:
+    found = artifact_facts(
+        f"{run}/artifacts", str(run), (RuledPath(glob, ArtifactRules(glob=glob), 0), *others)
+    )
+    assert isinstance(found, RootFacts)
+    assert found.files[0].state == "absent"
+    return found.files[0].near
+
+
+@pytest.mark.parametrize(
+    ("glob", "found"),
+    [
+        ("reports/*.md", "Reports/x.md"),
+        ("reports/*.md", "reports/x.MD"),
+        ("Reports/[a-c]*.md", "reports/B.md"),
+        ("**/*.md", "out/deep/x.Md"),
+        ("*.md", "PLAN.MD"),
+        (f"*{COMPOSED}", f"a{DECOMPOSED}"),
+    ],
+)
+def test_a_file_that_is_nearly_one_of_a_glob_is_named(run: Path, glob: str, found: str) -> None:
+    put(run, "something-else.log")
+    put(run, found)
+    assert near_glob(run, glob) == found
+    assert near_glob(run, glob, found) is None, "it is expected itself"
+
+
+@pytest.mark.parametrize(
+    "found", ["reports/x.txt", "x.md", "report/x.md", "reports/deep/x.md", "../Reports.md"]
+)
+def test_a_file_that_is_not_nearly_one_of_a_glob_is_not(run: Path, found: str) -> None:
+    put(run, found)
+    assert near_glob(run, "reports/*.md") is None
+    (run / "X.md").write_text("above the artifacts")
+    assert near_glob(run, "reports*.md") is None
+
+
+def test_the_reason_names_what_is_nearly_one_of_a_glob(run: Path) -> None:
+    def summary(glob: str) -> str:
+        rules = ArtifactRules(glob=glob)
+        found = artifact_facts(f"{run}/artifacts", str(run), (RuledPath(glob, rules, 0),))
+        assert isinstance(found, RootFacts)
+        return missing_summary(verify(Contract((REVIEW._replace(path=glob, rules=rules),)), found, 1.0))
+
+    put(run, "Reports/x.md")
+    assert summary("reports/*.md").endswith("review (reports/*.md): there is 'Reports/x.md'")
+    put(run, f"a{DECOMPOSED}")
+    assert summary(f"a*{COMPOSED[1:]}").endswith(
+        "there is 'are\\u0301sume\\u0301.md', in another Unicode form than 'a*\\xe9sum\\xe9.md'"
+    )
+
+
+def test_a_file_with_rules_has_one_and_an_outcome_has_none(run: Path) -> None:
     put(run, "Review.md")
     ruled = [
         RuledPath("review.md", ArtifactRules(min_size=1), 0),
-        RuledPath("rev*.md", ArtifactRules(glob="rev*.md"), 0),
+        RuledPath("rep*.md", ArtifactRules(glob="rep*.md"), 0),
         RuledPath("outcome:review.md", ArtifactRules(is_outcome=True, outcome_kind="review.md"), 0),
     ]
     found = artifact_facts(f"{run}/artifacts", str(run), ruled)
@@ -165,6 +217,25 @@ def test_a_run_with_many_files_and_long_names_is_looked_at_for_a_moment_only(
     assert len(set(names)) <= near_misses.MOST_NAMES
     assert len(names) <= near_misses.MOST_NAMES * near_misses.MOST_ABSENT
     assert time.process_time() - began < 2.0
+
+
+def test_so_it_is_for_globs(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(1100):
+        (run / f"artifacts/{number:05}{'a' * 245}").touch()
+    globs = [f"{'*a' * 60}*.{number}" for number in range(30)]
+    names: list[str] = []
+    rank = near_misses._rank_of_glob
+
+    def counted(wanted: str, found: str) -> int | None:
+        names.append(found)
+        return rank(wanted, found)
+
+    monkeypatch.setattr(near_misses, "_rank_of_glob", counted)
+    began = time.process_time()
+    ruled = tuple(RuledPath(each, ArtifactRules(glob=each), 0) for each in globs)
+    assert near_glob(run, globs[0], *ruled[1:]) is None
+    assert 0 < len(names) <= near_misses.MOST_NAMES * near_misses.MOST_ABSENT
+    assert time.process_time() - began < 5.0
 
 
 def test_the_reason_names_it_so_that_people_see_the_difference(run: Path) -> None:
