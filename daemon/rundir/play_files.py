@@ -1,10 +1,22 @@
-"""The files that are kept with a play in a show: `_meta.json` in its directory, and the plan in the parent."""
+"""The files of a play in a show: those that are kept with it, and those that a person may read in its directory."""
+
+import os
+import stat
+from itertools import islice
+from typing import Final
 
 from runward.daemon.rundir.looking import document_at
 from runward.daemon.rundir.opening import DIRECTORY, opened, unreadable
-from runward.handlers.layouts.show import META, PLAN
+from runward.handlers.layouts.show import META, PLAN, VERDICT
 from runward.handlers.shows.facts import PlayFiles
 from runward.handlers.unreadable import Unreadable
+
+DOCUMENTS: Final = ("_intent.md", "_prompt.md", META, VERDICT)
+
+_LOG: Final = ".log"
+_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_LISTED: Final = 1000
+_MOST_LOGS: Final = 50
 
 
 def play_files(path: str) -> PlayFiles | Unreadable:
@@ -15,3 +27,33 @@ def play_files(path: str) -> PlayFiles | Unreadable:
             return PlayFiles(document_at(play, META), document_at(show, PLAN))
     except OSError as error:
         return unreadable(error)
+
+
+def texts_of_play(path: str) -> list[str] | Unreadable:
+    """The names of the texts in a play's directory: its documents first, then its logs. They may be anything meanwhile."""
+    directory, _, name = path.rpartition("/")
+    try:
+        with (
+            opened(directory, DIRECTORY) as show,
+            opened(name, DIRECTORY, show) as play,
+            opened(".", _LISTED, play) as listed,
+            os.scandir(listed) as entries,
+        ):
+            logs = sorted(each.name for each in islice(entries, _MOST_LISTED) if each.name.endswith(_LOG))
+            return [each for each in (*DOCUMENTS, *logs[:_MOST_LOGS]) if _is_file(play, each)]
+    except OSError as error:
+        return unreadable(error)
+
+
+def is_text_of_play(name: str) -> bool:
+    """Whether a file of this name may be read in a play's directory."""
+    return name in DOCUMENTS or (name.endswith(_LOG) and "/" not in name)
+
+
+def _is_file(directory: int, name: str) -> bool:
+    if any("\ud800" <= each <= "\udfff" for each in name):
+        return False  # bytes that are not UTF-8: no address can have them
+    try:
+        return stat.S_ISREG(os.lstat(name, dir_fd=directory).st_mode)
+    except OSError:
+        return False

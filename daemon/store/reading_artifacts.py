@@ -93,6 +93,12 @@ def is_decided(connection: sqlite3.Connection, request: str) -> bool:
     return row is not None and row[0] in ("done", "discarded")
 
 
+def artifact_with(connection: sqlite3.Connection, identifier: str) -> ArtifactRow | None:
+    """The outcome with this id."""
+    row = connection.execute(f"select {_COLUMNS} from artifacts where id = ?", (identifier,)).fetchone()  # noqa: S608 # our own words
+    return None if row is None else ArtifactRow(*row)
+
+
 def artifacts_called(connection: sqlite3.Connection, text: str) -> list[ArtifactRow]:
     """The outcomes whose id begins with `text`."""
     rows = connection.execute(

@@ -53,6 +53,12 @@ _SHOWS = (
 )
 
 
+_PLAYS = (
+    "select p.name, p.session_key, s.status, s.invocation_id, p.status, p.agent, p.model, p.started_at, p.finished_at,"  # noqa: S608 # our own words
+    f" p.depends_on, p.further, a.passed, a.summary, a.id from plays p join sessions s on s.key = p.session_key {_GATE}"  # our own words
+)
+
+
 def shows(
     connection: sqlite3.Connection, after: tuple[float, str] | None = None, limit: int = -1
 ) -> list[ShowRow]:
@@ -85,12 +91,20 @@ def _shows(connection: sqlite3.Connection, which: str, text: str) -> list[ShowRo
 def plays_of(connection: sqlite3.Connection, path: str, after: str = "", limit: int = -1) -> list[PlayRow]:
     """The plays behind `after` of the show in this directory, by their names."""
     rows = connection.execute(
-        "select p.name, p.session_key, s.status, s.invocation_id, p.status, p.agent, p.model, p.started_at, p.finished_at,"  # noqa: S608 # our own words
-        " p.depends_on, p.further, a.passed, a.summary, a.id from plays p"
-        f" join sessions s on s.key = p.session_key {_GATE} where p.show = ? and p.name > ? order by p.name limit ?",  # our own words
-        (path, after, limit),
+        f"{_PLAYS} where p.show = ? and p.name > ? order by p.name limit ?", (path, after, limit)
     )
     return [PlayRow(*row) for row in rows]
+
+
+def has_shows(connection: sqlite3.Connection) -> bool:
+    """Whether there is a play."""
+    return connection.execute("select 1 from plays limit 1").fetchone() is not None
+
+
+def play_called(connection: sqlite3.Connection, path: str, name: str) -> PlayRow | None:
+    """The play of this name in the show in this directory."""
+    rows = connection.execute(f"{_PLAYS} where p.show = ? and p.name = ?", (path, name))
+    return next((PlayRow(*row) for row in rows), None)
 
 
 def plan_of(connection: sqlite3.Connection, path: str) -> str | None:

@@ -23,10 +23,11 @@ from runward.daemon.studio.outcome_pages import OutcomePages
 from runward.daemon.studio.pages import Pages
 from runward.daemon.studio.rendering import message_page, static_file
 from runward.daemon.studio.session_pages import SessionPages
+from runward.daemon.studio.show_pages import ShowPages
 
 _TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 _FOREVER: Final = "public, max-age=31536000, immutable"
-_GROUPS: Final[tuple[type[Pages], ...]] = (SessionPages, OutcomePages, ExchangePages)
+_GROUPS: Final[tuple[type[Pages], ...]] = (SessionPages, OutcomePages, ShowPages, ExchangePages)
 """In the order of the menu."""
 
 _HEADINGS: Final = {404: "Not found", 405: "Not possible", 413: "Too large", 400: "Not understood"}

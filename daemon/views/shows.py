@@ -4,8 +4,10 @@ import json
 from collections.abc import Sequence
 
 from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
 from runward.daemon.store.reading_shows import PlayRow, ShowRow
 from runward.daemon.views.units import iso
+from runward.handlers.secrets import without_secrets_in
 
 
 def listed_show(row: ShowRow) -> dict[str, JsonValue]:
@@ -21,9 +23,16 @@ def listed_show(row: ShowRow) -> dict[str, JsonValue]:
     }
 
 
-def whole_show(row: ShowRow, plan: str | None, plays: Sequence[PlayRow]) -> dict[str, JsonValue]:
-    """A show with its plan and its plays."""
-    return {**listed_show(row), "plan": plan, "plays": [_play(each) for each in plays]}
+def whole_show(
+    settings: Settings, row: ShowRow, plan: str | None, plays: Sequence[PlayRow]
+) -> dict[str, JsonValue]:
+    """A show with its plan and its plays, without what looks like a secret."""
+    shown: dict[str, JsonValue] = {
+        **listed_show(row),
+        "plan": plan,
+        "plays": [_play(each) for each in plays],
+    }
+    return without_secrets_in(shown, settings.bundle.redact)
 
 
 def _play(row: PlayRow) -> dict[str, JsonValue]:

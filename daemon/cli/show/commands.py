@@ -6,6 +6,7 @@ import time
 
 import click
 
+from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
@@ -14,6 +15,7 @@ from runward.daemon.cli.terminal.output import coloured, fail, print_json, print
 from runward.daemon.store.reading_shows import PlayRow, ShowRow, plan_of, plays_of, shows, shows_called
 from runward.daemon.views.shows import listed_show, whole_show
 from runward.daemon.views.units import ago
+from runward.handlers.secrets import text_without_secrets
 
 _GATES = {1: "passed", 0: "failed", None: "-"}
 
@@ -61,15 +63,16 @@ def show_one(context: click.Context, topic: str, as_json: bool) -> None:
     Example:
       runward show show retry-queue
     """
-    with store_to_read(settings_in_force(context)) as connection:
+    settings = settings_in_force(context)
+    with store_to_read(settings) as connection:
         row = _find(connection, topic)
         plays, plan = plays_of(connection, row.path), plan_of(connection, row.path)
     if as_json:
-        print_json(whole_show(row, plan, plays))
+        print_json(whole_show(settings, row, plan, plays))
         return
     click.echo(f"show {safe(row.topic)} in {safe(row.path)}\n")
     header = ("PLAY", "STATUS", "GATE", "AGENT", "MODEL", "DEPENDS ON", "SUMMARY")
-    print_table(header, [_play_row(each) for each in plays])
+    print_table(header, [_play_row(each, settings) for each in plays])
     if plan is not None:
         click.echo("\n".join(["", "Plan", "", *(f"  {safe(line)}".rstrip() for line in plan.splitlines())]))
 
@@ -89,7 +92,7 @@ def _show_row(row: ShowRow, now: float) -> tuple[str, ...]:
     return (safe(row.topic), *counts, ago(row.created_at, now), safe(row.path))
 
 
-def _play_row(row: PlayRow) -> tuple[str, ...]:
+def _play_row(row: PlayRow, settings: Settings) -> tuple[str, ...]:
     depends_on = ", ".join(json.loads(row.depends_on))
     return (
         safe(row.name),
@@ -98,5 +101,5 @@ def _play_row(row: PlayRow) -> tuple[str, ...]:
         safe(row.agent or "-"),
         safe(row.model or "-"),
         safe(depends_on or "-"),
-        safe(row.gate_summary or "-"),
+        safe(text_without_secrets(row.gate_summary or "-", settings.bundle.redact)),
     )
