@@ -17,15 +17,21 @@ from runward.config.studio import StudioSettings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.disk.studio_login import studio_key, use_code
 from runward.daemon.store.reading import StoreUnreadable
+from runward.daemon.studio.events import Events
 from runward.daemon.studio.exchange_pages import ExchangePages
 from runward.daemon.studio.guard import Guard, cookie_header, host_in
 from runward.daemon.studio.outcome_pages import OutcomePages
 from runward.daemon.studio.pages import Pages
 from runward.daemon.studio.rendering import message_page, static_file
 from runward.daemon.studio.session_pages import SessionPages
+from runward.daemon.studio.sharing import SharedPages
 from runward.daemon.studio.show_pages import ShowPages
 
-_TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 _FOREVER: Final = "public, max-age=31536000, immutable"
 _GROUPS: Final[tuple[type[Pages], ...]] = (SessionPages, OutcomePages, ShowPages, ExchangePages)
 """In the order of the menu."""
@@ -54,11 +60,13 @@ def studio_app(
         return message_page(500, "This page can't be shown", said)
 
     groups = [group(settings) for group in _GROUPS]
+    events = Events(settings)
     pages = Starlette(
         routes=[
             Route("/", _first_page),
             Route("/login", log_in),
             Route("/healthz", _healthy),
+            Route("/events", events.answer),
             Route("/static/{hash}/{name}", _static),
             *(route for group in groups for route in group.routes()),
         ],
@@ -69,6 +77,7 @@ def studio_app(
             Exception: failed,
         },
     )
+    pages.state.shared = SharedPages(events)
     pages.state.menu = [group.entry for group in groups]
     # Around everything: also the page of a bug gets the headers of every answer.
     return Guard(pages, state, lambda: settings().studio or StudioSettings())

@@ -33,6 +33,7 @@ HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
 }
 
+_STILL: Final = "runward.still"
 _READING: Final = ("GET", "HEAD")
 _LOG_IN: Final = "Run `runward studio` on this machine: it opens a page that is logged in."
 
@@ -75,8 +76,17 @@ class Guard:
             return
         host = host_of(request.headers.get("host", ""), own_name(key), studio.url)
         scope["runward.studio"] = studio
+        scope[_STILL] = lambda: self._still(request)
         answer: ASGIApp | None = self._refusal(request, studio, key, host)
         await (answer or self._app)(scope, receive, with_headers)
+
+    def _still(self, request: Request) -> bool:
+        try:
+            studio, key = self._studio(), studio_key(self._state)
+        except (KeyUnusable, StoreUnreadable, OSError):
+            return False
+        host = host_of(request.headers.get("host", ""), own_name(key), studio.url)
+        return self._refusal(request, studio, key, host) is None
 
     def _refusal(
         self, request: Request, studio: StudioSettings, key: bytes, host: Host | None
@@ -150,6 +160,11 @@ def cookie_header(key: bytes, host: Host) -> str:
     secure = "; Secure" if host.is_https else ""
     value = new_cookie(key, host.name, time.time())
     return f"{COOKIE}={value}; HttpOnly; SameSite=Lax; Path=/; Max-Age={COOKIE_S:.0f}{secure}"
+
+
+def is_still_let_through(scope: MutableMapping[str, Any]) -> bool:
+    """Whether a request that the guard let through would be let through now."""
+    return bool(scope[_STILL]())
 
 
 def host_in(scope: MutableMapping[str, Any]) -> Host:

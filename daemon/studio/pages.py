@@ -25,6 +25,7 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.reading import reading
 from runward.daemon.studio.rendering import ONCE, REQUEST, Around, Link, address, message_page, wants_json
+from runward.daemon.studio.sharing import SharedPages
 from runward.daemon.views.requests import request_result
 from runward.daemon.web.body import SMALL, BodyReader, BodyTooLong
 
@@ -100,7 +101,8 @@ class Pages(ABC):
         async def answer(request: Request) -> Response:
             if request.method == "POST":
                 return await self._change(request, actions or {})
-            return await show(request)
+            shared: SharedPages = request.app.state.shared
+            return await shared.get(request, show)
 
         return Route(path, answer, methods=["GET", "POST"] if actions else ["GET"])
 

@@ -1,6 +1,7 @@
 """Pages from templates: foreign text is escaped, and nothing in it is invisible."""
 
 import hashlib
+import re
 import time
 import uuid
 from datetime import UTC, datetime
@@ -11,8 +12,10 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from runward.config.json_value import JsonValue
 from runward.daemon import __version__
@@ -23,6 +26,12 @@ from runward.daemon.views.visible import visible
 
 PAGE: Final = 100
 """Rows of a list."""
+
+_AGES: Final = re.compile("<time [^>]*>[^<]*</time>")
+"""What differs between two pages of the same data. The moments themselves are in the data."""
+
+_ONCE_OF_EACH: Final = uuid.uuid4().hex
+"""Stands in a rendered page for what is new each time that it is sent. Nobody else knows it."""
 
 _HERE: Final = Path(__file__).parent
 
@@ -66,14 +75,37 @@ def wants_json(request: Request) -> bool:
     return request.query_params.get("format") == "json"
 
 
-def page(request: Request, template: str, data: dict[str, JsonValue], **shown: object) -> Response:
+class Page(Response):
+    """A page that many may get: each with forms of its own, and 304 if it has the same already.
+
+    Two pages are the same if `compared` is.
+    """
+
+    def __init__(self, text: str, compared: str, media_type: str) -> None:
+        digest = hashlib.sha256(compared.encode(errors="surrogatepass")).hexdigest()[:32]
+        self._tag = f'"{digest}"'
+        # The script sends it back: a browser does not by itself, because it may not store the page.
+        self._text = text.replace('data-etag=""', f"data-etag='{self._tag}'", 1)
+        super().__init__(media_type=media_type)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        headers = {"etag": self._tag}
+        if Headers(scope=scope).get("if-none-match") == self._tag:
+            await Response(status_code=304, headers=headers)(scope, receive, send)
+            return
+        text = self._text.replace(_ONCE_OF_EACH, str(uuid.uuid4()))
+        await Response(text, headers=headers, media_type=self.media_type)(scope, receive, send)
+
+
+def page(request: Request, template: str, data: dict[str, JsonValue], **shown: object) -> Page:
     """A page, or with `format=json` its data: one object as it is, several under their nouns.
 
     `shown` is what the template needs beyond the data. The data must have been read with `Pages.read`.
     """
+    content = json_text(next(iter(data.values())) if len(data) == 1 else data)
     if wants_json(request):
-        content = next(iter(data.values())) if len(data) == 1 else data
-        return Response(json_text(content), media_type="application/json")
+        return Page(content, content, "application/json")
     around: Around = request.state.around
     text = (
         _templates()
@@ -85,12 +117,12 @@ def page(request: Request, template: str, data: dict[str, JsonValue], **shown: o
             json_url=address(request, format="json"),
             menu=around.menu,
             result=around.result,
-            once=str(uuid.uuid4()),
+            once=_ONCE_OF_EACH,
             may_change=not request.scope["runward.studio"].read_only,
             now=time.time(),
         )
     )
-    return HTMLResponse(text)
+    return Page(text, content + _AGES.sub("", text), "text/html")
 
 
 def template_called(name: str) -> Template:
@@ -164,7 +196,7 @@ def _time(at: JsonValue, now: float) -> Markup:
     if moment is None:
         return Markup("&ndash;")
     whole = datetime.fromtimestamp(moment, UTC)
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+    return Markup('<time class="age" datetime="{}" title="{}">{}</time>').format(
         whole.isoformat(timespec="milliseconds"),
         whole.strftime("%Y-%m-%d %H:%M:%S UTC"),
         ago(moment, now),

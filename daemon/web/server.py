@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import socket
 from collections.abc import Iterator
 from typing import Final
 
@@ -17,7 +18,22 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from runward.daemon.web.sockets import BACKLOG, Opened
 
 CONNECTIONS: Final = 64
-"""Clients at the same time; further ones are refused."""
+"""Clients at the same time; further ones are refused. Streams are not counted."""
+
+STREAMS: Final = 256
+"""Connections at the same time that carry a stream."""
+
+STREAM: Final = "runward.stream"
+"""What the server adds to the state of a request's scope: `() -> bool` makes its connection one that carries a stream.
+
+Such a connection has no time limit, but its client must read. False if there are too many already.
+"""
+
+UNREAD: Final = 256 << 10
+"""Bytes of a stream that its client may leave unread; after that it is cut off."""
+
+_IN_KERNEL: Final = 64 << 10
+"""Bytes of a stream that the kernel holds beyond these: it would hold megabytes before we see that nobody reads."""
 
 CONNECTION_S: Final = 30.0
 """Seconds that a connection may take as a whole: its one request and the answer."""
@@ -48,25 +64,46 @@ class _Pieces(h11.Connection):
 
 
 class _Bounded(H11Protocol):
-    """One connection, which carries one request and is limited in time."""
+    """One connection, which carries one request. It is limited in time, or carries a stream."""
 
+    is_stream = False
     _end: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        if len(self.connections) >= CONNECTIONS:
+        if len(self.connections) - self._streams() >= CONNECTIONS:
             transport.abort()
             return
         self.conn = _Pieces(h11.SERVER, HEADERS)
         transport.max_size = READ_AT_ONCE  # type: ignore[attr-defined] # of asyncio's transports over selectors
         # Aborted, not closed: closing waits until the client has read what is left.
         self._end = self.loop.call_later(CONNECTION_S, transport.abort)
+        self.app_state = {STREAM: self._become_stream}
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._end is None:
             return  # refused
         self._end.cancel()
+        self.app_state = {}  # which refers to this
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.is_stream:
+            self.transport.abort()
+
+    def _become_stream(self) -> bool:
+        assert self._end is not None, "it was not refused"
+        if self._streams() >= STREAMS:
+            return False
+        self.is_stream = True
+        self._end.cancel()
+        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _IN_KERNEL)
+        self.transport.set_write_buffer_limits(high=UNREAD)
+        return True
+
+    def _streams(self) -> int:
+        return sum(isinstance(each, _Bounded) and each.is_stream for each in self.connections)
 
 
 class _Server(uvicorn.Server):

@@ -1,5 +1,6 @@
 """The Studio's application over a state directory that a real daemon has filled."""
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ import httpx2
 import pytest
 import structlog
 from tests.daemon.cli.calling import Place
-from tests.daemon.cli.conftest import place, recorded
+from tests.daemon.cli.conftest import ended, place, recorded
 
 from runward.config.settings import Settings
 from runward.config.studio import StudioSettings
@@ -22,16 +23,18 @@ from runward.daemon.disk.studio_login import new_cookie, own_name, studio_key
 from runward.daemon.studio.app import studio_app
 from runward.daemon.studio.guard import COOKIE
 
+OUR_SCRIPTS = re.compile(r'<script src="/static/[0-9a-f]{16}/[a-z.-]+"></script>\n')
+
 
 class Answer(NamedTuple):
-    """What a browser gets."""
+    """What a browser gets. The text is without our own scripts: any other one is a fault."""
 
     status: int
     headers: dict[str, str]
     text: str
 
 
-__all__ = ["place", "recorded"]
+__all__ = ["ended", "place", "recorded"]
 
 
 @dataclass
@@ -46,7 +49,8 @@ class Studio:
     def state(self) -> Path:
         return self.place.state
 
-    def _settings(self) -> Settings:
+    def in_force(self) -> Settings:
+        """The settings of the place, with those of the Studio."""
         environment = {"HOME": str(self.place.directory)}
         found = load_settings(
             str(self.place.directory / "runward.toml"), environment, str(self.place.directory)
@@ -63,7 +67,7 @@ class Studio:
         body: bytes = b"",
     ) -> Answer:
         """An answer; `host` is instead of the Studio's own name."""
-        app = studio_app(self.state, self._settings, structlog.get_logger())
+        app = studio_app(self.state, self.in_force, structlog.get_logger())
         name = host or f"{own_name(studio_key(self.state))}:8461"
         sent = {"host": name, **headers}
         if self.cookie is not None:
@@ -71,7 +75,8 @@ class Studio:
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx2.AsyncClient(transport=transport, base_url="http://studio") as client:
             answer = await client.request(method, path, headers=sent, content=body)
-        return Answer(answer.status_code, dict(answer.headers), answer.text)
+        head, end, rest = answer.text.partition("</head>")
+        return Answer(answer.status_code, dict(answer.headers), OUR_SCRIPTS.sub("", head) + end + rest)
 
     async def get(self, path: str, host: str | None = None) -> Answer:
         """A page."""
