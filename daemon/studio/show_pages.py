@@ -27,14 +27,16 @@ from runward.daemon.store.reading_shows import (
 )
 from runward.daemon.studio.bounded_json import bounded_json
 from runward.daemon.studio.cards import card
+from runward.daemon.studio.file_page import DOWNLOAD, Opened, file_page, opened_file
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.pages import Entry, Pages
 from runward.daemon.studio.rendering import PAGE, address, page
 from runward.daemon.views.outcomes import outcomes_as_json
+from runward.daemon.views.session_files import NoFile, play_file
 from runward.daemon.views.shows import listed_show, whole_show
 from runward.handlers.unreadable import Unreadable
 
-_FILTERS: Final = ("path", "play", "after")
+_FILTERS: Final = ("path", "play", "file", DOWNLOAD, "after")
 
 
 class ShowPages(Pages):
@@ -68,6 +70,9 @@ class ShowPages(Pages):
         topic = request.path_params["topic"]
         given = Filters(request, _FILTERS)
         path, name, after = given.one("path"), given.one("play"), given.one("after") or ""
+        file = given.one("file")
+        if name is not None and file is not None:
+            return await self._file(request, topic, path, name, file)
         if name is not None:
             return await self._play(request, topic, path, name)
 
@@ -91,10 +96,7 @@ class ShowPages(Pages):
 
     async def _play(self, request: Request, topic: str, path: str | None, name: str) -> Response:
         def look(connection: sqlite3.Connection, settings: Settings) -> _Play:
-            show = _shows(connection, topic, path)[0]
-            row = play_called(connection, show.path, name)
-            if row is None:
-                raise HTTPException(404, f"There is no play {name} in {show.path}.")
+            show, row = _called(connection, topic, path, name)
             (shown,) = _objects(whole_show(settings, show, None, [row])["plays"])
             by = session(connection, row.session_key)
             files = [] if by is None else texts_of_play(by.path)
@@ -108,12 +110,25 @@ class ShowPages(Pages):
             "play.html",
             {"play": found.play},
             card=found.card,
-            files=[] if isinstance(found.files, Unreadable) else found.files,
+            files=[] if isinstance(found.files, Unreadable) else _links(request, found.files),
             problem=found.files.why if isinstance(found.files, Unreadable) else None,
             further=None if meta["further"] is None else bounded_json(meta["further"]),
             topic=topic,
             back=address(request, play=None),
         )
+
+    async def _file(self, request: Request, topic: str, path: str | None, name: str, file: str) -> Response:
+        def look(connection: sqlite3.Connection, settings: Settings) -> Opened:
+            _, row = _called(connection, topic, path, name)
+            by = session(connection, row.session_key)
+            assert by is not None, "a play has a session"
+            try:
+                return opened_file(request, play_file(settings, by, file))
+            except NoFile as error:
+                raise HTTPException(404, str(error)) from error
+
+        back = address(request, **{"file": None, DOWNLOAD: None})
+        return file_page(request, await self.read(request, look), f"{back}#files")
 
 
 class _Show(NamedTuple):
@@ -140,6 +155,21 @@ def _shows(connection: sqlite3.Connection, topic: str, path: str | None) -> list
     if not rows:
         raise HTTPException(404, f"There is no show {topic}{'' if path is None else f' in {path}'}.")
     return rows
+
+
+def _called(
+    connection: sqlite3.Connection, topic: str, path: str | None, name: str
+) -> tuple[ShowRow, PlayRow]:
+    """The play of this name in the show that an address means. Raises `HTTPException` if there is none."""
+    show = _shows(connection, topic, path)[0]
+    row = play_called(connection, show.path, name)
+    if row is None:
+        raise HTTPException(404, f"There is no play {name} in {show.path}.")
+    return show, row
+
+
+def _links(request: Request, files: list[str]) -> list[tuple[str, str]]:
+    return [(each, address(request, file=each)) for each in files]
 
 
 def _card(connection: sqlite3.Connection, settings: Settings, row: PlayRow) -> Markup:

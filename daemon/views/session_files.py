@@ -8,9 +8,10 @@ from typing import BinaryIO, Final, NamedTuple, TypeVar
 from runward.config.settings import Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.rundir.opening import LINK
+from runward.daemon.rundir.play_files import is_text_of_play
 from runward.daemon.rundir.recorded_files import OutsideRoot, Place, open_recorded, opened_directory
 from runward.daemon.rundir.tailing import NotRegular
-from runward.daemon.store.reading_artifacts import artifacts_called
+from runward.daemon.store.reading_artifacts import artifact_with
 from runward.daemon.store.reading_files import kept_files
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.bundles import shown_bundle
@@ -130,18 +131,25 @@ def outcome_file(
     connection: sqlite3.Connection, settings: Settings, row: SessionRow, identifier: str
 ) -> RecordedFile:
     """The file of an outcome of this session. Raises `NoFile`."""
-    found = [each for each in artifacts_called(connection, identifier) if each.id == identifier]
-    if not found or found[0].session_key != row.key or found[0].file_path is None:
+    found = artifact_with(connection, identifier)
+    if found is None or found.session_key != row.key or found.file_path is None:
         raise NoFile(f"The session has no outcome {identifier} with a file.")
-    path = found[0].file_path
+    path = found.file_path
     among = RecordedFile(path, _place(settings, row, row.artifacts_path, is_own=True), path)
     try:
         among.ends()
     except NoFile:
-        if found[0].names_file:
+        if found.names_file:
             raise
         return RecordedFile(path, _place(settings, row, row.path), path)
     return among
+
+
+def play_file(settings: Settings, row: SessionRow, name: str) -> RecordedFile:
+    """A text in the directory of a play. Raises `NoFile`."""
+    if not is_text_of_play(name):
+        raise NoFile(f"{name} is no intent, prompt or log of the play.")
+    return RecordedFile(name, _place(settings, row, row.path), name)
 
 
 def _place(settings: Settings, row: SessionRow, directory: str, *, is_own: bool = False) -> Place:

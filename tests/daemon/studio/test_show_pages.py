@@ -101,6 +101,28 @@ async def test_a_play_has_its_gate_its_facts_and_the_texts_in_its_directory(show
     assert named == ["_intent.md", "_meta.json", "_verdict.json", "agent.log"], "no links, no directories"
 
 
+async def test_the_texts_of_a_play_open_and_nothing_else_does(shown: Studio) -> None:
+    play = "/shows/retry-queue?play=play-2"
+    page = (await shown.get(play)).text
+    found = re.findall(r'<li><a href="([^"]+)">', page)
+    links = [html.unescape(each) for each in found if "file=" in each]
+    assert len(links) == 4
+    assert "said\n</pre>" in (await shown.get(links[-1])).text
+    download = await shown.get(f"{links[-1]}&download=1")
+    assert (download.text, download.headers["content-type"]) == ("said\n", "application/octet-stream")
+    for name in (
+        "elsewhere.log",
+        "../play-1/_intent.md",
+        "agent-1",
+        "/etc/passwd",
+        "agent-1/notes.log",
+        "..",
+        "no.log",
+    ):
+        answer = await shown.get(f"{play}&file={quote(name)}")
+        assert (answer.status, "root:" in answer.text) == (404, False), name
+
+
 async def test_a_play_whose_directory_is_gone_is_still_shown(place: Place, studio: Studio) -> None:
     with_shows(place)
     play = add(place, "gone", "one", {"gate_passed": True, "feedback": "good"})
@@ -203,7 +225,8 @@ async def test_nothing_that_a_play_says_becomes_markup_or_stays_invisible(
     place.daemon_once()
     (show,) = json.loads((await studio.get("/shows?format=json")).text)
     address = f"/shows/{quote(show['topic'])}"
-    for path in ("/shows", address, f"{address}?play={quote(name)}"):
+    play_page = f"{address}?play={quote(name)}"
+    for path in ("/shows", address, play_page, f"{play_page}&file={quote(name)}.log"):
         answer = await studio.get(path)
         assert answer.status == 200
         tags, attributes = tags_of(answer.text)
