@@ -4,7 +4,7 @@ import sqlite3
 import time
 import uuid
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
@@ -12,6 +12,9 @@ from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ApprovalRow
 from runward.daemon.store.reading_requests import why_refused
 from runward.handlers.approvals.events import ApprovalRequested
+
+LONGEST_NOTE: Final = 2000
+"""Characters of the note of an answer from a page."""
 
 Answer: TypeAlias = Literal["approved", "denied"]
 

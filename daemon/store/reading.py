@@ -119,6 +119,11 @@ def _empty() -> sqlite3.Connection:
     return connection
 
 
+def begins(column: str) -> str:
+    """The condition that a column begins with the parameter ?1, so that SQLite looks only there in its index."""
+    return f"({column} >= ?1 and {column} < ?1 || char(1114111))"
+
+
 def _newest_migration() -> int:
     return max(int(name[:4]) for name in os.listdir(_MIGRATIONS) if name.endswith(".sql"))
 

@@ -5,6 +5,7 @@ import sqlite3
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
+from runward.daemon.store.reading import begins
 
 
 class ChainRunRow(NamedTuple):
@@ -64,13 +65,23 @@ _STEP_COLUMNS = ", ".join(
 
 
 def chain_runs(
-    connection: sqlite3.Connection, chain: str | None, status: str | None, since: float | None, limit: int
+    connection: sqlite3.Connection,
+    chain: str | None,
+    status: str | None,
+    since: float | None,
+    limit: int,
+    after: tuple[float, str] | None = None,
 ) -> list[ChainRunRow]:
-    """The chain runs that are wanted, newest first; `limit` -1 for all."""
+    """The chain runs that are wanted, newest first; `limit` -1 for all. `after`: the time and the id of the one before."""
+    at, key = after or (None, None)
+    # A condition that is not needed is left out: with `or ? is null` SQLite would not use the index.
+    chosen = ("" if chain is None else " and chain = :chain") + (
+        "" if at is None else " and created_at <= :at and (created_at < :at or id > :key)"
+    )
     rows = connection.execute(
-        f"select {_COLUMNS} from chain_runs r where (?1 is null or chain = ?1) and (?2 is null or {_STATUS} = ?2)"  # noqa: S608 # our own words
-        " and (?3 is null or created_at >= ?3) order by created_at desc, id limit ?4",
-        (chain, status, since, limit),
+        f"select {_COLUMNS} from chain_runs r where (:status is null or {_STATUS} = :status)"  # noqa: S608 # our own words
+        f" and (:since is null or created_at >= :since){chosen} order by created_at desc, id limit :limit",
+        {"chain": chain, "status": status, "since": since, "at": at, "key": key, "limit": limit},
     )
     return [ChainRunRow(*row) for row in rows]
 
@@ -78,7 +89,7 @@ def chain_runs(
 def chain_runs_called(connection: sqlite3.Connection, text: str, limit: int) -> list[ChainRunRow]:
     """The chain runs whose id begins with `text`."""
     rows = connection.execute(
-        f"select {_COLUMNS} from chain_runs r where substr(id, 1, length(?1)) = ?1 order by id limit ?2",  # noqa: S608 # our own words
+        f"select {_COLUMNS} from chain_runs r where {begins('id')} order by id limit ?2",  # noqa: S608 # our own words
         (text, limit),
     )
     return [ChainRunRow(*row) for row in rows]
@@ -143,7 +154,10 @@ def held_events(connection: sqlite3.Connection, chain: str) -> list[HeldRow]:
 def last_runs(connection: sqlite3.Connection) -> dict[str, ChainRunRow]:
     """The newest run of each chain, by the chain's name."""
     rows = connection.execute(
-        f"select {_COLUMNS} from (select distinct chain from chain_runs) c join chain_runs r on r.id = ("  # noqa: S608 # our own words
+        # From one name to the next, because `distinct` would read the whole index.
+        "with recursive c (chain) as (select min(chain) from chain_runs union all"  # noqa: S608 # our own words
+        " select (select min(chain) from chain_runs where chain > c.chain) from c where c.chain is not null)"
+        f" select {_COLUMNS} from c join chain_runs r on r.id = ("
         " select id from chain_runs x where x.chain = c.chain order by x.created_at desc, x.id limit 1)"
     )
     return {row[1]: ChainRunRow(*row) for row in rows}
@@ -202,8 +216,7 @@ def open_approvals(connection: sqlite3.Connection) -> list[ApprovalRow]:
 def approvals_called(connection: sqlite3.Connection, text: str) -> list[ApprovalRow]:
     """The approvals whose id begins with `text`, and those of chain runs whose id does, oldest first."""
     rows = connection.execute(
-        f"{_APPROVALS} where substr(a.id, 1, length(?1)) = ?1 or substr(a.run, 1, length(?1)) = ?1"
-        " order by a.asked_at, a.id",
+        f"{_APPROVALS} where {begins('a.id')} or {begins('a.run')} order by a.asked_at, a.id",
         (text,),
     )
     return [ApprovalRow(*row) for row in rows]

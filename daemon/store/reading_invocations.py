@@ -3,6 +3,8 @@
 import sqlite3
 from typing import NamedTuple
 
+from runward.daemon.store.reading import begins
+
 
 class InvocationRow(NamedTuple):
     """An invocation. Times are Unix seconds; `node_metadata` is a JSON text. A chain run's root has `definition`, too.
@@ -27,13 +29,14 @@ class InvocationRow(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which invocations are wanted; `limit` -1 for no limit."""
+    """Which invocations are wanted; `limit` -1 for no limit. `after`: the time and the id of the one before."""
 
     skill: str | None = None
     status: str | None = None
     chain_run: str | None = None
     since: float | None = None
     limit: int = -1
+    after: tuple[float, str] | None = None
 
 
 _INVOCATIONS = (
@@ -44,27 +47,36 @@ _INVOCATIONS = (
     " from invocations i left join chain_runs r on r.id = i.chain_run_id"
 )
 
+_BEHIND = "(coalesce(i.step_index, -1), 0) < (select coalesce(step_index, -1), i.id > id from invocations where id = ?7)"
+"""Of the same time, behind the one with the id ?7 in the order of the list."""
+
 
 def invocations(connection: sqlite3.Connection, wanted: Wanted) -> list[InvocationRow]:
     """The invocations that are wanted, newest first."""
+    at, key = wanted.after or (None, None)
+    # Without this condition if it is not needed: with `or ? is null` SQLite would not begin at that place of the index.
+    after = "" if at is None else f" and i.created_at <= ?6 and (i.created_at < ?6 or {_BEHIND})"
     rows = connection.execute(
         f"select * from ({_INVOCATIONS}) i where (?1 is null or i.skill = ?1) and (?2 is null or i.status = ?2)"  # noqa: S608 # our own words
         " and (?3 is null or i.chain_run_id = ?3) and (?4 is null or i.created_at >= ?4)"
-        " order by i.created_at desc, i.step_index desc, i.id limit ?5",
-        tuple(wanted),
+        f"{after} order by i.created_at desc, i.step_index desc, i.id limit ?5",
+        (*wanted[:5], at, key)[: 5 if at is None else 7],
     )
     return [InvocationRow(*row) for row in rows]
 
 
 def invocations_called(connection: sqlite3.Connection, text: str) -> list[InvocationRow]:
     """The invocations whose id begins with `text`."""
-    rows = connection.execute(
-        f"{_INVOCATIONS} where substr(i.id, 1, length(?1)) = ?1 order by i.id limit 9", (text,)
-    )
+    rows = connection.execute(f"{_INVOCATIONS} where {begins('i.id')} order by i.id limit 9", (text,))
     return [InvocationRow(*row) for row in rows]
 
 
 def invocations_of(connection: sqlite3.Connection, run: str) -> dict[tuple[int | None, int | None], str]:
     """The ids of a chain run's invocations, by the step and its try; the root has neither."""
-    rows = connection.execute("select step_index, try, id from invocations where chain_run_id = ?", (run,))
+    # In two parts, one for each index: without the conditions on `step_index` SQLite would read the whole table.
+    rows = connection.execute(
+        "select step_index, try, id from invocations where chain_run_id = ?1 and step_index is not null"
+        " union all select null, null, id from invocations where chain_run_id = ?1 and step_index is null",
+        (run,),
+    )
     return {(step, attempt): str(identifier) for step, attempt, identifier in rows}

@@ -43,3 +43,12 @@ def last_firing(
         (chain, is_scheduled),
     )
     return next((FiringRow(*row) for row in rows), None)
+
+
+def newest_firings(connection: sqlite3.Connection, chain: str, limit: int) -> list[FiringRow]:
+    """What became of the newest firings of a chain, the newest first."""
+    rows = connection.execute(
+        f"select {_FIRING} from firings where chain = ? order by at desc, id desc limit ?",  # noqa: S608 # our own words
+        (chain, limit),
+    )
+    return [FiringRow(*row) for row in rows]

@@ -17,9 +17,12 @@ from runward.config.studio import StudioSettings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.disk.studio_login import studio_key, use_code
 from runward.daemon.store.reading import StoreUnreadable
+from runward.daemon.studio.chain_pages import ChainPages
+from runward.daemon.studio.chain_run_pages import ChainRunPages
 from runward.daemon.studio.events import Events
 from runward.daemon.studio.exchange_pages import ExchangePages
 from runward.daemon.studio.guard import Guard, cookie_header, host_in
+from runward.daemon.studio.invocation_pages import InvocationPages
 from runward.daemon.studio.outcome_pages import OutcomePages
 from runward.daemon.studio.pages import Pages
 from runward.daemon.studio.rendering import message_page, static_file
@@ -33,7 +36,15 @@ _TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 _FOREVER: Final = "public, max-age=31536000, immutable"
-_GROUPS: Final[tuple[type[Pages], ...]] = (SessionPages, OutcomePages, ShowPages, ExchangePages)
+_GROUPS: Final[tuple[type[Pages], ...]] = (
+    SessionPages,
+    ChainPages,
+    ChainRunPages,
+    InvocationPages,
+    OutcomePages,
+    ShowPages,
+    ExchangePages,
+)
 """In the order of the menu."""
 
 _HEADINGS: Final = {404: "Not found", 405: "Not possible", 413: "Too large", 400: "Not understood"}
@@ -78,7 +89,7 @@ def studio_app(
         },
     )
     pages.state.shared = SharedPages(events)
-    pages.state.menu = [group.entry for group in groups]
+    pages.state.menu = [group.entry for group in groups if group.entry is not None]
     # Around everything: also the page of a bug gets the headers of every answer.
     return Guard(pages, state, lambda: settings().studio or StudioSettings())
 

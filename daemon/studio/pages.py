@@ -85,7 +85,8 @@ Act: TypeAlias = Callable[[sqlite3.Connection, Settings, Request, Form], "Sequen
 class Pages(ABC):
     """A group of pages. `settings` are those in force at any moment."""
 
-    entry: ClassVar[Entry]
+    entry: ClassVar[Entry | None] = None
+    """Its place in the menu, if it has one."""
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
         self._settings = settings

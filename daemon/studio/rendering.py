@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from runward.config.json_value import JsonValue
 from runward.daemon import __version__
+from runward.daemon.studio.bounded_json import bounded_json
 from runward.daemon.views.json_text import json_text
 from runward.daemon.views.requests import RequestResult
 from runward.daemon.views.units import ago, duration, moment_of, size
@@ -177,6 +178,7 @@ def _templates() -> Environment:
         "duration": duration,
         "time": _time,
         "words": _words,
+        "pretty": bounded_json,
         "urlencode": in_address,
     }
     made.globals |= {"static_url": _static_url, "version": __version__}

@@ -6,12 +6,16 @@ A person may ask for a chain run that no daemon has recorded yet: its request is
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow
 from runward.daemon.views.units import iso
+from runward.handlers.secrets import json_without_secrets
 
+RUN_STATUSES: Final = (
+    *("running", "completed", "failed", "timed_out", "aborted", "cancelled", "waiting_approval"),
+)
 _BEGINNING: Final = "cr_"
 
 
@@ -163,3 +167,26 @@ def asked_as_json(run: AskedRun) -> dict[str, JsonValue]:
         "step_outcomes": [],
         "steps": [],
     }
+
+
+class OutcomeInWords(NamedTuple):
+    """The outcome of a step in short: whether it passed, a word for it, its kind and its summary."""
+
+    state: Literal["passed", "failed", "none"]
+    word: str
+    kind: str
+    summary: str
+
+
+def outcome_in_words(text: str | None, redact: tuple[str, ...]) -> OutcomeInWords | None:
+    """The stored outcome of a try of a step, without what looks like a secret."""
+    value = json_without_secrets(_loaded(text), redact)
+    if not isinstance(value, dict):
+        return None
+    passed, verdict, summary = value.get("passed"), value.get("verdict"), value.get("summary")
+    kind = str(value.get("outcome_kind") or "outcome")
+    state: Literal["passed", "failed", "none"] = "none"
+    if isinstance(passed, bool):
+        state = "passed" if passed else "failed"
+    word = verdict if isinstance(verdict, str) and verdict else kind if state == "none" else state.upper()
+    return OutcomeInWords(state, word, kind, summary if isinstance(summary, str) else "")

@@ -1,7 +1,7 @@
 """When chains are due, as programs read it: the objects of `schedule list --json`."""
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from runward.config.chain import Chain
@@ -25,6 +25,19 @@ class DeclaredSchedule(NamedTuple):
     def due(self, now: float) -> float | None:
         """When it is due next (Unix seconds); None if it is over."""
         return _due(self.schedule, self.known, now)
+
+
+def upcoming(declared: Sequence[DeclaredSchedule], now: float, count: int) -> list[float]:
+    """The next times (Unix seconds) of schedules of one chain, in order."""
+    found: set[float] = set()
+    for each in declared:
+        moment = each.due(now)
+        for _ in range(count):
+            if moment is None:
+                break
+            found.add(moment)
+            moment = each.schedule.times.next_after(moment, now if each.known is None else each.known.since)
+    return sorted(found)[:count]
 
 
 def declared_schedules(connection: sqlite3.Connection, settings: Settings) -> list[DeclaredSchedule]:

@@ -9,10 +9,9 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
+from runward.daemon.inbox.approval_answers import LONGEST_NOTE
 from runward.daemon.store.reading_chains import ApprovalRow
 from runward.daemon.views.approvals import shown_approval, step_id
-
-LONGEST_NOTE: Final = 2000
 
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:50rem;padding:0 1rem;color:#111;background:#fff}"

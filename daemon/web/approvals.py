@@ -11,10 +11,10 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from runward.daemon.inbox.approval_answers import Answer, Decided, decision, put_answer
+from runward.daemon.inbox.approval_answers import LONGEST_NOTE, Answer, Decided, decision, put_answer
 from runward.daemon.store.reading import StoreUnreadable, reading
 from runward.daemon.store.reading_chains import ApprovalRow
-from runward.daemon.web.approval_page import LONGEST_NOTE, question_page, said_page
+from runward.daemon.web.approval_page import question_page, said_page
 from runward.daemon.web.body import BodyReader, BodyTooLong
 from runward.daemon.web.links import Links
 from runward.handlers.approvals.left_files import MOST_LISTED

@@ -19,6 +19,7 @@ from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import coloured, complain, fail, print_json, print_table, safe
 from runward.daemon.configuration.settings import MAXIMUM_FILE, chain_names, find_chain
 from runward.daemon.disk.durable import write_durably
+from runward.daemon.store.reading import reading
 from runward.daemon.store.reading_chains import ChainRunRow, HeldRow
 from runward.daemon.views.chains import KnownChains, chain_as_json, chain_summary, held_for, known_chains
 from runward.daemon.views.triggers import in_short, in_words, tree
@@ -82,7 +83,8 @@ def list_chains(context: click.Context, as_json: bool) -> None:
     """
     settings = settings_in_force(context)
     found = [(name, find_chain(settings, name)) for name in chain_names(settings)]
-    known = known_chains(settings)
+    with reading(settings.state_dir) as connection:
+        known = known_chains(connection)
     if as_json:
         print_json([chain_summary(name, each, known) for name, each in found])
     elif not found:
@@ -127,13 +129,14 @@ def show(context: click.Context, name: str, as_json: bool) -> None:
     """
     settings = settings_in_force(context)
     parsed = found_chain(settings, name)
-    if as_json:
-        print_json(chain_as_json(settings, name, parsed))
-    else:
-        complain(parsed.problems)
-        if parsed.value is not None:
-            status = known_chains(settings).status(parsed.value.name)
-            click.echo("\n".join(_lines(parsed.value, status, held_for(settings, parsed.value))))
+    with reading(settings.state_dir) as connection:
+        if as_json:
+            print_json(chain_as_json(connection, name, parsed))
+        else:
+            complain(parsed.problems)
+            if parsed.value is not None:
+                status = known_chains(connection).status(parsed.value.name)
+                click.echo("\n".join(_lines(parsed.value, status, held_for(connection, parsed.value))))
     if parsed.value is None:
         sys.exit(WRONG_USAGE)
 

@@ -1,7 +1,6 @@
 """`runward chain runs` and `runward chain run`: chain runs, and how to cancel one."""
 
 from pathlib import Path
-from typing import Final
 
 import click
 
@@ -16,10 +15,7 @@ from runward.daemon.cli.terminal.output import (
     print_table,
 )
 from runward.daemon.cli.terminal.times import Moment
-
-RUN_STATUSES: Final = (
-    *("running", "completed", "failed", "timed_out", "aborted", "cancelled", "waiting_approval"),
-)
+from runward.daemon.views.chain_runs import RUN_STATUSES
 
 
 @click.command()

@@ -15,7 +15,8 @@ from runward.daemon.cli.terminal.output import (
     print_json,
     safe,
 )
-from runward.daemon.views.chains import known_chains
+from runward.daemon.store.reading import reading
+from runward.daemon.store.reading_chains import chain_statuses
 from runward.handlers.chains.effects import ChainStatus
 
 
@@ -90,7 +91,8 @@ def _wait_for_status(settings: Settings, name: str, at: float) -> None:
     from runward.daemon.store.ownership import holder
 
     def taken() -> bool | None:
-        found = known_chains(settings).statuses.get(name)
+        with reading(settings.state_dir) as connection:
+            found = chain_statuses(connection).get(name)
         return True if found is not None and found.since >= at else None
 
     state = Path(settings.state_dir)

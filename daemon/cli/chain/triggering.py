@@ -11,6 +11,7 @@ from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import (
     fail,
 )
+from runward.daemon.store.reading import reading
 from runward.daemon.views.chains import known_chains
 
 
@@ -105,7 +106,8 @@ def _sessions_among(
 
 
 def _refuse_if_paused(settings: Settings, name: str) -> None:
-    status = known_chains(settings).status(name)
+    with reading(settings.state_dir) as connection:
+        status = known_chains(connection).status(name)
     if status != "active":
         fail(f"{name} is {status}: `runward chain resume {name}` lets it fire again", 1)
 

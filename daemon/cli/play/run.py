@@ -1,23 +1,21 @@
 """`runward play run`: asking the daemon for a playbook's command, and watching the run."""
 
 import os
-import re
 import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import click
 
-from runward.config.json_document import read_json
+from runward.config.given_values import WrongValue, given_values
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, fill_command
 from runward.config.settings import Settings
 from runward.config.settings_keys import PLAYBOOK_SUFFIX
-from runward.config.template import NAME
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.play.declared import declared
 from runward.daemon.cli.terminal.output import complain, fail, note, print_json
@@ -28,8 +26,6 @@ from runward.daemon.store.ownership import holder, prepare
 from runward.handlers.events import PlayRunRequested
 from runward.handlers.layouts.native import session_key
 from runward.handlers.requests.play import run_name
-
-_VALUE: Final = re.compile(rf"({NAME})(:?=)(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,24 +111,13 @@ def own_chain_run() -> str | None:
 
 def values_of(words: Sequence[str]) -> dict[str, JsonValue]:
     """`KEY=VALUE` as text, `KEY:=JSON` as JSON; exits 2 for anything else."""
-    given: dict[str, JsonValue] = {}
-    for word in words:
-        match = _VALUE.fullmatch(_text(word, "a value"))
-        if match is None:
-            _refuse(f"{word!r} is not a value: write KEY=TEXT or KEY:=JSON")
-        key, sign, text = match.groups()
-        if key in given:
-            _refuse(f"{key!r} is given twice")
-        given[key] = text if sign == "=" else _json(key, text)
-    return given
-
-
-def _json(key: str, text: str) -> JsonValue:
-    parsed = read_json(text, f"{key}:=")
-    if parsed.value is None:
-        complain(parsed.problems)
-        sys.exit(WRONG_USAGE)
-    return parsed.value.root
+    try:
+        return given_values([_text(word, "a value") for word in words])
+    except WrongValue as error:
+        if error.problems:
+            complain(error.problems)
+            sys.exit(WRONG_USAGE)
+        _refuse(str(error))
 
 
 def _playbook(settings: Settings, name: str) -> Playbook:

@@ -32,7 +32,13 @@ from runward.daemon.views.unjudged import as_its_files_tell, unjudged_called
 from runward.daemon.views.why import causes, obstacles
 from runward.daemon.views.why.causes import Entry
 from runward.daemon.views.why.obstacles import Obstacle
-from runward.daemon.views.why.stories import Story, approval_story, chain_run_story, session_story
+from runward.daemon.views.why.stories import (
+    Story,
+    approval_story,
+    asked_run_story,
+    chain_run_story,
+    session_story,
+)
 from runward.handlers.requests.subjects import START, of_start
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
 
@@ -91,8 +97,7 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
     is_last_run = text in [f"{word}{LAST}" for word in _CHAINS]
     asked = newest_asked_run(Path(state)) if is_last_run else asked_run(Path(state), text)
     if asked is not None:
-        headline = f"{asked.said_by} asked for the chain {asked.chain} to be fired"
-        return Story("chain run", asked.id, "asked", headline, [], [obstacles.not_taken_up(is_up)])
+        return asked_run_story(asked, is_up)
     from runward.daemon.inbox.requests import load_request
     from runward.handlers.events import PlayRunRequested
     from runward.handlers.requests.play import run_name

@@ -8,6 +8,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow
 from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.views.chain_runs import AskedRun
 from runward.daemon.views.sessions import produced_of, verification_of
 from runward.daemon.views.unjudged import NOT_JUDGED
 from runward.daemon.views.why import causes, obstacles
@@ -82,6 +83,12 @@ def chain_run_story(connection: sqlite3.Connection, row: ChainRunRow, is_up: boo
         causes.causes_of_chain_run(connection, row.id),
         list(obstacles.of_chain_run(connection, row, is_up)),
     )
+
+
+def asked_run_story(run: AskedRun, is_up: bool) -> Story:
+    """A chain run that somebody asked for and that no daemon has recorded yet."""
+    headline = f"{run.said_by} asked for the chain {run.chain} to be fired"
+    return Story("chain run", run.id, "asked", headline, [], [obstacles.not_taken_up(is_up)])
 
 
 def approval_story(connection: sqlite3.Connection, row: ApprovalRow) -> Story:

@@ -1,0 +1,234 @@
+"""Chains: what fires them, what is wrong with them, and what they did."""
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runward.config.given_values import WrongValue, given_values
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.configuration.settings import chain_names
+from runward.daemon.inbox.approval_answers import LONGEST_NOTE
+from runward.daemon.store.reading_chains import ChainRunRow, chain_runs, chain_runs_called, chain_statuses
+from runward.daemon.store.reading_schedules import FiringRow, newest_firings
+from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.pages import Act, Entry, Form, Pages
+from runward.daemon.studio.rendering import PAGE, REQUEST, address, page
+from runward.daemon.views.chain_runs import RUN_STATUSES, run_as_json
+from runward.daemon.views.chains import (
+    ChainFile,
+    chain_as_json,
+    chain_file,
+    chain_files,
+    chain_summary,
+    known_chains,
+)
+from runward.daemon.views.schedules import declared_schedules, schedule_as_json, schedules_of, upcoming
+from runward.daemon.views.triggers import in_short, in_words
+from runward.handlers.chains.advancing import run_id
+from runward.handlers.chains.effects import ChainStatus
+from runward.handlers.chains.events import ChainFireRequested, ChainStatusRequested
+from runward.handlers.secrets import text_without_secrets
+
+_FILTERS: Final = ("status", "since", "after")
+_FIRINGS: Final = 100
+"""Firings that are looked through for those that fired nothing."""
+
+_NEXT: Final = 3
+
+
+class _Runs(NamedTuple):
+    """A page of chain runs, the newest first, and the address of the page with older ones."""
+
+    shown: list[JsonValue]
+    older: str | None
+
+
+class _Listed(NamedTuple):
+    """A chain in the list: the name of its page, and what fires it, in short."""
+
+    name: str
+    trigger: str | None
+    steps: int | None
+
+
+class _Chain(NamedTuple):
+    """A chain; without `file` that is gone, and only what it did is left."""
+
+    name: str
+    file: ChainFile | None
+    json: JsonValue
+    text: str
+    schedules: list[JsonValue]
+    next: list[float]
+    misses: list[FiringRow]
+    status: str
+    fired: str | None
+    runs: _Runs
+
+
+class ChainPages(Pages):
+    """The list, and the page of a chain."""
+
+    entry = Entry("Chains", "/chains", lambda connection, settings: _has_chains(connection, settings))
+
+    def routes(self) -> list[Route]:
+        """The list, and one chain, which a person can fire, pause, resume and disable."""
+        actions: dict[str, Act] = {
+            "fire": _fire,
+            "pause": _setting("paused"),
+            "resume": _setting("active"),
+            "disable": _setting("disabled"),
+        }
+        return [self.route("/chains", self.listing), self.route("/chains/{name}", self.one, actions)]
+
+    async def listing(self, request: Request) -> Response:
+        """The chains of the settings, their schedules, and the newest runs of all."""
+        given = Filters(request, _FILTERS)
+
+        def look(
+            connection: sqlite3.Connection, settings: Settings
+        ) -> tuple[list[tuple[_Listed, JsonValue]], list[JsonValue], _Runs]:
+            known, now = known_chains(connection), time.time()
+            chains: list[tuple[_Listed, JsonValue]] = [
+                (_listed(each), chain_summary(each.file, each.parsed, known))
+                for each in chain_files(settings)
+            ]
+            due = [schedule_as_json(each, now) for each in declared_schedules(connection, settings)]
+            return chains, [*due], _runs(connection, request, given, None)
+
+        chains, schedules, runs = await self.read(request, look)
+        return page(
+            request,
+            "chains.html",
+            {"chains": [each for _, each in chains], "schedules": schedules, "chain_runs": runs.shown},
+            listed=chains,
+            older=runs.older,
+            chosen=dict(request.query_params),
+            statuses=RUN_STATUSES,
+        )
+
+    async def one(self, request: Request) -> Response:
+        """Everything about a chain."""
+        name, given = request.path_params["name"], Filters(request, _FILTERS)
+
+        def look(connection: sqlite3.Connection, settings: Settings) -> _Chain | None:
+            return _read(connection, settings, request, name, given)
+
+        found = await self.read(request, look)
+        if found is None:
+            raise _no_chain(name)
+        chain = None if found.file is None else found.file.parsed.value
+        return page(
+            request,
+            "chain.html",
+            {"chain": found.json, "schedules": found.schedules, "chain_runs": found.runs.shown},
+            found=found,
+            trigger=None if chain is None else in_words(chain.trigger),
+            description=None if chain is None else chain.description,
+            problems=() if found.file is None else found.file.parsed.problems,
+            older=found.runs.older,
+            chosen=dict(request.query_params),
+            statuses=RUN_STATUSES,
+            longest_note=LONGEST_NOTE,
+        )
+
+
+def _has_chains(connection: sqlite3.Connection, settings: Settings) -> bool:
+    return bool(chain_names(settings)) or bool(chain_runs(connection, None, None, None, 1))
+
+
+def _no_chain(name: str) -> HTTPException:
+    return HTTPException(404, f"There is no chain {name}. `runward chain define FILE` defines one.")
+
+
+def _listed(each: ChainFile) -> _Listed:
+    chain = each.parsed.value
+    if chain is None:
+        return _Listed(each.file, None, None)
+    return _Listed(chain.name, in_short(chain.trigger), len(chain.steps))
+
+
+def _read(
+    connection: sqlite3.Connection, settings: Settings, request: Request, name: str, given: Filters
+) -> _Chain | None:
+    file, now = chain_file(settings, name), time.time()
+    chain = None if file is None else file.parsed.value
+    called = name if file is None else file.name
+    known = known_chains(connection)
+    if file is None and called not in known.last_runs and called not in known.statuses:
+        return None
+    due = [] if chain is None else schedules_of(connection, chain, known.schedules)
+    asked = request.query_params.get(REQUEST)
+    fired = [] if asked is None else chain_runs_called(connection, run_id(f"{called}@{asked}"), 1)
+    firings = newest_firings(connection, called, _FIRINGS)
+    return _Chain(
+        called,
+        file,
+        None if file is None else chain_as_json(connection, file.file, file.parsed),
+        "" if file is None else text_without_secrets(file.text, settings.bundle.redact),
+        [schedule_as_json(each, now) for each in due],
+        upcoming(due, now, _NEXT),
+        [each for each in firings if not each.result.startswith("firing.fired")],
+        known.status(called),
+        fired[0].id if fired else None,
+        _runs(connection, request, given, called),
+    )
+
+
+def _runs(connection: sqlite3.Connection, request: Request, given: Filters, chain: str | None) -> _Runs:
+    """The runs that the filters in the address want."""
+    rows: Sequence[ChainRunRow] = chain_runs(
+        connection,
+        chain,
+        given.one("status", RUN_STATUSES),
+        given.moment("since"),
+        PAGE + 1,
+        given.after("after"),
+    )
+    last = rows[PAGE - 1] if len(rows) > PAGE else None
+    older = None if last is None else address(request, after=f"{last.created_at!r},{last.id}")
+    return _Runs([run_as_json(each) for each in rows[:PAGE]], older)
+
+
+def _fire(
+    connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
+) -> list[ChainFireRequested]:
+    name = request.path_params["name"]
+    file = chain_file(settings, name)
+    if file is None:
+        raise _no_chain(name)
+    chain = file.parsed.value
+    if chain is None:
+        raise HTTPException(409, f"{name} is not valid, so it can't be fired. Its page says why.")
+    status = chain_statuses(connection).get(chain.name)
+    if status is not None and status.status != "active":
+        raise HTTPException(409, f"{chain.name} is {status.status}. Resume it first.")
+    try:
+        fields = given_values([line for line in form.text("values").splitlines() if line.strip()])
+    except WrongValue as error:
+        raise HTTPException(400, f"Nothing was fired: {error}.") from error
+    return [ChainFireRequested(form.request, form.now, chain.name, fields)]
+
+
+def _setting(status: ChainStatus) -> Act:
+    """What pauses, resumes or disables a chain."""
+
+    def act(
+        connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
+    ) -> list[ChainStatusRequested]:
+        name = request.path_params["name"]
+        file = chain_file(settings, name)
+        if file is None and name not in chain_statuses(connection):
+            raise _no_chain(name)
+        called = name if file is None else file.name
+        note = form.text("note").strip()[:LONGEST_NOTE]
+        return [ChainStatusRequested(form.request, form.now, called, status, note)]
+
+    return act

@@ -1,0 +1,238 @@
+"""A chain run: its steps, and what waits for a person's decision."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.inbox.approval_answers import LONGEST_NOTE
+from runward.daemon.store import reading_chains, reading_sessions
+from runward.daemon.store.ownership import holder
+from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStepRow
+from runward.daemon.store.reading_invocations import invocations_of
+from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.pages import Act, Form, Pages
+from runward.daemon.studio.rendering import page
+from runward.daemon.views.approvals import ShownApproval, approval_as_json, shown_approval
+from runward.daemon.views.chain_runs import (
+    AskedRun,
+    OutcomeInWords,
+    asked_as_json,
+    asked_run,
+    details_as_json,
+    outcome_in_words,
+)
+from runward.daemon.views.run_output import last_lines
+from runward.daemon.views.units import moment_of
+from runward.daemon.views.why.stories import Story, asked_run_story, chain_run_story
+from runward.handlers.approvals.events import ApprovalRequested
+from runward.handlers.approvals.left_files import unbound
+from runward.handlers.chains.events import ChainRunCancelRequested
+from runward.handlers.secrets import json_without_secrets, without_secrets_in
+
+ENDLESS: Final = ("running", "waiting_approval", "asked")
+"""States of a chain run that can be cancelled."""
+
+_LOGS: Final = ("stdout.log", "stderr.log")
+_MOST_LINES: Final = 20
+_LONGEST_LINE: Final = 2000
+
+
+class _Question(NamedTuple):
+    """An approval that waits: what it is bound to, and what it can't cover."""
+
+    row: ApprovalRow
+    shown: ShownApproval
+
+
+class _Step(NamedTuple):
+    """A step of the run. `json` is the command's object, without what looks like a secret."""
+
+    json: dict[str, JsonValue]
+    tries: list[ChainStepRow]
+    took: float | None
+    outcome: OutcomeInWords | None
+    output: list[tuple[str, str]]
+    question: _Question | None
+    decided: list[ApprovalRow]
+
+
+class _Read(NamedTuple):
+    run: dict[str, JsonValue]
+    steps: list[_Step]
+    approvals: list[JsonValue]
+    why: JsonValue
+    cause: str | None
+
+
+class ChainRunPages(Pages):
+    """The page of a chain run. The list is that of its chain."""
+
+    def routes(self) -> list[Route]:
+        """One chain run."""
+        actions: dict[str, Act] = {"approve": _approve, "deny": _deny, "cancel": _cancel}
+        return [self.route("/chain-runs/{identifier}", self.one, actions)]
+
+    async def one(self, request: Request) -> Response:
+        """Its steps in order, each with all that was decided about it."""
+        identifier = request.path_params["identifier"]
+        Filters(request, ())
+
+        def look(connection: sqlite3.Connection, settings: Settings) -> _Read | None:
+            is_up = holder(Path(settings.state_dir)) is not None
+            row = _recorded(connection, identifier)
+            if row is not None:
+                return _read(connection, settings, row, chain_run_story(connection, row, is_up))
+            asked = _asked(settings, identifier)
+            if asked is None:
+                return None
+            story = asked_run_story(asked, is_up)
+            return _Read(asked_as_json(asked), [], [], story.as_json(), None)
+
+        found = await self.read(request, look)
+        if found is None:
+            raise _no_run(identifier)
+        redact = self._settings().bundle.redact
+        return page(
+            request,
+            "chain_run.html",
+            {
+                "chain_run": found.run,
+                "approvals": found.approvals,
+                "why": json_without_secrets(found.why, redact),
+            },
+            run=without_secrets_in(found.run, redact),
+            steps=found.steps,
+            cause=found.cause,
+            can_be_cancelled=found.run["status"] in ENDLESS,
+            longest_note=LONGEST_NOTE,
+        )
+
+
+def _no_run(identifier: str) -> HTTPException:
+    return HTTPException(404, f"There is no chain run {identifier}. It may have been pruned.")
+
+
+def _recorded(connection: sqlite3.Connection, identifier: str) -> ChainRunRow | None:
+    found = reading_chains.chain_runs_called(connection, identifier, 1)
+    return found[0] if found and found[0].id == identifier else None
+
+
+def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, story: Story) -> _Read:
+    tries = reading_chains.chain_steps(connection, row.id)
+    asked = [each for each in reading_chains.approvals_called(connection, row.id) if each.run == row.id]
+    waiting = [each for each in asked if each.status == "asked" and each.run_status == "waiting_approval"]
+    latest = reading_chains.approvals_of_run(connection, row.id)
+    run = details_as_json(row, tries, invocations_of(connection, row.id), latest)
+    shown = run["steps"]
+    assert isinstance(shown, list), "our own JSON"
+    steps = [
+        _step(
+            connection,
+            without_secrets_in(each, settings.bundle.redact),
+            [one for one in tries if one.step == number],
+            [one for one in asked if one.step == number],
+            waiting,
+            settings.bundle.redact,
+        )
+        for number, each in enumerate(shown)
+        if isinstance(each, dict)
+    ]
+    cause = reading_chains.name_of_cause(connection, row.id)
+    return _Read(run, steps, [approval_as_json(each) for each in waiting], story.as_json(), cause)
+
+
+def _step(
+    connection: sqlite3.Connection,
+    shown: dict[str, JsonValue],
+    tries: list[ChainStepRow],
+    asked: Sequence[ApprovalRow],
+    waiting: Sequence[ApprovalRow],
+    redact: tuple[str, ...],
+) -> _Step:
+    begun, ended = moment_of(shown["started_at"]), moment_of(shown["finished_at"])
+    open_now = next((each for each in asked if each in waiting), None)
+    return _Step(
+        shown,
+        tries,
+        None if begun is None or ended is None else ended - begun,
+        outcome_in_words(tries[-1].outcome, redact) if tries else None,
+        _output(connection, tries[-1]) if tries else [],
+        None if open_now is None else _Question(open_now, shown_approval(open_now)),
+        [each for each in asked if each.status != "asked"],
+    )
+
+
+def _output(connection: sqlite3.Connection, step: ChainStepRow) -> list[tuple[str, str]]:
+    """The ends of what a step that runs or failed printed, by the names of its logs."""
+    if step.session_key is None or step.status == "completed":
+        return []
+    row = reading_sessions.session(connection, step.session_key)
+    if row is None:
+        return []
+    found = [(name, last_lines(row.path, name, _MOST_LINES)) for name in _LOGS]
+    return [(name, "\n".join(each[:_LONGEST_LINE] for each in lines)) for name, lines in found if lines]
+
+
+def _approve(
+    connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
+) -> list[ApprovalRequested]:
+    row = _shown_there(connection, request, form)
+    left_out = tuple(unbound(json.loads(row.shown))) if form.text("without") else ()
+    return [_answer(row, form, "approved", left_out)]
+
+
+def _deny(
+    connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
+) -> list[ApprovalRequested]:
+    return [_answer(_shown_there(connection, request, form), form, "denied")]
+
+
+def _answer(
+    row: ApprovalRow, form: Form, decision: Literal["approved", "denied"], without: tuple[str, ...] = ()
+) -> ApprovalRequested:
+    note = form.text("note").strip()[:LONGEST_NOTE]
+    return ApprovalRequested(form.request, form.now, row.id, row.run, decision, note, without=without)
+
+
+def _shown_there(connection: sqlite3.Connection, request: Request, form: Form) -> ApprovalRow:
+    """The approval that the form decides about, as the page showed it. Raises `HTTPException`.
+
+    Whether it is decided already is for the daemon to say, because another answer may be on its way.
+    """
+    identifier, digest = form.need("approval"), form.need("digest")
+    found = reading_chains.approvals_called(connection, identifier)
+    row = next((each for each in found if each.id == identifier), None)
+    if row is None or row.run != request.path_params["identifier"]:
+        raise HTTPException(404, f"This chain run has no approval {identifier}.")
+    if row.shown_hash != digest:
+        raise HTTPException(
+            409, f"{identifier} is bound to something else than what the page showed. Look at it again."
+        )
+    return row
+
+
+def _cancel(
+    connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
+) -> list[ChainRunCancelRequested]:
+    identifier, reason = request.path_params["identifier"], form.text("reason").strip()[:LONGEST_NOTE]
+    is_recorded = _recorded(connection, identifier) is not None
+    if not is_recorded and _asked(settings, identifier) is None:
+        raise _no_run(identifier)
+    return [
+        ChainRunCancelRequested(form.request, form.now, identifier, reason, before_it_began=not is_recorded)
+    ]
+
+
+def _asked(settings: Settings, identifier: str) -> AskedRun | None:
+    """The chain run of this very id that no daemon has recorded yet."""
+    found = asked_run(Path(settings.state_dir), identifier)
+    return found if found is not None and found.id == identifier else None

@@ -1,0 +1,120 @@
+"""Invocations: what was ordered, by chains and by people, and what came of it."""
+
+import sqlite3
+from typing import Final, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.store.reading_artifacts import artifacts_of
+from runward.daemon.store.reading_chains import ChainStepRow, name_of_cause
+from runward.daemon.store.reading_invocations import InvocationRow, Wanted, invocations, invocations_called
+from runward.daemon.studio.cards import card
+from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.pages import Entry, Pages
+from runward.daemon.studio.rendering import PAGE, address, page
+from runward.daemon.views.chain_runs import OutcomeInWords, outcome_in_words
+from runward.daemon.views.invocations import STATUSES, invocation_as_json, invocation_summary, steps_of
+from runward.handlers.secrets import json_without_secrets
+
+_FILTERS: Final = ("skill", "status", "since", "after")
+
+
+class _FinalStep(NamedTuple):
+    """The last try of a step of a chain run."""
+
+    step: ChainStepRow
+    outcome: OutcomeInWords | None
+
+
+class _Invocation(NamedTuple):
+    json: dict[str, JsonValue]
+    asked_by: str | None
+    steps: list[_FinalStep]
+
+
+class InvocationPages(Pages):
+    """The list, and the page of an invocation."""
+
+    entry = Entry(
+        "Invocations", "/invocations", lambda connection, _: bool(invocations(connection, Wanted(limit=1)))
+    )
+
+    def routes(self) -> list[Route]:
+        """The list, and one invocation."""
+        return [self.route("/invocations", self.listing), self.route("/invocations/{identifier}", self.one)]
+
+    async def listing(self, request: Request) -> Response:
+        """The newest invocations that the filters in the address want."""
+        given = Filters(request, _FILTERS)
+        wanted = Wanted(
+            given.one("skill"),
+            given.one("status", STATUSES),
+            None,
+            given.moment("since"),
+            PAGE + 1,
+            given.after("after"),
+        )
+
+        def look(connection: sqlite3.Connection, settings: Settings) -> list[InvocationRow]:
+            return invocations(connection, wanted)
+
+        rows = await self.read(request, look)
+        last = rows[PAGE - 1] if len(rows) > PAGE else None
+        return page(
+            request,
+            "invocations.html",
+            {"invocations": [invocation_summary(each) for each in rows[:PAGE]]},
+            older=None if last is None else address(request, after=f"{last.created_at!r},{last.id}"),
+            chosen=dict(request.query_params),
+            statuses=STATUSES,
+        )
+
+    async def one(self, request: Request) -> Response:
+        """What an invocation was ordered with, its sessions, and the final outcome of each step."""
+        identifier = request.path_params["identifier"]
+        Filters(request, ())
+
+        def look(connection: sqlite3.Connection, settings: Settings) -> _Invocation | None:
+            row = next(
+                (each for each in invocations_called(connection, identifier) if each.id == identifier), None
+            )
+            return None if row is None else _read(connection, settings, row)
+
+        found = await self.read(request, look)
+        if found is None:
+            raise HTTPException(404, f"There is no invocation {identifier}. It may have been pruned.")
+        artifacts = found.json["artifacts"]
+        assert isinstance(artifacts, list), "our own JSON"
+        return page(
+            request,
+            "invocation.html",
+            {"invocation": found.json},
+            ordered=json_without_secrets(found.json["node_metadata"], self._settings().bundle.redact),
+            asked_by=found.asked_by,
+            steps=found.steps,
+            cards=[card(each, None) for each in artifacts if isinstance(each, dict)],
+        )
+
+
+def _read(connection: sqlite3.Connection, settings: Settings, row: InvocationRow) -> _Invocation:
+    steps = steps_of(connection, row)
+    shown = invocation_as_json(settings, row, steps, artifacts_of(connection, row.id))
+    last = {each.step: each for each in steps}
+    return _Invocation(
+        shown,
+        _asked_by(connection, row, shown["node_metadata"]),
+        [_FinalStep(each, outcome_in_words(each.outcome, settings.bundle.redact)) for each in last.values()],
+    )
+
+
+def _asked_by(connection: sqlite3.Connection, row: InvocationRow, metadata: JsonValue) -> str | None:
+    """Who ordered it: a person, or what fired the chain."""
+    if row.chain_run_id is None:
+        by = metadata.get("asked_by") if isinstance(metadata, dict) else None
+        return by if isinstance(by, str) else None
+    return name_of_cause(connection, row.chain_run_id) if row.chain is not None else None
