@@ -177,7 +177,17 @@ class RealFiles:
         away = self.away(path)
         if away is not None:
             raise OSError(errno.ENOENT, away)
-        return read_intents(path, cursor, most, is_over)
+        found = read_intents(path, cursor, most, is_over)
+        if found is None:
+            self._check_root_of(path)
+        return found
+
+    def _check_root_of(self, path: str) -> None:
+        """Raise `OSError` if the root that this is in can't be reached: then nothing in it counts as removed."""
+        for root, below, _ in self._roots:
+            missing = looking.gone(root) if path.startswith(below) else None
+            if isinstance(missing, Unreadable):
+                raise OSError(errno.ENOENT, missing.why)
 
     def filled_without(self, plan: str, run: str, artifacts: str) -> tuple[str, ...]:
         return filled_without(plan, run, artifacts)

@@ -10,6 +10,9 @@ import pytest
 from runward.daemon.launch import cgroup
 from runward.daemon.launch.cgroup import cgroup_of, end_run_in
 from runward.daemon.launch.containment_methods import ContainmentUnavailable
+from runward.daemon.ports.processes import Told
+from runward.daemon.world import machine
+from runward.handlers.facts import RunProcesses
 
 
 @pytest.fixture
@@ -64,6 +67,21 @@ def test_a_cgroup_that_contains_the_daemon_is_left_alone(
     finally:
         process.kill()
         process.wait()
+
+
+def test_ending_a_run_begins_with_its_cgroup_also_if_its_recorded_processes_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    killed: list[str] = []
+
+    def kill(path: str) -> int:
+        killed.append(path)
+        return 2
+
+    monkeypatch.setattr(machine, "end_run_in", kill)
+    answer = machine.RealProcesses().end_tree(RunProcesses(cgroup="/sys/fs/cgroup/runward-a-1f"), "/runs/a")
+    assert killed == ["/sys/fs/cgroup/runward-a-1f"]
+    assert answer == Told("2 processes in its cgroup were killed")
 
 
 def test_a_directory_elsewhere_is_not_a_cgroup(tmp_path: Path) -> None:

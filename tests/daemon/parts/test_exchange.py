@@ -477,6 +477,23 @@ async def test_a_run_whose_directory_is_gone_is_not_waited_for_by_the_next_daemo
         assert files == [(1, 1, "read")], "its bundle waits for nothing more"
 
 
+async def test_while_the_root_of_a_run_is_missing_its_intents_wait(tmp_path: Path) -> None:
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        run = begin(tmp_path, "run")
+        append(run, write("note", "hello"))
+        (run / "exit.json").write_text('{"exit_code": 0}')
+        await running.settle()  # it is over, and this daemon ends before it asks for the file
+        assert await running.rows("select state from intent_files") == [("over",)]
+        (tmp_path / "runs").rename(tmp_path / "elsewhere")
+        await settle(running)
+        assert await running.rows("select line, state from intent_files") == [(0, "over")]
+        assert "root can't be reached" in str(running.supervisor.assembly.intents.trouble)
+    (tmp_path / "elsewhere").rename(tmp_path / "runs")
+    async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
+        await settle(running)
+        assert told(run) == [(1, True)]
+
+
 @pytest.mark.parametrize("is_seen_before", [True, False])
 async def test_a_copy_that_is_found_with_its_run_carries_nothing_out_either(
     tmp_path: Path, is_seen_before: bool

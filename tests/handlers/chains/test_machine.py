@@ -50,7 +50,7 @@ from runward.handlers.chains.facts import (
     StepsAtOnce,
     StepStanding,
 )
-from runward.handlers.chains.stepping import given_to, judge
+from runward.handlers.chains.stepping import given_to, judge, result_of
 from runward.handlers.effects import Deciding, Effect, Emit, Explain, StartRun
 from runward.handlers.events import AttemptStarted, SessionFinished, Status
 from runward.handlers.facts import LaneWaits, Play, PlayOf, Session, SessionOf
@@ -280,6 +280,21 @@ def test_a_condition_that_does_not_hold_skips_the_step_with_its_reason(
 
 
 LEFT = StepResult("partial", {"status": "failed"}, 3, {"report": "/runs/s/a/r.md"}, [{"summary": "first"}])
+
+
+def test_a_step_left_what_the_verdict_on_its_session_says() -> None:
+    verification: dict[str, JsonValue] = {
+        "status": "passed",
+        "produced": [{"id": "plan", "path": "out/PLAN.md", "size": 5}],
+        "rules": [],
+    }
+    left = result_of("passed", verification, 3, "/runs/a/artifacts", [{"summary": "first"}])
+    assert left.delivery == "passed"
+    assert left.exit_code == 3
+    assert left.artifacts == {"plan": "/runs/a/artifacts/out/PLAN.md"}
+    assert left.earlier == [{"summary": "first"}]
+    assert left.verification == {"status": "passed", "produced": verification["produced"]}
+    assert result_of(None, None, 0, "/runs/a", None) == StepResult(None, None, 0, {}, None)
 
 
 @pytest.mark.parametrize(

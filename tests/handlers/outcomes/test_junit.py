@@ -90,6 +90,7 @@ def test_a_report_of_tests_that_did_not_run_passes_nothing(report: str) -> None:
         f"<testsuite>{CASE}</testsuite>",
         f'<testsuite failures="" errors="0" skipped="0">{CASE}</testsuite>',
         f'<testsuite skipped="1">{CASE}<testcase><skipped/></testcase></testsuite>',
+        f'<testsuite>{CASE}<testcase name="x" status="notrun"/></testsuite>',
         '<testsuite><testcase name="x" status="run" result="completed"/></testsuite>',
         '<testsuite><testcase name="x"><flakyFailure/><system-err>no error</system-err></testcase></testsuite>',
         f'<?xml version="1.0"?><!DOCTYPE testsuites><testsuites><testsuite>{CASE}</testsuite></testsuites>',

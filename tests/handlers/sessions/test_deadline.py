@@ -12,7 +12,8 @@ from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.route import duties
 from runward.handlers.sessions import deadline
 
-LAUNCHED = RunLaunched(KEY, "1", 100.0, "5" * 64, (1, 10, "b"), (2, 20, "b"), None, 60.0, 5.0)
+CGROUP = "/sys/fs/cgroup/runward-a-1f"
+LAUNCHED = RunLaunched(KEY, "1", 100.0, "5" * 64, (1, 10, "b"), (2, 20, "b"), None, 60.0, 5.0, CGROUP)
 AGE = AgeOf(RecordedProcess(1, 10, "b"), RecordedProcess(2, 20, "b"))
 RUNNING = session(None)
 decide = played(deadline.decide)
@@ -39,6 +40,7 @@ def test_a_run_that_goes_on_after_its_time_is_ended_with_all_its_processes() -> 
     assert isinstance(end, EndTree)
     assert (end.key, end.attempt, end.timeout) == (KEY, RUNNING.attempt, 60.0)
     assert end.processes.is_recorded
+    assert end.processes.cgroup == CGROUP
 
 
 @pytest.mark.parametrize("age", [0.0, 30.0, 69.9])

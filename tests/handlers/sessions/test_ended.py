@@ -18,6 +18,7 @@ from runward.handlers.effects import (
     Effects,
     Emit,
     EndAttempt,
+    EndTree,
     EvidenceRef,
     Explain,
     HoldToLaunch,
@@ -435,3 +436,22 @@ def test_a_run_whose_files_said_another_contract_is_verified_by_what_its_launche
     (held,) = [effect for effect in decision if isinstance(effect, HoldToLaunch)]
     assert held.contract_json == text
     assert the_end(decision).reason.code == "run.failed.missing_artifact"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "event", "is_ended"),
+    [
+        ("/sys/fs/cgroup/runward-a-1f", ended("aborted", "run.aborted.process_gone"), True),
+        ("/sys/fs/cgroup/runward-a-1f", ended(), False),
+        (None, ended("aborted", "run.aborted.process_gone"), False),
+    ],
+)
+def test_what_is_left_in_the_cgroup_of_a_run_whose_processes_are_gone_is_ended(
+    cgroup: str | None, event: AttemptEnded, is_ended: bool
+) -> None:
+    process = RecordedProcess(7, 70, "b")
+    launch = Launch(100.0, "5" * 64, None, process, process, cgroup=cgroup)
+    decision = answers(event, session(None), None, launch=launch)
+    assert isinstance(decision, tuple)
+    ends = [effect for effect in decision if isinstance(effect, EndTree)]
+    assert [(each.processes.cgroup, each.timeout) for each in ends] == ([(cgroup, None)] if is_ended else [])
