@@ -174,11 +174,12 @@ def job(connection: sqlite3.Connection, number: int) -> JobRow | None:
     return next(iter(jobs(connection, [number])), None)
 
 
-def open_jobs(connection: sqlite3.Connection) -> list[JobRow]:
-    """All jobs that are still open."""
+def open_jobs(connection: sqlite3.Connection, limit: int | None = None) -> list[JobRow]:
+    """The jobs that are still open, the held ones first; at most `limit`."""
     rows = connection.execute(
-        "select id from jobs where state in ('waiting', 'held')"
-        " union all select id from jobs where state = 'running'"
+        "select id from (select id, state from jobs where state in ('waiting', 'held')"
+        " union all select id, state from jobs where state = 'running') order by state <> 'held', id limit ?",
+        (-1 if limit is None else limit,),
     )
     return jobs(connection, [number for (number,) in rows])
 

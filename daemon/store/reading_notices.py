@@ -35,6 +35,17 @@ def notices(connection: sqlite3.Connection, state: str | None, limit: int) -> li
     return [NoticeRow(*row) for row in rows]
 
 
+def newest_notices(connection: sqlite3.Connection, limit: int) -> list[NoticeRow]:
+    """The newest notices, without sorting all: among those that wait, and those that were settled last."""
+    rows = connection.execute(
+        f"select * from (select {_COLUMNS} from notices where state = 'pending' order by next_at desc limit ?1)"  # noqa: S608 # our own words
+        f" union all select * from (select {_COLUMNS} from notices where state <> 'pending'"
+        " order by settled_at desc limit ?1) order by created_at desc, id limit ?1",
+        (limit,),
+    )
+    return [NoticeRow(*row) for row in rows]
+
+
 def notices_called(connection: sqlite3.Connection, text: str) -> list[NoticeRow]:
     """The notices whose id begins with `text`."""
     rows = connection.execute(

@@ -149,6 +149,10 @@ def sessions(
     at, key = wanted.after or (None, None)
     # Without this condition if it isn't needed: with `or :at is null` SQLite would not begin at that place of the index.
     after = "" if at is None else " and started_at <= :at and (started_at < :at or key > :key)"
+    # What runs is in an open directory, and all others need not be looked at.
+    is_open = ""
+    if wanted.statuses == ("running",):
+        is_open = " and key in (select session_key from cursors where phase = 'open')"
     keys = connection.execute(
         "select key from sessions where (:statuses = '[]' or status in (select value from json_each(:statuses)))"  # noqa: S608 # our own words
         " and (:layouts = '[]' or layout in (select value from json_each(:layouts)))"
@@ -158,7 +162,7 @@ def sessions(
         " and (:since is null or started_at >= :since)"
         " and (:text is null or instr(lower(session_id || char(10) || coalesce(playbook, '') || char(10)"
         "  || coalesce(agent, '') || char(10) || path || char(10) || reason_summary), lower(:text)))"
-        f"{after} order by started_at desc, key limit :limit",
+        f"{after}{is_open} order by started_at desc, key limit :limit",
         {
             **{name: json.dumps(getattr(wanted, name)) for name in _CHOSEN},
             "since": wanted.since,

@@ -17,8 +17,10 @@ from runward.config.studio import StudioSettings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.disk.studio_login import studio_key, use_code
 from runward.daemon.store.reading import StoreUnreadable
+from runward.daemon.studio.attention_pages import AttentionPages
 from runward.daemon.studio.chain_pages import ChainPages
 from runward.daemon.studio.chain_run_pages import ChainRunPages
+from runward.daemon.studio.daemon_pages import DaemonPages
 from runward.daemon.studio.events import Events
 from runward.daemon.studio.exchange_pages import ExchangePages
 from runward.daemon.studio.guard import Guard, cookie_header, host_in
@@ -37,6 +39,7 @@ _TYPES: Final = {
 }
 _FOREVER: Final = "public, max-age=31536000, immutable"
 _GROUPS: Final[tuple[type[Pages], ...]] = (
+    AttentionPages,
     SessionPages,
     ChainPages,
     ChainRunPages,
@@ -44,6 +47,7 @@ _GROUPS: Final[tuple[type[Pages], ...]] = (
     OutcomePages,
     ShowPages,
     ExchangePages,
+    DaemonPages,
 )
 """In the order of the menu."""
 
@@ -74,7 +78,6 @@ def studio_app(
     events = Events(settings)
     pages = Starlette(
         routes=[
-            Route("/", _first_page),
             Route("/login", log_in),
             Route("/healthz", _healthy),
             Route("/events", events.answer),
@@ -92,10 +95,6 @@ def studio_app(
     pages.state.menu = [group.entry for group in groups if group.entry is not None]
     # Around everything: also the page of a bug gets the headers of every answer.
     return Guard(pages, state, lambda: settings().studio or StudioSettings())
-
-
-async def _first_page(request: Request) -> Response:
-    return RedirectResponse("/sessions", 303)
 
 
 async def _healthy(request: Request) -> Response:

@@ -21,7 +21,7 @@ from runward.daemon.studio.rendering import message_page
 from runward.daemon.web.own_address import is_own_origin
 
 COOKIE: Final = "runward_studio"
-NO_LOGIN: Final = ("/login", "/healthz")
+NO_LOGIN: Final = ("/login", "/healthz", "/metrics")
 STATIC: Final = "/static/"
 
 HEADERS: Final = {
@@ -102,7 +102,7 @@ class Guard:
                 403, "Nothing was changed", said, fix="Open the page again, and send it from there."
             )
         path = request.url.path
-        if path in NO_LOGIN or path.startswith(STATIC) or (path == "/metrics" and studio.metrics):
+        if path in NO_LOGIN or path.startswith(STATIC):
             return None
         cookie = cookie_of(request.headers)
         if not host.may_log_in or cookie is None or not is_valid_cookie(key, host.name, cookie, time.time()):

@@ -22,7 +22,7 @@ from runward.daemon import __version__
 from runward.daemon.studio.bounded_json import bounded_json
 from runward.daemon.views.json_text import json_text
 from runward.daemon.views.requests import RequestResult
-from runward.daemon.views.units import ago, duration, moment_of, size
+from runward.daemon.views.units import ago, duration, lag, moment_of, size
 from runward.daemon.views.visible import visible
 
 PAGE: Final = 100
@@ -180,6 +180,8 @@ def _templates() -> Environment:
         "words": _words,
         "pretty": bounded_json,
         "urlencode": in_address,
+        "lag": lag,
+        "commands": _commands,
     }
     made.globals |= {"static_url": _static_url, "version": __version__}
     return made
@@ -213,3 +215,12 @@ def in_address(text: str) -> str:
 def _words(value: JsonValue) -> str:
     """A word of the JSON as people write it: `timed_out` is `timed out`."""
     return str(value).replace("_", " ")
+
+
+def _commands(text: str) -> Markup:
+    """A fix: what is between backticks is a command."""
+    pieces = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(visible(piece)) if number % 2 else visible(piece)
+        for number, piece in enumerate(pieces)
+    )

@@ -56,55 +56,60 @@ class Status(NamedTuple):
 def status_of(settings: Settings, now: float) -> Status:
     """The current status."""
     with reading.reading(settings.state_dir) as connection:
-        pid = holder(Path(settings.state_dir))
-        report = report_of(settings.state_dir, pid)
-        settings = settings_in_report(report) or settings
-        chains = _all_chains(settings)
-        statuses = reading_chains.chain_statuses(connection) if chains else {}
-        approvals = reading_chains.open_approvals(connection)
-        told: dict[str, JsonValue] = {
-            "running": pid is not None,
-            "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
-            "since": iso(_number(report.get("since"))),
-            "pid": pid or None,
-            "elsewhere": None if pid is not None else _machines_daemon(settings.state_dir),
-            "epoch": reading.epoch(connection),
-            "version": report.get("version"),
-            "http": report.get("http"),
-            "studio": report.get("studio"),
-            "sessions": dict(reading_sessions.sessions_by_status(connection)),
-            "chains": _chains(chains or (), statuses),
-            "chain_runs": reading_chains.runs_by_status(connection),
-            "steps": reading_chains.steps_by_standing(connection),
-            "exchange": _exchange(settings, connection, report),
-            "approvals": len(approvals),
-            "waiting_approvals": [_approval(each) for each in approvals[:MOST_NAMED]],
-            "waiting_agents": _waiting_agents(connection, settings),
-            "notices": notices_by_state(connection),
-            "queue": _queue(connection, now),
-            "requests": {
-                "waiting": _files(settings.state_dir, INBOX),
-                "rejected": _files(settings.state_dir, REJECTED),
-            },
-            "coverage": _coverage(report, pid),
-            "lag": {
-                "event_to_verdict_p50_s": report.get("lag_p50_s"),
-                "event_to_verdict_p99_s": report.get("lag_p99_s"),
-                "awaited_p50_s": report.get("awaited_lag_p50_s"),
-                "awaited_p99_s": report.get("awaited_lag_p99_s"),
-            },
-            "fences_refused": report.get("fences_refused"),
-            "held_by_reason": dict(reading_queue.held_by_reason(connection)),
-            "degraded": report.get("degraded", []),
-            "next_due": _next_due(connection),
-            "retention_s": settings.retention,
-            "failures": _failures(connection, settings, now),
-            "settings": _settings(settings, report),
-            "roots": _roots(settings, report),
-            "problems": [*_wrong_configuration(settings, chains, report), *_problems(connection)],
-        }
-        told["needs"] = [each.as_json() for each in needs(told, settings.state_dir)]
-        return Status(told, reading_sessions.running(connection, MOST_RUNNING))
+        return status_in(connection, settings, now)
+
+
+def status_in(connection: sqlite3.Connection, settings: Settings, now: float) -> Status:
+    """The current status, with what the store says."""
+    pid = holder(Path(settings.state_dir))
+    report = report_of(settings.state_dir, pid)
+    settings = settings_in_report(report) or settings
+    chains = _all_chains(settings)
+    statuses = reading_chains.chain_statuses(connection) if chains else {}
+    approvals = reading_chains.open_approvals(connection)
+    told: dict[str, JsonValue] = {
+        "running": pid is not None,
+        "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
+        "since": iso(_number(report.get("since"))),
+        "pid": pid or None,
+        "elsewhere": None if pid is not None else _machines_daemon(settings.state_dir),
+        "epoch": reading.epoch(connection),
+        "version": report.get("version"),
+        "http": report.get("http"),
+        "studio": report.get("studio"),
+        "sessions": dict(reading_sessions.sessions_by_status(connection)),
+        "chains": _chains(chains or (), statuses),
+        "chain_runs": reading_chains.runs_by_status(connection),
+        "steps": reading_chains.steps_by_standing(connection),
+        "exchange": _exchange(settings, connection, report),
+        "approvals": len(approvals),
+        "waiting_approvals": [_approval(each) for each in approvals[:MOST_NAMED]],
+        "waiting_agents": _waiting_agents(connection, settings),
+        "notices": notices_by_state(connection),
+        "queue": _queue(connection, now),
+        "requests": {
+            "waiting": _files(settings.state_dir, INBOX),
+            "rejected": _files(settings.state_dir, REJECTED),
+        },
+        "coverage": _coverage(report, pid),
+        "lag": {
+            "event_to_verdict_p50_s": report.get("lag_p50_s"),
+            "event_to_verdict_p99_s": report.get("lag_p99_s"),
+            "awaited_p50_s": report.get("awaited_lag_p50_s"),
+            "awaited_p99_s": report.get("awaited_lag_p99_s"),
+        },
+        "fences_refused": report.get("fences_refused"),
+        "held_by_reason": dict(reading_queue.held_by_reason(connection)),
+        "degraded": report.get("degraded", []),
+        "next_due": _next_due(connection),
+        "retention_s": settings.retention,
+        "failures": _failures(connection, settings, now),
+        "settings": _settings(settings, report),
+        "roots": _roots(settings, report),
+        "problems": [*_wrong_configuration(settings, chains, report), *_problems(connection)],
+    }
+    told["needs"] = [each.as_json() for each in needs(told, settings.state_dir)]
+    return Status(told, reading_sessions.running(connection, MOST_RUNNING))
 
 
 def _exchange(

@@ -52,6 +52,13 @@ def duration(seconds: float | None) -> str:
     return f"{days}d {hours:02d}h" if hours else f"{days}d"
 
 
+def lag(seconds: JsonValue) -> str:
+    """How long something took that is most often quick: `49 ms`, else as `duration`."""
+    if not isinstance(seconds, int | float):
+        return "-"
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else duration(seconds)
+
+
 def size(count: int) -> str:
     """A number of bytes as people read it: `512 B`, `1.2 KB` (1 KB is 1024 B, as in ADR-0029)."""
     if count < 1024:

@@ -54,7 +54,7 @@ def list_jobs(context: click.Context, state: str | None, limit: int | None, as_j
     """
     with store_to_read(settings_in_force(context)) as connection:
         if state is None:
-            jobs = reading_causes.open_jobs(connection)[:limit]
+            jobs = reading_causes.open_jobs(connection, limit)
         else:
             jobs = reading_causes.jobs_in_state(connection, state, limit)
     if as_json:

@@ -11,7 +11,7 @@ from runward.daemon.cli.terminal.wrapping import wrapped
 from runward.daemon.store.reading_sessions import RunningRow
 from runward.daemon.views.liveness import NOBODY_CAN_TELL
 from runward.daemon.views.needs import Need, agreeing, how_to_start, needs, table, tables
-from runward.daemon.views.units import ago, duration, local, moment_of
+from runward.daemon.views.units import ago, duration, lag, local, moment_of
 
 _MOST_FAILURES: Final = 3
 
@@ -147,17 +147,17 @@ def _counted(status: Mapping[str, JsonValue]) -> str:
 
 def _daemons_own(status: Mapping[str, JsonValue], now: float) -> Iterator[tuple[str, str]]:
     """What only a running daemon knows."""
-    lag, coverage = table(status["lag"]), table(status["coverage"])
+    lags, coverage = table(status["lag"]), table(status["coverage"])
     if status["since"] is None:
         yield "starting", "it has not reported anything yet"
         return
-    if lag["event_to_verdict_p50_s"] is not None:
-        median, slowest = _lag(lag["event_to_verdict_p50_s"]), _lag(lag["event_to_verdict_p99_s"])
+    if lags["event_to_verdict_p50_s"] is not None:
+        median, slowest = lag(lags["event_to_verdict_p50_s"]), lag(lags["event_to_verdict_p99_s"])
         yield "verdicts", f"{median} after the end of a run (99 of 100 within {slowest})"
-    elif lag["awaited_p50_s"] is None:
+    elif lags["awaited_p50_s"] is None:
         yield "verdicts", "none since it started"
-    if lag["awaited_p50_s"] is not None:
-        median, slowest = _lag(lag["awaited_p50_s"]), _lag(lag["awaited_p99_s"])
+    if lags["awaited_p50_s"] is not None:
+        median, slowest = lag(lags["awaited_p50_s"]), lag(lags["awaited_p99_s"])
         yield "waited for files", f"{median} after the end of a run (99 of 100 within {slowest})"
     watched = (
         agreeing(coverage["watched"], "directory", "directories"),
@@ -190,9 +190,3 @@ def _roots(status: Mapping[str, JsonValue]) -> Iterator[str]:
     if rows:
         yield "roots"
         yield from align(rows)
-
-
-def _lag(value: JsonValue) -> str:
-    if not isinstance(value, int | float):
-        return "-"
-    return f"{value * 1000:.0f} ms" if value < 1 else duration(value)

@@ -1,0 +1,192 @@
+"""Attention: what needs a person, and below it what runs."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.store.reading import STORE
+from runward.daemon.store.reading_failures import unseen_failures
+from runward.daemon.store.reading_sessions import SessionRow, Wanted, session
+from runward.daemon.studio.daemon_pages import retry
+from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.pages import Entry, Form, Pages
+from runward.daemon.studio.rendering import PAGE, in_address, page
+from runward.daemon.views.needs import Kind, Need, how_to_start, needs, table, tables
+from runward.daemon.views.sessions import newest_sessions, sessions_as_json
+from runward.daemon.views.status import status_in
+from runward.daemon.views.units import iso
+
+if TYPE_CHECKING:
+    from runward.handlers.events import SessionSeenRequested
+
+_HEADINGS: Final[Mapping[Kind, str]] = {
+    "daemon": "Daemon",
+    "approval": "Waiting for you",
+    "agent": "Waiting for you",
+    "failure": "Failed, and not seen yet",
+    "queue": "Queue",
+    "request": "Queue",
+    "settings": "Settings",
+    "root": "Roots",
+    "degraded": "Degraded",
+    "file": "Wrong files",
+    "notice": "Notices",
+}
+_PLACES: Final[Mapping[Kind, str]] = {
+    "queue": "/daemon#queue",
+    "request": "/daemon#queue",
+    "root": "/daemon#roots",
+    "degraded": "/daemon#health",
+    "notice": "/daemon#notices",
+}
+_HEADER: Final = 48
+_MOST_AGE_S: Final = 1.0
+"""Seconds for which a number of needs counts, because not all of them come from the store."""
+
+
+class Item(NamedTuple):
+    """A need, the page that has more (or ""), and what the status says of its subject."""
+
+    need: Need
+    href: str
+    about: Mapping[str, JsonValue]
+
+
+class Group(NamedTuple):
+    """Needs under one heading."""
+
+    heading: str
+    items: list[Item]
+
+
+class _Counted:
+    """The number of needs, for the menu of every page. It is counted again once the store has changed."""
+
+    def __init__(self) -> None:
+        self._last: tuple[tuple[str, int, bytes], float, int] | None = None
+
+    def __call__(self, connection: sqlite3.Connection, settings: Settings) -> int:
+        commit, now, last = _last_commit(settings.state_dir), time.monotonic(), self._last
+        if last is not None and last[0] == commit and now - last[1] < _MOST_AGE_S:
+            return last[2]
+        status = status_in(connection, settings, time.time()).told
+        number = _number(list(needs(status, settings.state_dir)))
+        self._last = None if commit is None else (commit, now, number)
+        return number
+
+
+class AttentionPages(Pages):
+    """The first page."""
+
+    entry = Entry("Attention", "/", waiting=_Counted())
+
+    def routes(self) -> list[Route]:
+        """The first page, where a person can mark failures as seen and have held jobs tried again."""
+        return [self.route("/", self.all, {"seen": _seen, "seen-all": _seen_all, "retry": retry})]
+
+    async def all(self, request: Request) -> Response:
+        """Everything that needs a person."""
+        Filters(request, ())
+
+        def look(
+            connection: sqlite3.Connection, settings: Settings
+        ) -> tuple[dict[str, JsonValue], list[JsonValue], str]:
+            status = status_in(connection, settings, time.time()).told
+            rows, _ = newest_sessions(connection, settings, Wanted(("running",)), PAGE)
+            return status, sessions_as_json(connection, settings, rows), settings.state_dir
+
+        status, running, state = await self.read(request, look)
+        found = list(needs(status, state))
+        return page(
+            request,
+            "attention.html",
+            {"status": status, "sessions": running},
+            groups=_groups(found, status),
+            number=_number(found),
+            how_to_start=how_to_start(state),
+        )
+
+
+def _last_commit(state: str) -> tuple[str, int, bytes] | None:
+    """What differs after each commit; None if that is not known.
+
+    A commit changes the header of SQLite's index of the write-ahead log. When the last writer closes the store, it copies
+    the log into the file and removes both log and index.
+    """
+    path = os.path.join(state, STORE)
+    try:
+        with open(f"{path}-shm", "rb") as file:
+            return path, os.stat(path).st_mtime_ns, file.read(_HEADER)
+    except OSError:
+        return None
+
+
+def _number(found: Sequence[Need]) -> int:
+    return sum(each.number for each in found)
+
+
+def _groups(found: Sequence[Need], status: Mapping[str, JsonValue]) -> list[Group]:
+    known = {
+        str(each[key]): each
+        for each, key in (
+            *((each, "chain_run_id") for each in tables(status["waiting_approvals"])),
+            *((each, "key") for each in tables(table(status["waiting_agents"])["oldest"])),
+            *((each, "key") for each in tables(table(status["failures"])["newest"])),
+        )
+    }
+    return [
+        Group(heading, [Item(each, _page_of(each), known.get(each.subject or "", {})) for each in group])
+        for heading, group in groupby(found, key=lambda each: _HEADINGS[each.kind])
+    ]
+
+
+def _page_of(need: Need) -> str:
+    if need.kind == "approval":
+        return "/chains" if need.subject is None else f"/chain-runs/{in_address(need.subject)}"
+    if need.kind == "agent":
+        return "/sessions?status=running" if need.subject is None else f"/sessions/{in_address(need.subject)}"
+    if need.kind == "failure":
+        return "/sessions?failed=true" if need.subject is None else f"/sessions/{in_address(need.subject)}"
+    return _PLACES.get(need.kind, "")
+
+
+def _seen(
+    connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
+) -> "list[SessionSeenRequested]":
+    from runward.handlers.events import SessionSeenRequested  # the first page comes sooner without it
+
+    key = form.need("session")
+    if session(connection, key) is None:
+        raise HTTPException(404, f"There is no session {key}.")
+    row = next((each for each in _unseen(connection) if each.key == key), None)
+    # One that somebody has seen meanwhile needs no request; the page says that it had been done before.
+    return [] if row is None else [SessionSeenRequested(form.request, form.now, row.key, row.attempt)]
+
+
+def _seen_all(
+    connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
+) -> "list[SessionSeenRequested]":
+    """All that had ended when the page was made: a later one was not on it."""
+    from runward.handlers.events import SessionSeenRequested  # the first page comes sooner without it
+
+    until = form.need("until")
+    rows = [each for each in _unseen(connection) if (iso(each.finished_at) or "") <= until]
+    names = [form.request, *(form.request_about(row.key) for row in rows[1:])]
+    return [
+        SessionSeenRequested(name, form.now, row.key, row.attempt)
+        for name, row in zip(names, rows, strict=False)
+    ]
+
+
+def _unseen(connection: sqlite3.Connection) -> list[SessionRow]:
+    return unseen_failures(connection, time.time()).newest

@@ -1,0 +1,107 @@
+"""The daemon: its health, its roots, its queue and its notices; and the figures for a collector."""
+
+import sqlite3
+import time
+from typing import TYPE_CHECKING, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.store.reading_causes import JobRow, job, open_jobs
+from runward.daemon.store.reading_notices import newest_notices, notices_called
+from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.metrics import metrics
+from runward.daemon.studio.pages import Act, Entry, Form, Pages
+from runward.daemon.studio.rendering import PAGE, page
+from runward.daemon.views.jobs import job_as_json
+from runward.daemon.views.needs import how_to_start
+from runward.daemon.views.notices import notice_as_json
+from runward.daemon.views.status import roots_as_json, status_in, status_of
+
+if TYPE_CHECKING:
+    from runward.handlers.events import JobDiscardRequested, JobRetryRequested
+    from runward.handlers.notices.events import NoticeRetryRequested
+
+ALL: Final = "all"
+"""Instead of the number of a job: every held one."""
+
+
+class DaemonPages(Pages):
+    """The page of the daemon."""
+
+    entry = Entry("Daemon", "/daemon")
+
+    def routes(self) -> list[Route]:
+        """The page, where a person can decide about held jobs and dead notices; and the figures."""
+        actions: dict[str, Act] = {"retry": retry, "discard": _discard, "retry-notice": _retry_notice}
+        return [self.route("/daemon", self.all, actions), self.route("/metrics", self.figures)]
+
+    async def all(self, request: Request) -> Response:
+        """Everything about the daemon."""
+        Filters(request, ())
+
+        def look(connection: sqlite3.Connection, settings: Settings) -> tuple[dict[str, JsonValue], str]:
+            return {
+                "status": status_in(connection, settings, time.time()).told,
+                "roots": [*roots_as_json(settings)],
+                "jobs": [job_as_json(each) for each in open_jobs(connection, PAGE)],
+                "notices": [notice_as_json(each) for each in newest_notices(connection, PAGE)],
+            }, settings.state_dir
+
+        data, state = await self.read(request, look)
+        return page(request, "daemon.html", data, state=state, how_to_start=how_to_start(state))
+
+    async def figures(self, request: Request) -> Response:
+        """The figures in the text format of Prometheus, if the settings allow to read them without a login."""
+        if not request.scope["runward.studio"].metrics:
+            raise HTTPException(404, "There are no metrics here: studio.metrics of the settings is false.")
+        settings = self._settings()
+        status = await in_thread(lambda: status_of(settings, time.time()).told)
+        return Response(metrics(status), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def retry(
+    connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
+) -> "list[JobRetryRequested]":
+    """Have one held job tried again, or all."""
+    from runward.handlers.events import JobRetryRequested
+
+    if form.need("job") != ALL:
+        return [JobRetryRequested(form.request, form.now, _job(connection, form).id)]
+    held = [each.id for each in open_jobs(connection) if each.state == "held"]
+    names = [form.request, *(form.request_about(str(number)) for number in held[1:])]
+    return [JobRetryRequested(name, form.now, number) for name, number in zip(names, held, strict=False)]
+
+
+def _discard(
+    connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
+) -> "list[JobDiscardRequested]":
+    from runward.handlers.events import JobDiscardRequested
+
+    reason = form.text("reason").strip() or "no reason given"
+    return [JobDiscardRequested(form.request, form.now, _job(connection, form).id, reason)]
+
+
+def _job(connection: sqlite3.Connection, form: Form) -> JobRow:
+    """The job that is meant. If it is not held any more, the daemon refuses the request, and the page says so."""
+    text = form.need("job")
+    row = job(connection, int(text)) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    if row is None:
+        raise HTTPException(404, f"There is no job {text}.")
+    return row
+
+
+def _retry_notice(
+    connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
+) -> "list[NoticeRetryRequested]":
+    from runward.handlers.notices.events import NoticeRetryRequested
+
+    identifier = form.need("notice")
+    if all(each.id != identifier for each in notices_called(connection, identifier)):
+        raise HTTPException(404, f"There is no notice {identifier}.")
+    return [NoticeRetryRequested(form.request, form.now, identifier)]

@@ -1,0 +1,211 @@
+"""The page of the daemon, what can be done there, and the figures for a collector."""
+
+import json
+import re
+from typing import NamedTuple
+
+import pytest
+from tests.daemon.cli.calling import Place
+from tests.daemon.studio.conftest import Studio
+from tests.daemon.studio.test_changes import waiting
+from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, tags_of
+
+from runward.config.json_value import JsonValue
+from runward.config.studio import StudioSettings
+from runward.daemon.inbox.requests import load_request
+from runward.daemon.inbox.spool import list_inbox
+from runward.daemon.studio.metrics import FIGURES, escaped, metrics
+from runward.handlers.events import JobDiscardRequested, JobRetryRequested
+from runward.handlers.notices.events import NoticeRetryRequested
+
+
+@pytest.fixture
+def troubled(place: Place) -> Place:
+    """A place with a held job and a notice that was given up, whose texts are hostile."""
+    place.add_run("one", exit_code=0)
+    place.daemon_once()
+    place.change_store(
+        "update jobs set state = 'held', error = ? where handler = 'sessions/opened'", MARKUP + INVISIBLE
+    )
+    place.change_store(
+        "insert into notices (id, kind, subject, recipient, title, text, created_at, state, tries, next_at, since, error,"
+        " settled_at) values ('nt_1', 'session.failed', 'x', 'me', ?, ?, 100.0, 'dead', 5, 200.0, 100.0, ?, 300.0)",
+        *[MARKUP + INVISIBLE] * 3,
+    )
+    return place
+
+
+def held_job(place: Place) -> int:
+    (job,) = place.call("queue", "list", "--state", "held", "--json").objects()
+    return int(str(job["id"]))
+
+
+async def test_the_page_shows_roots_queue_and_notices_and_nothing_of_them_becomes_markup(
+    troubled: Place, studio: Studio
+) -> None:
+    page = (await studio.get("/daemon")).text
+    assert "No daemon is running" in page
+    assert f"<code>{troubled.runs}</code>" in page
+    assert f"job {held_job(troubled)} of native:runs/one" in page
+    assert "1 held" in page
+    assert "given up" in page
+    tags, attributes = tags_of(page)
+    assert not {"script", "img", "iframe", "style", "svg"} & set(tags)
+    assert not [each for each in attributes if each.startswith("on") or each == "style"]
+    assert not [char for char in page if not char.isprintable() and char != "\n"]
+    assert page.count("\\u202e") >= 4
+
+
+async def test_before_the_first_daemon_the_page_says_what_there_is_not(studio: Studio) -> None:
+    page = (await studio.get("/daemon")).text
+    assert "The queue is empty." in page
+    assert "No notice was sent." in page
+    assert "<button" not in page
+
+
+async def test_a_daemon_that_runs_shows_its_health(place: Place, studio: Studio) -> None:
+    (place.directory / "playbooks/wrong.playbook.yaml").unlink()
+    with place.daemon():
+        page = (await studio.get("/daemon")).text
+    assert "<h1>The daemon is running</h1>" in page
+    assert "nothing is degraded" in page
+
+
+async def test_the_page_as_json_is_what_the_commands_print(troubled: Place, studio: Studio) -> None:
+    call = troubled.call
+    assert json.loads((await studio.get("/daemon?format=json")).text) == {
+        "status": call("status", "--json").json(),
+        "roots": call("root", "list", "--json").json(),
+        "jobs": call("queue", "list", "--json").json(),
+        "notices": call("notify", "list", "--json").json(),
+    }
+
+
+async def test_a_held_job_is_tried_again_or_discarded_and_the_page_says_so(
+    troubled: Place, studio: Studio
+) -> None:
+    number = held_job(troubled)
+    answer = await studio.send("/daemon", action="retry", job=str(number))
+    await studio.send("/daemon", action="discard", job=str(number), reason="its disk is gone")
+    requests = [load_request(each) for each in list_inbox(troubled.state)]
+    assert {type(each) for each in requests} == {JobRetryRequested, JobDiscardRequested}
+    (discarded,) = [each for each in requests if isinstance(each, JobDiscardRequested)]
+    assert (discarded.job, discarded.reason) == (number, "its disk is gone")
+    assert "not decided yet" in (await studio.get(answer.headers["location"])).text
+
+
+async def test_a_job_that_is_not_held_any_more_is_refused_in_words(troubled: Place, studio: Studio) -> None:
+    number = held_job(troubled)
+    await studio.send("/daemon", action="retry", job=str(number))
+    troubled.daemon_once()
+    again = await studio.send("/daemon", action="discard", job=str(number), reason="x")
+    troubled.daemon_once()
+    assert "Refused: " in (await studio.get(again.headers["location"])).text
+
+
+async def test_a_notice_that_was_given_up_is_sent_again(troubled: Place, studio: Studio) -> None:
+    answer = await studio.send("/daemon", action="retry-notice", notice="nt_1")
+    assert answer.status == 303
+    (request,) = [load_request(each) for each in list_inbox(troubled.state)]
+    assert isinstance(request, NoticeRetryRequested)
+    assert request.notice == "nt_1"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"action": "retry", "job": "9999"},
+        {"action": "retry", "job": MARKUP},
+        {"action": "discard", "job": "9" * 30},
+        {"action": "retry-notice", "notice": "nt_"},
+    ],
+)
+async def test_what_does_not_exist_can_not_be_decided_about(
+    troubled: Place, studio: Studio, fields: dict[str, str]
+) -> None:
+    answer = await studio.send("/daemon", **fields)
+    assert (answer.status, MARKUP in answer.text, waiting(troubled)) == (404, False, [])
+
+
+class _Sample(NamedTuple):
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+_LINE = re.compile(r'([a-z_]+)(?:\{([a-z]+)="((?:[^"\\\n]|\\\\|\\"|\\n)*)"\})? (\S+)')
+
+
+def parsed(text: str) -> list[_Sample]:
+    """The samples, as the format 0.0.4 has them: each metric in one group, its HELP and its TYPE before it."""
+    samples: list[_Sample] = []
+    described: list[str] = []
+    typed: dict[str, str] = {}
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            described.append(line.split(" ")[2])
+        elif line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert kind in ("gauge", "counter")
+            assert described[-1] == name
+            assert name not in typed
+            typed[name] = kind
+        else:
+            found = _LINE.fullmatch(line)
+            assert found is not None, line
+            name, label, value, number = found.groups()
+            assert described[-1] == name
+            samples.append(_Sample(name, {} if label is None else {label: value}, float(number)))
+    return samples
+
+
+async def test_the_figures_are_those_of_status(place: Place, studio: Studio) -> None:
+    studio.settings, studio.cookie = StudioSettings(metrics=True), None
+    with place.daemon():
+        place.add_run("one", exit_code=0)
+        assert place.call("session", "wait", "one").code == 0
+        answer = await studio.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    samples = parsed(answer.text)
+    assert _Sample("runward_up", {}, 1.0) in samples
+    assert _Sample("runward_sessions", {"status": "completed"}, 1.0) in samples
+    assert _Sample("runward_jobs", {"state": "held"}, 0.0) in samples
+    assert _Sample("runward_approvals_waiting", {}, 0.0) in samples
+    assert _Sample("runward_fences_refused_total", {}, 0.0) in samples
+
+
+def test_every_figure_has_its_place_in_the_status(place: Place) -> None:
+    status = place.call("status", "--json").object()
+    names = [each.name for each in FIGURES]
+    assert len(set(names)) == len(names)
+    for figure in FIGURES:
+        assert figure.at[0] in status
+        assert figure.name.endswith("_total") == (figure.type == "counter")
+    lag: JsonValue = {
+        "event_to_verdict_p50_s": 0.05,
+        "event_to_verdict_p99_s": 1.5,
+        "awaited_p50_s": None,
+        "awaited_p99_s": None,
+    }
+    samples = parsed(
+        metrics({**status, "lag": lag, "degraded": ["a", "b"], "since": "1970-01-01T00:00:07.000Z"})
+    )
+    assert _Sample("runward_event_to_verdict_seconds", {"quantile": "0.99"}, 1.5) in samples
+    assert _Sample("runward_degraded", {}, 2.0) in samples
+    assert _Sample("runward_start_time_seconds", {}, 7.0) in samples
+    assert not [each for each in samples if each.name == "runward_awaited_event_to_verdict_seconds"]
+
+
+def test_a_label_can_not_end_its_line_or_its_quotes(place: Place) -> None:
+    evil = 'a"} 1\nrunward_up 0\\'
+    text = metrics({**place.call("status", "--json").object(), "sessions": {evil: 1}})
+    (sample,) = [each for each in parsed(text) if each.name == "runward_sessions"]
+    assert sample.labels == {"status": escaped(evil)}
+
+
+async def test_without_the_setting_there_are_no_figures(studio: Studio) -> None:
+    assert (await studio.get("/metrics")).status == 404
+    studio.cookie = None
+    assert (await studio.get("/metrics")).status == 404
+    assert (await studio.get("/daemon")).status == 401
