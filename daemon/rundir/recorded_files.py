@@ -3,10 +3,12 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from runward.daemon.rundir.opening import open_place
 from runward.daemon.rundir.tailing import open_regular
+
+_CHUNK: Final = 1 << 16
 
 
 class OutsideRoot(Exception):
@@ -55,3 +57,57 @@ def _names(path: str) -> list[str]:
     if ".." in names or "\0" in path:
         raise OutsideRoot("it leads upwards")
     return names
+
+
+LONGEST_LINE: Final = 1 << 20
+"""Bytes of a line that is read for a page."""
+
+
+class Budget:
+    """Bytes that may still be read for a page, of all its files together."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+class LineAt(NamedTuple):
+    """A line without its newline, and the byte at which it begins; without `content` if it is too long.
+
+    The last one has no content either: the next page goes on at its `start`, and `ends` says why the reading ended.
+    """
+
+    start: int
+    content: bytes | None
+    ends: Literal["file", "budget"] | None = None
+
+
+def lines_from(descriptor: int, start: int, budget: Budget) -> Iterator[LineAt]:
+    """The lines of an open file from a byte on. No more than the budget is read, whatever is in the file."""
+    at, held, length = start, b"", 0
+    while True:
+        if budget.left <= 0:
+            # In a line that is passed over, the next page goes on in its middle: else it would never get beyond it.
+            yield LineAt(at + length if length > LONGEST_LINE else at, None, "budget")
+            return
+        piece = os.pread(descriptor, min(_CHUNK, budget.left), at + length)
+        budget.left -= len(piece)
+        if not piece:
+            if held:
+                yield LineAt(at, held)
+            yield LineAt(at + length if length > LONGEST_LINE else at, None, "file")
+            return
+        *whole, rest = piece.split(b"\n")
+        for each in whole:
+            length += len(each)
+            yield LineAt(at, held + each if length <= LONGEST_LINE else None)
+            at, held, length = at + length + 1, b"", 0
+        length += len(rest)
+        held = held + rest if length <= LONGEST_LINE else b""
+
+
+def line_at(descriptor: int, start: int) -> bytes | None:
+    """The line that begins at a byte; None if none begins there, or it is too long."""
+    if start and os.pread(descriptor, 1, start - 1) != b"\n":
+        return None
+    found = next(lines_from(descriptor, start, Budget(LONGEST_LINE + _CHUNK)), None)
+    return None if found is None else found.content

@@ -37,6 +37,9 @@ _ONCE_OF_EACH: Final = uuid.uuid4().hex
 _HERE: Final = Path(__file__).parent
 
 
+_LONGEST_LINE: Final = 100
+"""Characters of a text's first line."""
+
 REQUEST: Final = "request"
 """In an address: the request whose result the page says."""
 
@@ -177,6 +180,7 @@ def _templates() -> Environment:
         "size": size,
         "duration": duration,
         "time": _time,
+        "clock": _clock,
         "words": _words,
         "pretty": bounded_json,
         "urlencode": in_address,
@@ -197,19 +201,36 @@ def _shown(value: object) -> object:
 def _time(at: JsonValue, now: float) -> Markup:
     """A moment, relative to now; its title has the whole time. `at` is what `iso` made, or Unix seconds."""
     moment = float(at) if isinstance(at, int | float) else moment_of(at)
+    return Markup("&ndash;") if moment is None else _moment(moment, ago(moment, now), is_age=True)
+
+
+def _clock(at: JsonValue) -> Markup:
+    """The time of day of a moment; its title has the whole time."""
+    moment = moment_of(at)
     if moment is None:
         return Markup("&ndash;")
+    return _moment(moment, datetime.fromtimestamp(moment, UTC).strftime("%H:%M:%S"))
+
+
+def _moment(moment: float, text: str, *, is_age: bool = False) -> Markup:
     whole = datetime.fromtimestamp(moment, UTC)
-    return Markup('<time class="age" datetime="{}" title="{}">{}</time>').format(
+    return Markup('<time{} datetime="{}" title="{}">{}</time>').format(
+        Markup(' class="age"') if is_age else "",
         whole.isoformat(timespec="milliseconds"),
         whole.strftime("%Y-%m-%d %H:%M:%S UTC"),
-        ago(moment, now),
+        text,
     )
 
 
 def in_address(text: str) -> str:
     """A text as part of an address. What no address can have, such as a byte of a path that is not UTF-8, is `?`."""
     return quote(text.encode(errors="replace"))
+
+
+def _first_line(text: str) -> str:
+    """The beginning of a text."""
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"
 
 
 def _words(value: JsonValue) -> str:

@@ -4,7 +4,7 @@ import shlex
 import sqlite3
 import time
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,11 +15,14 @@ from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_failures import is_seen
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.studio.cards import card
-from runward.daemon.studio.rendering import page
+from runward.daemon.studio.rendering import address, page
 from runward.daemon.views.expected_artifacts import disagreement, expected_artifacts, not_delivered
 from runward.daemon.views.sessions import FAILED, session_as_json
 from runward.daemon.views.units import duration
 from runward.handlers.secrets import json_without_secrets
+
+if TYPE_CHECKING:
+    from runward.daemon.views.timeline import TimelinePage
 
 _MOST_VERIFIED: Final = 16 << 20
 """Bytes of a bundle whose receipt is verified for a page."""
@@ -49,13 +52,14 @@ class ReadSession(NamedTuple):
     session: dict[str, JsonValue]
     receipt: JsonValue
     why: dict[str, JsonValue]
+    timeline: "TimelinePage"
     not_delivered: dict[str, str]
     is_unseen: bool
 
 
 def session_page(request: Request, found: ReadSession) -> Response:
     """Everything about a session."""
-    session, receipt, why = found.session, found.receipt, found.why
+    session, receipt, why, timeline = found.session, found.receipt, found.why, found.timeline
     reason = session["reason"]
     assert isinstance(reason, dict), "our own JSON"
     expected = expected_artifacts(session["contract"], session["verification"], found.not_delivered)
@@ -63,7 +67,16 @@ def session_page(request: Request, found: ReadSession) -> Response:
     return page(
         request,
         "session.html",
-        {"session": session, "receipt": receipt, "why": why},
+        {
+            "session": session,
+            "receipt": receipt,
+            "why": why,
+            "timeline": timeline.entries,
+            "next": timeline.next,
+            "not_shown": timeline.not_shown,
+        },
+        later=None if timeline.next is None else address(request, after=timeline.next),
+        is_later="after" in request.query_params,
         facts=_facts(session, receipt),
         is_unseen=found.is_unseen,
         exited_with_0=session["status"] == "failed" and decided.get("exit_code") == 0,
@@ -78,12 +91,16 @@ def session_page(request: Request, found: ReadSession) -> Response:
     )
 
 
-def read_session(connection: sqlite3.Connection, settings: Settings, row: SessionRow) -> ReadSession:
-    """What the page of this session needs."""
+def read_session(
+    connection: sqlite3.Connection, settings: Settings, row: SessionRow, after: str | None
+) -> ReadSession:
+    """What the page of this session needs; its timeline begins `after` the page before. Raises `NotOurs`."""
     # Only this page needs them, and importing them takes long.
     from runward.daemon.views.receipts import verified_receipt
+    from runward.daemon.views.timeline import START, Timeline, position_of
     from runward.daemon.views.why.stories import session_story
 
+    start = START if after is None else position_of(after)
     session = session_as_json(connection, settings, row, lambda _: None)
     is_up = holder(Path(settings.state_dir)) is not None
     story = session_story(connection, row, is_up, time.time())
@@ -96,6 +113,7 @@ def read_session(connection: sqlite3.Connection, settings: Settings, row: Sessio
         session,
         None if verified is None else verified.as_json(),
         why,
+        Timeline(connection, settings, row).page(start, session),
         not_delivered(connection, row.key),
         row.status in FAILED and not is_seen(connection, row.key, row.attempt),
     )

@@ -44,7 +44,7 @@ _FILTERS: Final = (
 )
 
 
-_FILES: Final = ("file", "log", "part", "outcome", DOWNLOAD)
+_FILES: Final = ("file", "log", "part", "outcome", DOWNLOAD, "text", "after")
 _JOURNAL: Final = "journal"
 
 
@@ -89,15 +89,36 @@ class SessionPages(Pages):
         wanted = _wanted_file(request)
         if wanted is not None:
             return await self._file(request, key, wanted)
+        text, after = request.query_params.get("text"), request.query_params.get("after")
+        if text:
+            return await self._text(request, key, text)
 
         def look(connection: sqlite3.Connection, settings: Settings) -> ReadSession | None:
             row = session_with_key(connection, settings, key)
-            return None if row is None else read_session(connection, settings, row)
+            return None if row is None else _read(connection, settings, row, after)
 
         found = await self.read(request, look)
         if found is None:
             raise _no_session(key)
         return session_page(request, found)
+
+    async def _text(self, request: Request, key: str, name: str) -> Response:
+        """A text of the timeline that is too long to stand among the others."""
+        from runward.daemon.views.timeline import NotOurs, Timeline
+
+        def look(connection: sqlite3.Connection, settings: Settings) -> dict[str, JsonValue] | None:
+            row = session_with_key(connection, settings, key)
+            if row is None:
+                raise _no_session(key)
+            try:
+                return Timeline(connection, settings, row).text(name)
+            except NotOurs as error:
+                raise HTTPException(400, f"text is {name!r}, which no page links to.") from error
+
+        found = await self.read(request, look)
+        if found is None:
+            raise HTTPException(404, "The text is no longer there.")
+        return page(request, "text.html", {"entry": found}, back=f"/sessions/{in_address(key)}#timeline")
 
     async def _file(self, request: Request, key: str, wanted: WantedFile) -> Response:
         def look(connection: sqlite3.Connection, settings: Settings) -> Opened:
@@ -110,6 +131,19 @@ class SessionPages(Pages):
                 raise HTTPException(404, str(error)) from error
 
         return file_page(request, await self.read(request, look), f"/sessions/{in_address(key)}#files")
+
+
+def _read(
+    connection: sqlite3.Connection, settings: Settings, row: SessionRow, after: str | None
+) -> ReadSession:
+    from runward.daemon.views.timeline import NotOurs
+
+    try:
+        return read_session(connection, settings, row, after or None)
+    except NotOurs as error:
+        raise HTTPException(
+            400, f"after is {after!r}, which no page of this session links to. Open the session again."
+        ) from error
 
 
 def _no_session(key: str) -> HTTPException:

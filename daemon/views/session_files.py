@@ -103,19 +103,19 @@ def delivered_file(
     kept = kept_files(connection, [row.key]).get(row.key, [])
     if path not in [each["path"] for each in files_of(row, kept) if isinstance(each, dict)]:
         raise NoFile(f"The session did not deliver {path}.")
-    return RecordedFile(path, _place(settings, row, row.artifacts_path, is_own=True), path)
+    return RecordedFile(path, place_of(settings, row, row.artifacts_path, is_own=True), path)
 
 
 def log_file(settings: Settings, row: SessionRow, log: str) -> RecordedFile:
     """What the run printed. Raises `NoFile`."""
     if row.layout != DEFAULT_LAYOUT:
         raise NoFile(f"Runward records no output of a session of {row.layout}.")
-    return RecordedFile(LOGS[log], _place(settings, row, row.path), LOGS[log], is_log=True)
+    return RecordedFile(LOGS[log], place_of(settings, row, row.path), LOGS[log], is_log=True)
 
 
 def journal_file(settings: Settings, row: SessionRow) -> RecordedFile:
     """The session's journal. Raises `NoFile`."""
-    return RecordedFile(JOURNAL, _place(settings, row, journal_place(settings.state_dir, row)), JOURNAL)
+    return RecordedFile(JOURNAL, place_of(settings, row, journal_place(settings.state_dir, row)), JOURNAL)
 
 
 def part_file(connection: sqlite3.Connection, settings: Settings, row: SessionRow, part: str) -> RecordedFile:
@@ -124,7 +124,7 @@ def part_file(connection: sqlite3.Connection, settings: Settings, row: SessionRo
     if bundle is None:
         raise NoFile("The session has no bundle.")
     name = part_name(PARTS[part], bundle.attempt)
-    return RecordedFile(name, _place(settings, row, bundle.directory), name)
+    return RecordedFile(name, place_of(settings, row, bundle.directory), name)
 
 
 def outcome_file(
@@ -135,13 +135,13 @@ def outcome_file(
     if found is None or found.session_key != row.key or found.file_path is None:
         raise NoFile(f"The session has no outcome {identifier} with a file.")
     path = found.file_path
-    among = RecordedFile(path, _place(settings, row, row.artifacts_path, is_own=True), path)
+    among = RecordedFile(path, place_of(settings, row, row.artifacts_path, is_own=True), path)
     try:
         among.ends()
     except NoFile:
         if found.names_file:
             raise
-        return RecordedFile(path, _place(settings, row, row.path), path)
+        return RecordedFile(path, place_of(settings, row, row.path), path)
     return among
 
 
@@ -149,10 +149,10 @@ def play_file(settings: Settings, row: SessionRow, name: str) -> RecordedFile:
     """A text in the directory of a play. Raises `NoFile`."""
     if not is_text_of_play(name):
         raise NoFile(f"{name} is no intent, prompt or log of the play.")
-    return RecordedFile(name, _place(settings, row, row.path), name)
+    return RecordedFile(name, place_of(settings, row, row.path), name)
 
 
-def _place(settings: Settings, row: SessionRow, directory: str, *, is_own: bool = False) -> Place:
+def place_of(settings: Settings, row: SessionRow, directory: str, *, is_own: bool = False) -> Place:
     """A directory of a session, below the session's root or our own state. Raises `NoFile`.
 
     With `is_own`, artifacts elsewhere are below a root of their own: the launcher or the operator said where they are.

@@ -30,7 +30,7 @@ def final_message(newest_first: Iterable[bytes]) -> str | None:
             continue
         if not isinstance(record, dict):
             continue
-        kind, item = _item(record)
+        kind, item = item_of(record)
         if kind in _ENDS:
             if item.get("error") is not None:
                 return None
@@ -40,7 +40,7 @@ def final_message(newest_first: Iterable[bytes]) -> str | None:
         elif kind == "message":
             role = item.get("role")
             if role == "assistant":
-                return _text(item.get("content")) or None
+                return text_of(item.get("content")) or None
             if role == "user":
                 return None
         elif kind in _WORKS_ON or (
@@ -50,7 +50,7 @@ def final_message(newest_first: Iterable[bytes]) -> str | None:
     return None
 
 
-def _item(record: dict[str, JsonValue]) -> tuple[str, dict[str, JsonValue]]:
+def item_of(record: dict[str, JsonValue]) -> tuple[str, dict[str, JsonValue]]:
     """What a record says, and its kind. Up to 0.29 it is bare in its line."""
     kind, payload = record.get("type"), record.get("payload")
     if payload is None:
@@ -59,7 +59,8 @@ def _item(record: dict[str, JsonValue]) -> tuple[str, dict[str, JsonValue]]:
     return str(item.get("type")) if kind in ("event_msg", "response_item") else "", item
 
 
-def _text(content: JsonValue) -> str:
+def text_of(content: JsonValue) -> str:
+    """The text of a message: that of all its blocks."""
     blocks = content if isinstance(content, list) else []
     texts = (object_in(each).get("text") for each in blocks)
     return "".join(each for each in texts if isinstance(each, str))

@@ -15,9 +15,11 @@ from runward.handlers.layouts import (
     claude_code,
     claude_code_calls,
     claude_code_final,
+    claude_code_messages,
     codex,
     codex_calls,
     codex_final,
+    codex_messages,
     ctcp,
     ctcp_calls,
     lionagi,
@@ -28,7 +30,7 @@ from runward.handlers.layouts import (
 )
 from runward.handlers.layouts.call_reader import CallLayout
 from runward.handlers.layouts.scanner import Document
-from runward.handlers.layouts.transcript import Heads, LogLine, Resumed, State, Told, TranscriptScanner
+from runward.handlers.layouts.transcript import Heads, LogLine, Resumed, Said, State, Told, TranscriptScanner
 
 
 class Scan(Protocol):
@@ -255,6 +257,12 @@ FINAL_MESSAGES: Final[Mapping[str, Callable[[Iterable[bytes]], str | None]]] = {
     codex.LAYOUT: codex_final.final_message,
 }
 """How a layout's last message is found in the lines of a log, newest first, by the layout's name."""
+
+MESSAGES: Final[Mapping[str, Callable[[bytes], Said | None]]] = {
+    claude_code.LAYOUT: claude_code_messages.message_in,
+    codex.LAYOUT: codex_messages.message_in,
+}
+"""The text that a line of a layout's log adds to the conversation, by the layout's name."""
 
 
 def outcome_files(layout: str) -> Mapping[str, AsOutcome]:

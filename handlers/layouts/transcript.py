@@ -37,6 +37,17 @@ class Close(NamedTuple):
     at: float | None = None
 
 
+class Said(NamedTuple):
+    """A text of a conversation. `at` is Unix seconds, None if the line has no time.
+
+    `system` is what the tool itself says, to the model or about it.
+    """
+
+    at: float | None
+    role: Literal["user", "assistant", "system"]
+    text: str
+
+
 class Counts(NamedTuple):
     """What was counted in a session, without its sub-agents' own records.
 
