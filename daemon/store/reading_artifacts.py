@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 
@@ -54,6 +54,65 @@ def artifacts(connection: sqlite3.Connection, wanted: Wanted) -> list[ArtifactRo
         tuple(wanted),
     )
     return [ArtifactRow(*row) for row in rows]
+
+
+MOST_READ: Final = 50_000
+"""Outcomes that `newest_artifacts` looks at."""
+
+
+class Newest(NamedTuple):
+    """A part of the outcomes that are wanted. `last` is the last one that was looked at (when it came, and its id), if
+    there may be more; `is_searched` means that there was no end yet, but the look was long enough."""
+
+    rows: list[ArtifactRow]
+    last: tuple[float, str] | None = None
+    is_searched: bool = False
+
+
+_NARROWING: Final = {
+    "kind": " and kind = :kind",
+    "session": " and session_key = :session",
+    "chain_run": " and session_key in (select session_key from chain_steps where run = :chain_run)",
+}
+
+
+def newest_artifacts(
+    connection: sqlite3.Connection, wanted: Wanted, after: tuple[float, str] | None = None
+) -> Newest:
+    """The outcomes that are wanted and came before `after`: those that came last, in the order of `artifacts`.
+
+    Only when an outcome first came has an index, so parts are cut by that; a later change of an outcome moves it within
+    its part alone. A part never sorts the table, and looks at `MOST_READ` outcomes at most.
+    """
+    values = {**wanted._asdict(), "at": after and after[0], "id": after and after[1], "most": MOST_READ}
+    which = "".join(each for name, each in _NARROWING.items() if values[name] is not None)
+    before = "" if after is None else " and (created_at, id) < (:at, :id)"
+    looked_at = f"from artifacts where true{which}{before} order by created_at desc, id desc"
+    rows = connection.execute(
+        f"select {_COLUMNS}, place from (select * {looked_at} limit :most) where"  # noqa: S608 # our own words
+        " (:passed is null or case :passed when 'null' then passed is null when 'true' then passed = 1 else passed = 0 end)"
+        " and (:since is null or updated_at >= :since) limit :limit + 1",
+        values,
+    ).fetchall()
+    found = sorted(rows[: wanted.limit], key=_newest_first)
+    shown = [ArtifactRow(*row[:-1]) for row in found]
+    if len(rows) > wanted.limit:
+        last = ArtifactRow(*rows[wanted.limit - 1][:-1])
+        return Newest(shown, (last.created_at, last.id))
+    end = connection.execute(
+        f"select created_at, id {looked_at} limit 1 offset :most - 1", values
+    ).fetchone()  # our own words
+    return Newest(shown, end and (end[0], end[1]), end is not None)
+
+
+def _newest_first(row: tuple[Any, ...]) -> tuple[float, int, str]:
+    known = ArtifactRow(*row[:-1])
+    return -known.updated_at, -row[-1], known.id
+
+
+def has_artifacts(connection: sqlite3.Connection) -> bool:
+    """Whether there is an outcome."""
+    return connection.execute("select 1 from artifacts limit 1").fetchone() is not None
 
 
 OUTCOMES: Final = (

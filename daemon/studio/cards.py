@@ -4,23 +4,25 @@ A package can add a card for its own kind through an entry point in the group `r
 refers to the path of a template. The template gets `outcome` (as `artifact show --json` prints it), `content` and `session`.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from jinja2 import Template
 from markupsafe import Markup
 
 from runward.config.json_value import JsonValue
+from runward.daemon.studio.bounded_json import bounded_json
 from runward.daemon.studio.rendering import template_at, template_called
 
 ENTRY_POINT: Final = "runward.cards"
 
 _HERE: Final = Path(__file__).parent / "templates" / "cards"
 _GROUPS: Final = {"critical": "major", "high": "major", "medium": "minor", "low": "minor"}
+_ANY: Final = "cards/any.html"
 _LONG: Final = 20
 """Lines of JSON that are shown without a click."""
 
@@ -41,20 +43,33 @@ def card(outcome: Mapping[str, JsonValue], session: Mapping[str, JsonValue] | No
     """The card of an outcome; `session` is the one that produced it, if it is known."""
     content = outcome["content"]
     kind = str(outcome["kind"])
-    template = _templates().get(kind) if isinstance(content, dict) else None
-    text = json.dumps(content, ensure_ascii=False, indent=2)
-    made = template_at(template) if template is not None else template_called("cards/any.html")
-    return Markup(  # noqa: S704 # the template escapes what it is given
-        made.render(
-            outcome=outcome,
-            content=content if isinstance(content, dict) else {},
-            session=session,
-            findings=findings_of(content),
-            categories=_categories(content),
-            as_json=text,
-            is_long=text.count("\n") >= _LONG,
-        )
-    )
+    text = bounded_json(content)
+    values = {
+        "outcome": outcome,
+        "content": content if isinstance(content, dict) else {},
+        "session": session,
+        "findings": findings_of(content),
+        "categories": _categories(content),
+        "as_json": text,
+        "is_long": text.count("\n") >= _LONG,
+        "problem": None,
+    }
+    if not isinstance(content, dict):
+        return _rendered(template_called(_ANY), values)
+    if kind in _own_kinds():
+        return _rendered(template_called(f"cards/{kind}.html"), values)
+    added = _added().get(kind)
+    if added is None:
+        return _rendered(template_called(_ANY), values)
+    try:
+        return _rendered(template_at(str(added.load())), values)
+    except Exception as error:  # noqa: BLE001 # it is another package's: the outcome is shown all the same
+        values["problem"] = f"{added.value}: {type(error).__name__}: {error}"
+        return _rendered(template_called(_ANY), values)
+
+
+def _rendered(template: Template, values: Mapping[str, object]) -> Markup:
+    return Markup(template.render(values))  # noqa: S704 # the template escapes what it is given
 
 
 def findings_of(content: JsonValue) -> list[Finding]:
@@ -96,8 +111,11 @@ def _objects(content: JsonValue, key: str) -> list[dict[str, JsonValue]]:
 
 
 @cache
-def _templates() -> dict[str, str]:
-    """The path of the template for each kind that has one."""
-    own = {each.stem: str(each) for each in _HERE.glob("*.html") if each.stem != "any"}
-    added = {each.name: str(each.load()) for each in entry_points(group=ENTRY_POINT)}
-    return own | {kind: path for kind, path in added.items() if kind not in own}
+def _own_kinds() -> frozenset[str]:
+    return frozenset(each.stem for each in _HERE.glob("*.html") if each.name != Path(_ANY).name)
+
+
+@cache
+def _added() -> dict[str, EntryPoint]:
+    """The cards of other packages, by kind."""
+    return {each.name: each for each in entry_points(group=ENTRY_POINT)}

@@ -76,10 +76,10 @@ async def test_an_artifact_shows_its_interface(exchange: Studio) -> None:
     assert "<dd><code>{&#34;a&#34;: &#34;number&#34;, &#34;type&#34;: 7}</code></dd>" in facts
     assert "<dt>Cost</dt><dd><code>2</code></dd>" in facts
     assert (
-        '<pre class="copy">{&#34;input&#34;: {&#34;a&#34;: 1, &#34;b&#34;: 2}, &#34;output&#34;: 3}</pre>'
+        '<pre>{&#34;input&#34;: {&#34;a&#34;: 1, &#34;b&#34;: 2}, &#34;output&#34;: 3}</pre><button type="button">Copy</button>'
         in facts
     )
-    assert '<pre class="copy">add 1 2</pre>' in page
+    assert "<pre>add 1 2</pre>" in page
     rest = page.partition("Everything else in the interface</summary>")[2]
     assert "&#34;linearization&#34;: &#34;{a} + {b} = {result}&#34;" in rest
     assert "methods[0].inputSchema: is not a JSON Schema" in page

@@ -1,8 +1,11 @@
 """Outcomes as cards: each kind as drawn, any other as JSON, and whatever an agent writes."""
 
+import html
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import pytest
@@ -11,6 +14,8 @@ from tests.daemon.studio.conftest import Studio
 from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, tags_of
 
 from runward.config.json_value import JsonValue
+from runward.daemon.store import reading_artifacts
+from runward.daemon.studio import cards, outcome_pages
 
 REVIEW: JsonValue = {
     "outcome_kind": "review_verdict",
@@ -174,6 +179,125 @@ async def test_a_page_as_json_is_what_the_command_prints(outcomes: Studio) -> No
 async def test_a_filter_that_cannot_be_is_named(outcomes: Studio, address: str, named: str) -> None:
     answer = await outcomes.get(f"/outcomes{address}")
     assert (answer.status, named in answer.text) == (400, True)
+
+
+@pytest.mark.parametrize("filters", ["", "kind=musing", "session=native:runs/all", "since=1d"])
+async def test_pages_of_older_outcomes_have_each_outcome_once(
+    outcomes: Studio, monkeypatch: pytest.MonkeyPatch, filters: str
+) -> None:
+    whole = json.loads((await outcomes.get(f"/outcomes?{filters}&format=json")).text)
+    monkeypatch.setattr(outcome_pages, "PAGE", 1)
+    address, listed = f"/outcomes?{filters}", []
+    while address:
+        listed += json.loads((await outcomes.get(f"{address}&format=json")).text)
+        older = re.search(r'<a href="([^"]+)" rel="next">older</a>', (await outcomes.get(address)).text)
+        address = html.unescape(older[1]) if older is not None else ""
+    assert sorted(each["id"] for each in listed) == sorted(each["id"] for each in whole)
+    assert len(listed) == len(whole) > 1
+
+
+async def test_a_search_that_was_long_enough_offers_to_go_on(
+    outcomes: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_artifacts, "MOST_READ", 2)
+    address, found, searches = "/outcomes?passed=false", 0, 0
+    while address:
+        page = (await outcomes.get(address)).text
+        found += page.count('class="state failed"')
+        older = re.search(r'<a href="([^"]+)" rel="next">search older</a>', page)
+        searches += older is not None
+        address = html.unescape(older[1]) if older is not None else ""
+    assert (found, searches) == (3, 3)
+
+
+async def test_the_filters_in_force_are_named_and_each_can_be_dropped(outcomes: Studio) -> None:
+    page = (await outcomes.get("/outcomes?kind=ci_result&session=native:runs/all")).text
+    assert 'kind <b>ci_result</b> (<a href="/outcomes?session=native%3Aruns%2Fall">' in page
+    assert 'session <b>native:runs/all</b> (<a href="/outcomes?kind=ci_result">' in page
+    none = (await outcomes.get("/outcomes?kind=nothing")).text
+    assert 'No outcome matches. <a href="/outcomes">Show all</a>' in none
+
+
+class Added(NamedTuple):
+    """An entry point of another package."""
+
+    name: str
+    value: str
+    template: str | None
+
+    def load(self) -> str:
+        if self.template is None:
+            raise ModuleNotFoundError("No module named 'weather'")
+        return self.template
+
+
+@pytest.fixture
+def add_card(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
+    """Have another package bring the card for `musing` that is in this file, or one that can't be loaded."""
+
+    def add_it(template: str | None) -> None:
+        monkeypatch.setattr(cards, "_added", lambda: {"musing": Added("musing", "weather:CARD", template)})
+
+    return add_it
+
+
+async def test_the_card_of_the_documentation_shows_a_kind_of_another_package(
+    outcomes: Studio, tmp_path: Path, add_card: Callable[[str | None], None]
+) -> None:
+    documented = re.search(
+        r"And `musing.html`:\n\n```text\n(.*?)```", Path("docs/studio.md").read_text(), re.DOTALL
+    )
+    assert documented is not None
+    (tmp_path / "musing.html").write_text(documented[1])
+    add_card(str(tmp_path / "musing.html"))
+    card = await card_of(outcomes, "musing", "a thought")
+    assert '<h3>Musing</h3><span class="muted">reviewer</span>' in card
+    assert "<p>a thought</p>" in card
+    assert "<li>1</li>" in card
+
+
+async def test_a_card_of_another_package_that_fails_leaves_the_json_and_says_so(
+    outcomes: Studio, tmp_path: Path, add_card: Callable[[str | None], None]
+) -> None:
+    (tmp_path / "broken.html").write_text("{{ content.missing.field }}")
+    for template, why in (
+        (None, "weather:CARD: ModuleNotFoundError: No module named"),
+        (str(tmp_path / "nowhere.html"), "FileNotFoundError"),
+        (str(tmp_path / "broken.html"), "UndefinedError"),
+    ):
+        add_card(template)
+        card = await card_of(outcomes, "musing", "a thought")
+        assert why in card
+        assert "&#34;of&#34;: &#34;it&#34;" in card
+
+
+async def test_an_outcome_with_a_file_leads_to_it(place: Place, studio: Studio) -> None:
+    run = place.add_run("filed")
+    (run / "artifacts/thoughts.txt").write_text("so many\n")
+    (run / "outcome.json").write_text(
+        '{"outcome_kind": "musing", "summary": "long", "file_path": "thoughts.txt"}'
+    )
+    place.end_run("filed", 0)
+    place.daemon_once()
+    (one,) = json.loads((await studio.get("/outcomes?format=json")).text)
+    page = (await studio.get(f"/outcomes/{quote(one['id'])}")).text
+    link = re.search(r'<a href="([^"]+)">thoughts.txt</a>', page)
+    assert link is not None
+    assert "so many" in (await studio.get(html.unescape(link[1]))).text
+
+
+async def test_a_reviewer_is_the_agent_of_the_session_or_else_its_playbook(
+    place: Place, studio: Studio
+) -> None:
+    run = place.add_run("played", playbook="careful-review")
+    (run / "outcome.json").write_text(
+        json.dumps({**REVIEW, "round": 1} if isinstance(REVIEW, dict) else None)
+    )
+    place.end_run("played", 0)
+    place.daemon_once()
+    card = await card_of(studio, "review_verdict")
+    assert '<span class="muted">careful-review' in card
+    assert "round" not in card
 
 
 async def test_an_outcome_that_does_not_exist_has_a_page_that_says_so(outcomes: Studio) -> None:

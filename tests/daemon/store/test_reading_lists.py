@@ -1,4 +1,4 @@
-"""Lists of the exchange and of shows: they are read in parts, and no part reads a whole table."""
+"""Lists of outcomes, of the exchange and of shows: they are read in parts, and no part reads a whole table."""
 
 import sqlite3
 from collections.abc import Callable
@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from runward.daemon.store import reading_artifacts
+from runward.daemon.store.reading_artifacts import Wanted as Outcomes
+from runward.daemon.store.reading_artifacts import artifacts, newest_artifacts
 from runward.daemon.store.reading_exchange import (
     LAST,
     WantedActions,
@@ -25,9 +28,23 @@ READERS: dict[str, Callable[[Any], object]] = {
     "artifacts": lambda store: shared_artifacts(store, after="a", limit=9),
     "principals": lambda store: principals(store, after="a", limit=9, most_artifacts=9),
     "a principal": lambda store: principals(store, "ann"),
+    "outcomes": lambda store: newest_artifacts(store, Outcomes(since=1.0, limit=9), (5.0, "a")),
+    "outcomes of a kind": lambda store: newest_artifacts(store, Outcomes("gate_verdict", "false", limit=9)),
+    "outcomes of a session": lambda store: newest_artifacts(store, Outcomes(session="k", limit=9)),
+    "outcomes of a chain run": lambda store: newest_artifacts(store, Outcomes(chain_run="r", limit=9)),
     "a show": lambda store: show_in(store, "/shows/a"),
     "the plays of a show": lambda store: plays_of(store, "/shows/a", "b", 9),
 }
+
+
+class _Rows(list[tuple[Any, ...]]):
+    """No rows."""
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return []
+
+    def fetchone(self) -> None:
+        return None
 
 
 class Planned:
@@ -37,9 +54,9 @@ class Planned:
         self._store = store
         self.steps: list[str] = []
 
-    def execute(self, sql: str, values: Any = ()) -> list[tuple[object, ...]]:
+    def execute(self, sql: str, values: Any = ()) -> _Rows:
         self.steps += [row[3] for row in self._store.execute(f"explain query plan {sql}", values)]
-        return []
+        return _Rows()
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -50,6 +67,57 @@ def test_a_list_is_read_by_an_index(store: sqlite3.Connection, name: str) -> Non
     scanned = {step.split()[1] for step in planned.steps if step.startswith("SCAN")}
     assert planned.steps
     assert not scanned & {*tables, "p", "s", "t", "e", "i", "x", "c"}, planned.steps
+
+
+@pytest.mark.parametrize("name", ["actions", "artifacts", "outcomes", "outcomes of a kind"])
+def test_a_part_of_a_long_list_is_read_in_its_order_and_not_sorted(
+    store: sqlite3.Connection, name: str
+) -> None:
+    planned = Planned(store)
+    READERS[name](planned)
+    assert not [step for step in planned.steps if "TEMP B-TREE" in step]
+
+
+@pytest.fixture
+def outcomes(store: sqlite3.Connection) -> sqlite3.Connection:
+    """Seven outcomes, named by the times when they came; the third was changed after the others."""
+    store.execute("pragma foreign_keys = off")
+    for at in range(1, 8):
+        store.execute(
+            "insert into artifacts (id, session_key, kind, name, passed, is_known, place, created_at, updated_at)"
+            " values (?1, 'k', ?2, ?1, ?3, 1, 0, ?4, ?5)",
+            (f"o{at}", "even" if at % 2 == 0 else "odd", at < 3, float(at), 9.0 if at == 3 else float(at)),
+        )
+    return store
+
+
+def parts(store: sqlite3.Connection, wanted: Outcomes) -> list[list[str]]:
+    found, part = [], newest_artifacts(store, wanted)
+    while True:
+        found.append([each.id for each in part.rows])
+        if part.last is None:
+            return found
+        part = newest_artifacts(store, wanted, part.last)
+
+
+def test_outcomes_are_read_in_parts_and_each_part_shows_what_changed_last_first(
+    outcomes: sqlite3.Connection,
+) -> None:
+    assert parts(outcomes, Outcomes(limit=3)) == [["o7", "o6", "o5"], ["o3", "o4", "o2"], ["o1"]]
+    assert parts(outcomes, Outcomes(kind="even", limit=2)) == [["o6", "o4"], ["o2"]]
+    assert parts(outcomes, Outcomes(passed="true", limit=9)) == [["o2", "o1"]]
+    assert parts(outcomes, Outcomes(since=6.0, limit=9)) == [["o3", "o7", "o6"]]
+    (whole,) = parts(outcomes, Outcomes(limit=9))
+    assert whole == [each.id for each in artifacts(outcomes, Outcomes())]
+
+
+def test_a_search_for_rare_outcomes_looks_at_so_many_and_can_go_on(
+    outcomes: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_artifacts, "MOST_READ", 3)
+    part = newest_artifacts(outcomes, Outcomes(passed="true", limit=9))
+    assert (part.rows, part.is_searched) == ([], True)
+    assert parts(outcomes, Outcomes(passed="true", limit=9)) == [[], ["o2"], ["o1"]]
 
 
 def test_the_ledger_is_read_from_its_end_in_parts(store: sqlite3.Connection) -> None:
