@@ -140,6 +140,9 @@ def test_a_waiting_job_names_the_one_that_stops_its_lane(state: Path) -> None:
     assert due == (9.0, "sessions/ended", "b")
 
 
+_RUNNING = reading_sessions.Wanted(("running",))
+
+
 def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
     """Done jobs and past events are many: no question of `status` or `why` walks through them."""
     plans: list[str] = []
@@ -147,6 +150,8 @@ def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
         explained = _Explained(connection, plans)
         reading_sessions.sessions_by_status(explained)  # type: ignore[arg-type]  # likewise
         reading_sessions.sessions_called(explained, "a", 2)  # type: ignore[arg-type]  # likewise
+        reading_sessions.sessions(explained, _RUNNING, 100)  # type: ignore[arg-type]  # likewise
+        reading_sessions.waiting_for_answer(explained)  # type: ignore[arg-type]  # likewise
         reading_queue.queue_figures(explained, 1e10)  # type: ignore[arg-type]  # stands in for a connection
         reading_queue.held_by_reason(explained)  # type: ignore[arg-type]  # likewise
         reading_queue.next_due(explained)  # type: ignore[arg-type]  # likewise
