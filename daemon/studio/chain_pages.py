@@ -15,7 +15,13 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.configuration.settings import chain_names
 from runward.daemon.inbox.approval_answers import LONGEST_NOTE
-from runward.daemon.store.reading_chains import ChainRunRow, chain_runs, chain_runs_called, chain_statuses
+from runward.daemon.store.reading_chains import (
+    ChainRunRow,
+    ChainStatusRow,
+    chain_runs,
+    chain_runs_called,
+    chain_statuses,
+)
 from runward.daemon.store.reading_schedules import FiringRow, newest_firings
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.pages import Act, Entry, Form, Pages
@@ -31,6 +37,7 @@ from runward.daemon.views.chains import (
 )
 from runward.daemon.views.schedules import declared_schedules, schedule_as_json, schedules_of, upcoming
 from runward.daemon.views.triggers import in_short, in_words
+from runward.daemon.views.units import local
 from runward.handlers.chains.advancing import run_id
 from runward.handlers.chains.effects import ChainStatus
 from runward.handlers.chains.events import ChainFireRequested, ChainStatusRequested
@@ -66,9 +73,10 @@ class _Chain(NamedTuple):
     json: JsonValue
     text: str
     schedules: list[JsonValue]
-    next: list[float]
+    next: list[tuple[str, float]]
     misses: list[FiringRow]
     status: str
+    decided: ChainStatusRow | None
     fired: str | None
     runs: _Runs
 
@@ -174,9 +182,10 @@ def _read(
         None if file is None else chain_as_json(connection, file.file, file.parsed),
         "" if file is None else text_without_secrets(file.text, settings.bundle.redact),
         [schedule_as_json(each, now) for each in due],
-        upcoming(due, now, _NEXT),
+        [(local(each), each) for each in upcoming(due, now, _NEXT)],
         [each for each in firings if not each.result.startswith("firing.fired")],
         known.status(called),
+        known.statuses.get(called),
         fired[0].id if fired else None,
         _runs(connection, request, given, called),
     )

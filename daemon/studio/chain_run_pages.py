@@ -3,9 +3,11 @@
 import json
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +20,7 @@ from runward.daemon.store import reading_chains, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStepRow
 from runward.daemon.store.reading_invocations import invocations_of
+from runward.daemon.studio.file_page import as_it_is
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.pages import Act, Form, Pages
 from runward.daemon.studio.rendering import page
@@ -30,7 +33,8 @@ from runward.daemon.views.chain_runs import (
     details_as_json,
     outcome_in_words,
 )
-from runward.daemon.views.run_output import last_lines
+from runward.daemon.views.run_output import text_of
+from runward.daemon.views.session_files import LOGS, NoFile, log_file
 from runward.daemon.views.units import moment_of
 from runward.daemon.views.why.stories import Story, asked_run_story, chain_run_story
 from runward.handlers.approvals.events import ApprovalRequested
@@ -41,7 +45,6 @@ from runward.handlers.secrets import json_without_secrets, without_secrets_in
 ENDLESS: Final = ("running", "waiting_approval", "asked")
 """States of a chain run that can be cancelled."""
 
-_LOGS: Final = ("stdout.log", "stderr.log")
 _MOST_LINES: Final = 20
 _LONGEST_LINE: Final = 2000
 
@@ -53,6 +56,14 @@ class _Question(NamedTuple):
     shown: ShownApproval
 
 
+class _Output(NamedTuple):
+    """The end of a log of a session."""
+
+    log: str
+    session_key: str
+    end: Markup
+
+
 class _Step(NamedTuple):
     """A step of the run. `json` is the command's object, without what looks like a secret."""
 
@@ -60,7 +71,7 @@ class _Step(NamedTuple):
     tries: list[ChainStepRow]
     took: float | None
     outcome: OutcomeInWords | None
-    output: list[tuple[str, str]]
+    output: list[_Output]
     question: _Question | None
     decided: list[ApprovalRow]
 
@@ -141,7 +152,7 @@ def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, 
             [one for one in tries if one.step == number],
             [one for one in asked if one.step == number],
             waiting,
-            settings.bundle.redact,
+            settings,
         )
         for number, each in enumerate(shown)
         if isinstance(each, dict)
@@ -156,7 +167,7 @@ def _step(
     tries: list[ChainStepRow],
     asked: Sequence[ApprovalRow],
     waiting: Sequence[ApprovalRow],
-    redact: tuple[str, ...],
+    settings: Settings,
 ) -> _Step:
     begun, ended = moment_of(shown["started_at"]), moment_of(shown["finished_at"])
     open_now = next((each for each in asked if each in waiting), None)
@@ -164,22 +175,28 @@ def _step(
         shown,
         tries,
         None if begun is None or ended is None else ended - begun,
-        outcome_in_words(tries[-1].outcome, redact) if tries else None,
-        _output(connection, tries[-1]) if tries else [],
+        outcome_in_words(tries[-1].outcome, settings.bundle.redact) if tries else None,
+        _output(connection, settings, tries[-1]) if tries else [],
         None if open_now is None else _Question(open_now, shown_approval(open_now)),
         [each for each in asked if each.status != "asked"],
     )
 
 
-def _output(connection: sqlite3.Connection, step: ChainStepRow) -> list[tuple[str, str]]:
-    """The ends of what a step that runs or failed printed, by the names of its logs."""
+def _output(connection: sqlite3.Connection, settings: Settings, step: ChainStepRow) -> list[_Output]:
+    """The ends of what a step that runs or failed printed."""
     if step.session_key is None or step.status == "completed":
         return []
     row = reading_sessions.session(connection, step.session_key)
     if row is None:
         return []
-    found = [(name, last_lines(row.path, name, _MOST_LINES)) for name in _LOGS]
-    return [(name, "\n".join(each[:_LONGEST_LINE] for each in lines)) for name, lines in found if lines]
+    found: list[_Output] = []
+    for log in LOGS:
+        with suppress(NoFile):  # the page of the session says why
+            ends = log_file(settings, row, log).ends()
+            lines = [text_of(line)[:_LONGEST_LINE] for line in (ends.end or ends.start).split(b"\n") if line]
+            if lines:
+                found.append(_Output(log, row.key, as_it_is("\n".join(lines[-_MOST_LINES:]))))
+    return found
 
 
 def _approve(

@@ -39,6 +39,7 @@ steps:
     requires_approval: true
   - {id: later, action: merge, with: {pr: "fail"}}
 """
+ONE = "name: one\ntrigger: {manual: true}\nsteps: [{action: merge, with: {pr: '{{ trigger.pr }}'}}]\n"
 HOSTILE = MARKUP + INVISIBLE
 OUTCOME = {"outcome_kind": "review_verdict", "summary": HOSTILE, "verdict": "APPROVE"}
 WRONG = "name: wrong\ntrigger: {event: pr.opened, colour: red}\nsteps:\n  - {action: merge}\n"
@@ -85,6 +86,12 @@ def fields_of(page: str) -> dict[str, str]:
     """The hidden fields of the form that decides."""
     form = next(each for each in page.split("<form")[1:] if 'name="approval"' in each)
     return dict(re.findall('type="hidden" name="([^"]+)" value="([^"]*)"', form))
+
+
+def fire_one(place: Place) -> str:
+    """A run of a chain of one step, which fails."""
+    (place.directory / "chains/one.yaml").write_text(ONE)
+    return place.call("chain", "fire", "one", "pr=fail").out.strip()
 
 
 def steps_of(place: Place) -> dict[object, object]:
@@ -257,11 +264,49 @@ async def test_an_approval_from_the_page_starts_the_step_and_a_second_decision_i
     assert f"{fields['approval']}:</span> approved by" in page
     assert ": looks right" in page
     assert 'name="approval"' not in page
-    assert "End of stdout.log, as it is</p><pre>merging</pre>" in page, "of the step that failed"
+    assert "stdout</a>, without redaction</p><pre>merging</pre>" in page, "of the step that failed"
     other = await acting.send(path, approval=fields["approval"], digest=fields["digest"], action="deny")
     refused = "it is already approved"
     wait_for(lambda: refused in acting.place.call("why", path.rpartition("/")[2]).out, "the refusal")
     assert refused in (await acting.get(other.headers["location"])).text
+
+
+async def test_of_two_browsers_that_decide_without_a_daemon_the_first_counts_once_there_is_one(
+    waits: Studio,
+) -> None:
+    path = run_path(waits)
+    pages = [fields_of((await waits.get(path)).text) for _ in range(2)]
+    denied = await waits.send(path, **pages[0], action="deny")
+    approved = await waits.send(path, **pages[1], action="approve")
+    for each in (denied, approved):
+        assert "It is stored, and not decided yet." in (await waits.get(each.headers["location"])).text
+    with waits.place.daemon():
+        run = path.rpartition("/")[2]
+        wait_for(lambda: "it is already denied" in waits.place.call("why", run).out, "the refusal")
+    assert runs_of(waits.place)[0]["status"] == "aborted"
+    assert "Done" in (await waits.get(denied.headers["location"])).text
+    assert "it is already denied" in (await waits.get(approved.headers["location"])).text
+
+
+async def test_files_that_an_approval_can_not_cover_are_named_and_left_out_with_a_tick(waits: Studio) -> None:
+    place, deep = waits.place, "/".join(["d"] * 45)
+    (place.directory / "playbooks/deep.playbook.yaml").write_text(
+        f"command: [sh, -c, 'mkdir -p {deep}; echo x > {deep}/hidden']\n"
+    )
+    (place.directory / "chains/one.yaml").write_text(
+        "name: one\ntrigger: {manual: true}\nsteps:\n  - {skill: deep}\n"
+        "  - {action: merge, with: {pr: '8'}, requires_approval: true}\n"
+    )
+    with place.daemon():
+        run = place.call("chain", "fire", "one").out.strip()
+        wait_for(lambda: len(approvals(place)) == 2, "the approval")
+        page = (await waits.get(f"/chain-runs/{run}")).text
+        assert f"<code>{'/'.join(['d'] * 40)}</code> has too many entries, or too deep ones" in page
+        refused = await waits.send(f"/chain-runs/{run}", **fields_of(page), action="approve")
+        wait_for(lambda: "approve without: --without" in place.call("why", run).out, "the refusal")
+        assert "approve without" in (await waits.get(refused.headers["location"])).text
+        await waits.send(f"/chain-runs/{run}", **fields_of(page), action="approve", without="yes")
+        wait_for(lambda: runs_of(place)[0]["status"] == "completed", "the end of the chain run")
 
 
 async def test_a_denial_ends_the_chain_run(acting: Studio) -> None:
@@ -270,6 +315,25 @@ async def test_a_denial_ends_the_chain_run(acting: Studio) -> None:
     await acting.send(path, **fields, action="deny", note=HOSTILE)
     wait_for(lambda: runs_of(acting.place)[0]["status"] == "aborted", "the end of the chain run")
     assert "script" not in tags_of((await acting.get(path)).text)[0]
+
+
+@pytest.mark.parametrize("is_directory", [False, True], ids=["the log", "its directory"])
+async def test_a_link_in_place_of_a_steps_log_is_not_followed(acting: Studio, is_directory: bool) -> None:
+    secret = acting.place.directory / "secret"
+    secret.mkdir()
+    (secret / "stdout.log").write_text("the secret")
+    run = fire_one(acting.place)
+    wait_for(lambda: runs_of(acting.place)[0]["status"] == "failed", "the end of the chain run")
+    assert "<pre>merging</pre>" in (await acting.get(f"/chain-runs/{run}")).text
+    (directory,) = acting.place.runs.glob(f"{run}-0-*")
+    if is_directory:
+        directory.rename(directory.with_name("away"))
+        directory.symlink_to(secret)
+    else:
+        (directory / "stdout.log").unlink()
+        (directory / "stdout.log").symlink_to(secret / "stdout.log")
+    page = await acting.get(f"/chain-runs/{run}")
+    assert (page.status, "the secret" in page.text, "merging" in page.text) == (200, False, False)
 
 
 async def test_an_approval_counts_only_for_what_the_page_showed(waits: Studio) -> None:
@@ -294,9 +358,7 @@ async def test_a_chain_run_is_cancelled_with_a_reason(acting: Studio) -> None:
 
 
 async def test_a_chain_is_fired_with_values_and_paused_and_resumed(acting: Studio) -> None:
-    (acting.place.directory / "chains/one.yaml").write_text(
-        "name: one\ntrigger: {manual: true}\nsteps: [{action: merge, with: {pr: '{{ trigger.pr }}'}}]\n"
-    )
+    (acting.place.directory / "chains/one.yaml").write_text(ONE)
     answer = await acting.send("/chains/one", action="fire", values="pr=8\n\nmore:=[1]\n")
     wait_for(lambda: bool(acting.place.call("chain", "runs", "one", "--json").objects()), "the chain run")
     (run,) = acting.place.call("chain", "runs", "one", "--json").objects()
@@ -314,6 +376,7 @@ async def test_a_chain_is_fired_with_values_and_paused_and_resumed(acting: Studi
         )
         assert "Done" in (await acting.get(answer.headers["location"])).text
         if status == "paused":
+            assert ": a freeze</p>" in (await acting.get("/chains/one")).text
             refused = await acting.send("/chains/one", action="fire")
             assert (refused.status, "is paused. Resume it first." in refused.text) == (409, True)
 
