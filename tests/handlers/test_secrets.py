@@ -53,6 +53,7 @@ _PAIRS = [
     ("dbPass: {}", "abc"),
     ("MYSQL_PWD={}", "open-Sesame7"),
     ("GITHUB_PAT={}", "open-Sesame7"),
+    ("github_pat: {}", "open-Sesame7"),
     ("ORG_PAT={}", "open-Sesame7"),
     ('privateKeyPem: "{}"', "open-Sesame7"),
     ("x-api-key: {}", "open-Sesame7"),

@@ -84,6 +84,21 @@ def create(place: Place, *words: str) -> None:
     assert place.call("exchange", "principal", "create", *words).code == 0
 
 
+async def test_the_tools_about_sessions_show_no_secret_that_a_run_wrote(place: Place) -> None:
+    run = place.add_run("leaky")
+    (run / "exit.json").write_text('{"exit_code": 3, "cause": "exited", "error": "DB_PASS=xyzzy is wrong"}')
+    place.daemon_once()
+    async with connected(place) as client:
+        for tool, arguments in (
+            ("why", {"id": "leaky"}),
+            ("show_session", {"id": "leaky"}),
+            ("list_sessions", {}),
+        ):
+            answer = json.dumps(told(await client.call_tool(tool, arguments)))
+            assert "DB_PASS=[redacted] is wrong" in answer, tool
+            assert "xyzzy" not in answer
+
+
 @pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=pytest.mark.prove)])
 async def test_a_client_acts_as_the_principal_that_the_server_was_started_for(
     place: Place, mode: str

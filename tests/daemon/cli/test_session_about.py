@@ -75,13 +75,15 @@ def test_what_a_run_wrote_is_shown_without_secrets(place: Place) -> None:
     outcome = {"outcome_kind": "note", "summary": f"use {_KEY} and DB_PASS=xyzzy"}
     (run / "outcomes").mkdir()
     (run / "outcomes/note.json").write_text(json.dumps(outcome))
-    place.end_run("leaky", 3)
+    end = {"exit_code": 3, "cause": "exited", "error": f"{_KEY} and DB_PASS=xyzzy are wrong"}
+    (run / "exit.json").write_text(json.dumps(end))
     place.daemon_once()
     for arguments in (("session", "show"), ("session", "show", "--json"), ("why",), ("why", "--json")):
         out = place.call(*arguments, "leaky").out
         assert _KEY not in out
         assert "xyzzy" not in out
     assert "use [redacted] and DB_PASS=[redacted]" in place.call("session", "show", "leaky").out
+    assert "[redacted] and DB_PASS=[redacted] are wrong" in place.call("why", "leaky").out
 
 
 def test_a_native_run_has_none_of_it(recorded: Place) -> None:

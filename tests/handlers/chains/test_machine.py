@@ -12,6 +12,11 @@ from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
 from runward.config.seen import CHAIN_FIELDS, STEP_FIELDS
 from runward.config.step import Callables, Step
+from runward.handlers.approvals import answer
+from runward.handlers.approvals.events import ApprovalRequested
+from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding, FilesLeftIn
+from runward.handlers.approvals.left_files import LeftFile, LeftFiles, LeftPlace
+from runward.handlers.approvals.shown import _left, _Named
 from runward.handlers.asking import Given, TryLater
 from runward.handlers.chains import advance, advancing, begun, cancel, fire, match, order
 from runward.handlers.chains import status as changed_status
@@ -51,6 +56,7 @@ from runward.handlers.chains.facts import (
     StepStanding,
 )
 from runward.handlers.chains.stepping import given_to, judge, result_of
+from runward.handlers.contracts.hashes import TRIES
 from runward.handlers.effects import Deciding, Effect, Emit, Explain, StartRun
 from runward.handlers.events import AttemptStarted, SessionFinished, Status
 from runward.handlers.facts import LaneWaits, Play, PlayOf, Session, SessionOf
@@ -583,3 +589,41 @@ def test_a_chain_is_paused_as_a_person_asked() -> None:
     kept, said = changed_status.decide(event, GIVEN)
     assert kept == SetChainStatus("pr", 1.0, "paused", "a freeze", "ada")
     assert isinstance(said, Explain)
+
+
+@pytest.mark.parametrize(
+    ("without", "why"),
+    [((), "approve without: --without d"), (("d", "other"), "other: no such file is among")],
+)
+def test_a_person_approves_what_an_approval_can_not_cover_in_words_or_not_at_all(
+    without: tuple[str, ...], why: str
+) -> None:
+    shown: JsonValue = {
+        "artifacts": [{"step": 0, "id": None, "path": "d", "sha256": None, "state": "denied"}]
+    }
+    waits = StepStanding(1, "waiting_approval", None, None, 1, None)
+    answers = {
+        ApprovalOf("ap_0"): ApprovalStanding("ap_0", RUN, 1, "asked", "0" * 64, None, shown),
+        ChainRunOf(RUN): stands({1: waits}, "waiting_approval"),
+    }
+    event = ApprovalRequested("request", 1.0, "ap_0", RUN, "approved", "", "ada", without=without)
+    (refused,) = decided(answer.decide(event, GIVEN), answers)
+    assert isinstance(refused, Explain)
+    assert refused.verdict == "refused"
+    assert why in refused.summary
+
+
+def test_a_file_that_is_being_written_is_shown_only_after_some_tries() -> None:
+    named = _Named(0, LeftPlace("/runs/a", "/runs/a/artifacts"), {})
+
+    def left(tries: int, without: tuple[str, ...] = ()) -> list[JsonValue]:
+        asking = _left([named], [], tries, without)
+        assert next(asking) == FilesLeftIn((named.place,), ())
+        with pytest.raises(StopIteration) as end:
+            asking.send((LeftFiles((LeftFile("log", "changing"),)),))
+        return [each["state"] for each in end.value.value]
+
+    with pytest.raises(TryLater, match="log was written to"):
+        left(0)
+    assert left(0, ("log",)) == ["changing"], "it is left out"
+    assert left(TRIES - 1) == ["changing"]
