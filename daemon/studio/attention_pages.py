@@ -1,5 +1,6 @@
 """Attention: what needs a person, and below it what runs."""
 
+import math
 import os
 import sqlite3
 import time
@@ -15,16 +16,17 @@ from starlette.routing import Route
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.store.reading import STORE
+from runward.daemon.store.reading_causes import event_recorded
+from runward.daemon.store.reading_events import newest_event
 from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.store.reading_sessions import SessionRow, Wanted, session
-from runward.daemon.studio.daemon_pages import retry
+from runward.daemon.studio.daemon_pages import retry, whole_number
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.pages import Entry, Form, Pages
 from runward.daemon.studio.rendering import PAGE, in_address, page
 from runward.daemon.views.needs import Kind, Need, how_to_start, needs, table, tables
 from runward.daemon.views.sessions import newest_sessions, sessions_as_json
 from runward.daemon.views.status import status_in
-from runward.daemon.views.units import iso
 
 if TYPE_CHECKING:
     from runward.handlers.events import SessionSeenRequested
@@ -100,12 +102,13 @@ class AttentionPages(Pages):
 
         def look(
             connection: sqlite3.Connection, settings: Settings
-        ) -> tuple[dict[str, JsonValue], list[JsonValue], str]:
+        ) -> tuple[dict[str, JsonValue], list[JsonValue], str, int]:
             status = status_in(connection, settings, time.time()).told
             rows, _ = newest_sessions(connection, settings, Wanted(("running",)), PAGE)
-            return status, sessions_as_json(connection, settings, rows), settings.state_dir
+            running = sessions_as_json(connection, settings, rows)
+            return status, running, settings.state_dir, newest_event(connection)
 
-        status, running, state = await self.read(request, look)
+        status, running, state, newest = await self.read(request, look)
         found = list(needs(status, state))
         return page(
             request,
@@ -113,6 +116,7 @@ class AttentionPages(Pages):
             {"status": status, "sessions": running},
             groups=_groups(found, status),
             number=_number(found),
+            newest=newest,
             how_to_start=how_to_start(state),
         )
 
@@ -176,16 +180,21 @@ def _seen(
 def _seen_all(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
 ) -> "list[SessionSeenRequested]":
-    """All that had ended when the page was made: a later one was not on it."""
+    """All whose verdict was there when the page was made, which is as of event `until`: a later one was not on it."""
     from runward.handlers.events import SessionSeenRequested  # the first page comes sooner without it
 
-    until = form.need("until")
-    rows = [each for each in _unseen(connection) if (iso(each.finished_at) or "") <= until]
+    until = whole_number(form, "until")
+    rows = [row for row in _unseen(connection) if _verdict_event(connection, row) <= until]
     names = [form.request, *(form.request_about(row.key) for row in rows[1:])]
     return [
         SessionSeenRequested(name, form.now, row.key, row.attempt)
         for name, row in zip(names, rows, strict=False)
     ]
+
+
+def _verdict_event(connection: sqlite3.Connection, row: SessionRow) -> float:
+    """The number of the event that was recorded with the verdict of this session's last attempt."""
+    return event_recorded(connection, f"{row.key}#{row.attempt}/finished") or math.inf
 
 
 def _unseen(connection: sqlite3.Connection) -> list[SessionRow]:

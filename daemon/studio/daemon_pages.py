@@ -89,11 +89,19 @@ def _discard(
 
 def _job(connection: sqlite3.Connection, form: Form) -> JobRow:
     """The job that is meant. If it is not held any more, the daemon refuses the request, and the page says so."""
-    text = form.need("job")
-    row = job(connection, int(text)) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    number = whole_number(form, "job")
+    row = job(connection, number)
     if row is None:
-        raise HTTPException(404, f"There is no job {text}.")
+        raise HTTPException(404, f"There is no job {number}.")
     return row
+
+
+def whole_number(form: Form, name: str) -> int:
+    """The number in a field. Raises `HTTPException`."""
+    text = form.need(name)
+    if not text.isdecimal() or len(text) >= 19:
+        raise HTTPException(400, f"{name} is {text!r}, which is not a number that the page has.")
+    return int(text)
 
 
 def _retry_notice(

@@ -133,7 +133,7 @@ async def test_all_that_were_on_the_page_are_seen_and_no_later_one(furnished: Pl
     assert '<a href="/sessions?failed=true">and 2 sessions more</a>' in page
     until = re.search(r'name="until" value="([^"]*)"', page)
     assert until is not None
-    fail(furnished, "later")
+    fail(furnished, "later", ago=500)  # it ended before the others, but nobody knew
     furnished.daemon_once()
     answer = await studio.send("/", action="seen-all", until=html.unescape(until[1]))
     furnished.daemon_once()
@@ -141,6 +141,7 @@ async def test_all_that_were_on_the_page_are_seen_and_no_later_one(furnished: Pl
     assert headings(page) == ["One thing needs you", "Failed, and not seen yet"]
     assert ">later</a>" in page
     assert "Done" in page
+    assert (await studio.send("/", action="seen-all", until=MARKUP)).status == 400
 
 
 async def test_a_held_job_is_tried_again_from_the_first_page(furnished: Place, studio: Studio) -> None:
