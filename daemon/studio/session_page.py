@@ -160,7 +160,6 @@ def _facts(session: dict[str, JsonValue], receipt: JsonValue) -> list[Fact]:
     linked = session["linked"] if isinstance(session["linked"], list) else []
     invocation = session["invocation_id"]
     return [
-        *_said(session, {"Id": "session_id"} if session["prompt"] else {}),
         *_said(session, {"Playbook": "playbook", "Agent": "agent", "Model": "model"}),
         Fact("Started", moment=session["started_at"]),
         *([Fact("Took", duration(float(took)))] if isinstance(took, int | float) else []),

@@ -155,3 +155,34 @@ async def test_an_inbox_that_takes_nothing_is_named_and_nothing_is_promised(
 
 async def test_a_page_that_changes_nothing_takes_no_form(studio: Studio, failed: str) -> None:
     assert (await studio.send("/sessions", action="seen")).status == 405
+
+
+async def test_a_running_session_can_be_cancelled_with_a_reason(place: Place, studio: Studio) -> None:
+    place.add_run("open")
+    place.daemon_once()
+    path = path_of("native:runs/open")
+    assert '<button class="danger">Cancel the run</button>' in (await studio.get(path)).text
+    answer = await studio.send(path, action="cancel", attempt="1", reason=f"the wrong branch {MARKUP}")
+    assert answer.status == 303
+    assert len(waiting(place)) == 1
+    place.daemon_once()
+    told = place.call("why", "native:runs/open").out
+    assert f"asked to cancel attempt 1: the wrong branch {MARKUP}" in told
+    assert MARKUP not in (await studio.get(answer.headers["location"])).text.replace("<script src", "")
+
+
+async def test_a_form_means_the_attempt_that_its_page_showed(
+    place: Place, studio: Studio, failed: str
+) -> None:
+    page = (await studio.get(failed)).text
+    assert '<input type="hidden" name="attempt" value="1"><button>Seen</button>' in page
+    await studio.send(failed, action="seen", attempt="7")
+    (asked,) = waiting(place)
+    assert '"attempt":7' in asked.read_text().replace(" ", "")
+    assert (await studio.send(failed, action="seen", attempt="x")).status == 400
+
+
+async def test_a_session_that_is_over_or_of_another_tool_has_no_button_to_cancel(
+    studio: Studio, failed: str
+) -> None:
+    assert "Cancel the run" not in (await studio.get(failed)).text

@@ -148,6 +148,7 @@ async def test_the_file_of_another_session_needs_that_sessions_own_address(
     (row,) = place.call("artifact", "list", "--json").objects()
     query = f"outcome={row['id']}"
     assert SECRET in (await the_file(studio, query, "native:runs/other")).text
+    (run / "outcome.json").write_text(f"{SECRET}, and not recorded")
     answer = await the_file(studio, query)
     assert (answer.status, SECRET in answer.text) == (404, False)
 
