@@ -28,6 +28,8 @@ from runward.daemon.views.visible import visible
 PAGE: Final = 100
 """Rows of a list."""
 
+_SHORT: Final = 600
+
 _AGES: Final = re.compile("<time [^>]*>[^<]*</time>")
 """What differs between two pages of the same data. The moments themselves are in the data."""
 
@@ -181,6 +183,7 @@ def _templates() -> Environment:
         "duration": duration,
         "time": _time,
         "clock": _clock,
+        "short": _short,
         "words": _words,
         "pretty": bounded_json,
         "urlencode": in_address,
@@ -231,6 +234,12 @@ def _first_line(text: str) -> str:
     """The beginning of a text."""
     line = text.strip().partition("\n")[0]
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"
+
+
+def _short(value: object) -> str:
+    """A text in a list: what is longer than a few lines is cut, because a list has many. Its own page has all of it."""
+    text = str(value)
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
 
 
 def _words(value: JsonValue) -> str:

@@ -296,8 +296,7 @@ async def test_a_reviewer_is_the_agent_of_the_session_or_else_its_playbook(
     place.end_run("played", 0)
     place.daemon_once()
     card = await card_of(studio, "review_verdict")
-    assert '<span class="muted">careful-review' in card
-    assert "round" not in card
+    assert re.search(r'<span class="muted">careful-review · \S+ \d\ds</span>', card)
 
 
 async def test_an_outcome_that_does_not_exist_has_a_page_that_says_so(outcomes: Studio) -> None:
@@ -342,6 +341,21 @@ async def test_nothing_in_an_outcome_becomes_markup_or_stays_invisible(place: Pl
         assert not {"script", "img", "iframe", "style", "svg"} & set(tags)
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
         assert not [char for char in page if not char.isprintable() and char != "\n"]
+
+
+async def test_a_list_is_short_and_a_card_is_bounded_whatever_an_outcome_says(
+    place: Place, studio: Studio
+) -> None:
+    deep: JsonValue = json.loads("[" * 30 + "]" * 30)
+    add(
+        place,
+        "long",
+        {"outcome_kind": "musing", "summary": "x" * 100_000, "deep": deep, "wide": [[0]] * 20_000},
+    )
+    place.daemon_once()
+    (one,) = json.loads((await studio.get("/outcomes?format=json")).text)
+    assert len((await studio.get("/outcomes")).text) < 10_000
+    assert len((await studio.get(f"/outcomes/{quote(one['id'])}")).text) < 300_000
 
 
 async def test_what_looks_like_a_secret_is_not_shown(place: Place, studio: Studio) -> None:
