@@ -12,10 +12,10 @@ MINUTES ?= 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove rest again explore soak bench check format clean
+.PHONY: help setup demo screenshots test prove rest again explore soak bench check format clean
 
 help: ## print this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with Runward and its development tools
 
@@ -25,6 +25,9 @@ $(STAMP): pyproject.toml daemon/__init__.py
 
 demo: setup ## run real commands, judge them, show the verdicts
 	@$(BIN)/python -m tests.demo.demo
+
+screenshots: setup ## take a picture of every page of the Studio, in build/screenshots
+	@$(BIN)/python -m tests.demo.screenshots
 
 test: setup ## run the tests a person runs (about ten minutes on two cores; the goal is five)
 	@$(PYTEST) -m "not prove"

@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -382,9 +383,9 @@ def _has_called(listed: dict[str, object]) -> bool:
     return isinstance(usage, dict) and bool(usage.get("output_tokens"))
 
 
-def main() -> int:
-    place = Path(tempfile.mkdtemp(prefix="runward-demo-"))
-    demo = Demo(place)
+@contextmanager
+def played(demo: Demo) -> Iterator[list[str]]:
+    """Everything happens, and is shown. What is not as expected, while the daemon still runs."""
     repository = demo.prepare()
     told = stories(repository)
     *while_up, while_down = told
@@ -392,7 +393,7 @@ def main() -> int:
 
     daemon = demo.start_daemon()
     try:
-        print(f"A daemon over {place}, and agents' sessions that it finds and follows:")
+        print(f"A daemon over {demo.place}, and agents' sessions that it finds and follows:")
         for session in SESSION_STORIES:
             demo.begin(session)
         demo.wait_for_followed()
@@ -425,12 +426,18 @@ def main() -> int:
         wrong += bundles.show(demo, SESSION_STORIES[0].session_id)
         wrong += pull_requests.show(demo, repository)
         wrong += economy.show(demo)
-        _print_result(place, wrong)
+        yield wrong
+    finally:
+        demo.stop_daemon(daemon)
+
+
+def main() -> int:
+    demo = Demo(Path(tempfile.mkdtemp(prefix="runward-demo-")))
+    with played(demo) as wrong:
+        _print_result(demo.place, wrong)
         if studio.has_a_reader():
             pull_requests.leave_one_waiting(demo)
             studio.show(demo)
-    finally:
-        demo.stop_daemon(daemon)
     return 1 if wrong else 0
 
 
