@@ -1,5 +1,7 @@
 """`make screenshots`: every page of the Studio in both themes, over what the demo leaves behind, as build/screenshots/*.png.
 
+The picture in README.md is made anew, too.
+
 It needs a Chromium (Debian: `apt-get install chromium`).
 """
 
@@ -16,9 +18,26 @@ from tests.demo import pull_requests
 from tests.demo.demo import Demo, played
 
 OUT: Final = Path("build/screenshots")
-WIDTH, HEIGHT = 1280, 800
+FIRST_PAGE: Final = Path("docs/images")
+ON_FIRST_PAGE: Final = "session"
+"""The page whose upper part README.md shows."""
+
+WIDTH, HEIGHT = 1280, 780
 THEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
-SHOWS: Final = '\n[[roots]]\nname = "shows"\npath = "shows"\nlayout = "auto"\n'
+SHOWS: Final = (
+    '\n[[roots]]\nname = "shows"\npath = "shows"\nlayout = "auto"\nhistory = "live"\nsettle = "100ms"\n'
+)
+
+
+class _WithShows(Demo):
+    """The demo, and a root for shows."""
+
+    def prepare(self) -> Path:
+        repository = super().prepare()
+        (self.place / "shows").mkdir()
+        with self.config.open("a") as settings:
+            settings.write(SHOWS)
+        return repository
 
 
 def main() -> int:
@@ -27,7 +46,7 @@ def main() -> int:
     if chromium is None:
         print("missing: chromium\n    install it with: sudo apt-get install chromium", file=sys.stderr)
         return 1
-    demo = Demo(Path(tempfile.mkdtemp(prefix="runward-demo-")))
+    demo = _WithShows(Path(tempfile.mkdtemp(prefix="runward-demo-")))
     with played(demo):
         _add_show(demo)
         pull_requests.leave_one_waiting(demo)
@@ -37,7 +56,8 @@ def main() -> int:
 
 
 def _take(demo: Demo, chromium: str) -> None:
-    OUT.mkdir(parents=True, exist_ok=True)
+    for directory in (OUT, FIRST_PAGE):
+        directory.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for theme in THEMES:
@@ -49,6 +69,8 @@ def _take(demo: Demo, chromium: str) -> None:
                 page.goto(base + path)
                 page.screenshot(path=OUT / f"{name}-{theme}.png", full_page=True)
                 print(OUT / f"{name}-{theme}.png", flush=True)
+                if name == ON_FIRST_PAGE:
+                    page.screenshot(path=FIRST_PAGE / f"studio-{theme}.png")
         browser.close()
 
 
@@ -74,7 +96,7 @@ def _pages(demo: Demo) -> dict[str, str]:
         "chain": "/chains/pr-review",
         "chain-run": f"/chain-runs/{runs[0]['chain_run_id']}",
         "invocations": "/invocations",
-        "invocation": f"/invocations/{quote(str(invocations[0]['id']))}",
+        "invocation": f"/invocations/{quote(str(invocations[0]['invocation_id']))}",
         "shows": "/shows",
         "show": "/shows/retry-queue",
         "exchange": "/exchange",
@@ -111,8 +133,6 @@ def _add_show(demo: Demo) -> None:
         meta = {"agent": "implementer", "depends_on": [] if name == "play-1" else ["play-1"]}
         (show / name / "_meta.json").write_text(json.dumps(meta))
         (show / name / "_verdict.json").write_text(json.dumps(verdict))
-    with demo.config.open("a") as settings:
-        settings.write(SHOWS)
     demo.wait(lambda: len(_listed(demo, "show", "list")) > 0, "the show")
 
 
