@@ -1,10 +1,9 @@
 // What makes a page live beyond htmx: when it reads itself again, the word beside the menu, ages, and copy buttons.
-"use strict";
-(() => {
+"use strict"; (() => {
     const page = document.documentElement;
     const isOf = (event, id) => event.detail.ctx?.sourceElement?.id === id;
     const readAgain = () => document.getElementById("live") && htmx.trigger("#live", "changed");
-    let wasLost = false;
+    let wasLost = false, sentAt = 0;
 
     function connection(word) {
         const shown = document.getElementById("live");
@@ -21,6 +20,9 @@
         wasLost = false;
     });
 
+    // Once a form is sent, the page stays as it is until the next one comes: a second click must not meet another button.
+    document.addEventListener("submit", () => sentAt = Date.now());
+    document.addEventListener("htmx:before:swap", event => Date.now() - sentAt < 3000 && event.preventDefault());
     document.addEventListener("htmx:config:request", event => {
         if (!isOf(event, "main")) return;
         if (document.hidden) event.preventDefault(); // the stream is closed, too, and its return reads the page again

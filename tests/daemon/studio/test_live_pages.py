@@ -11,7 +11,7 @@ from runward.daemon.studio import rendering
 
 
 def once_of(page: str) -> str:
-    found = re.search('name="once" hx-morph-skip value="([^"]+)"', page)
+    found = re.search('name="once" value="([^"]+)"', page)
     assert found is not None
     return found[1]
 

@@ -56,3 +56,15 @@ def test_the_settings_of_htmx_are_real_json_and_keep_what_a_person_opened() -> N
     assert "open" in config["morphIgnore"]
     assert config["extensions"] == "sse"
     assert config["includeIndicatorCSS"] is False
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_no_update_makes_another_form_of_one(path: Path) -> None:
+    """An update matches elements by their ids; a second click must send what the first one sent."""
+    text = path.read_text()
+    assert [each for each in re.findall(r"<form[^>]*method=\"post\"[^>]*", text) if " id=" not in each] == []
+    assert [
+        each for each in re.findall(r"<input[^>]*name=\"once\"[^>]*", text) if "hx-morph-skip" not in each
+    ] == []
+    looped = re.findall(r"{% for (?:(?!{% endfor %}).)*?call form\(([^)]*)\)", text, re.DOTALL)
+    assert [each for each in looped if each.count(",") < 2 and "all" not in each] == []
