@@ -96,7 +96,7 @@ async def test_an_artifact_shows_who_may_do_what_and_what_is_broken(exchange: St
 
 async def test_actions_have_their_reasoning_and_why_they_failed(exchange: Studio) -> None:
     page = (await exchange.get("/exchange/artifacts/team/calculator")).text
-    rows = re.findall(r"<tr><td class=.main.>.*?</tr>", page, re.DOTALL)
+    rows = re.findall(r"<tr id=.action-[^>]*>.*?</tr>", page, re.DOTALL)
     assert len(rows) == 3
     assert "“to write_artifact”" in rows[0]
     assert '<span class="state failed">not_authorized</span>' in rows[0]

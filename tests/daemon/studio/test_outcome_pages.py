@@ -4,6 +4,7 @@ import html
 import json
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -297,6 +298,16 @@ async def test_a_reviewer_is_the_agent_of_the_session_or_else_its_playbook(
     place.daemon_once()
     card = await card_of(studio, "review_verdict")
     assert re.search(r'<span class="muted">careful-review · \S+ \d\ds</span>', card)
+
+
+async def test_headings_skip_no_level(outcomes: Studio) -> None:
+    listed = json.loads((await outcomes.get("/outcomes?format=json")).text)
+    for path in ("/outcomes", *(f"/outcomes/{quote(each['id'])}" for each in listed)):
+        levels = [
+            int(tag[1]) for tag in tags_of((await outcomes.get(path)).text)[0] if tag in ("h1", "h2", "h3")
+        ]
+        assert levels[0] == 1
+        assert all(after - before <= 1 for before, after in pairwise(levels)), path
 
 
 async def test_an_outcome_that_does_not_exist_has_a_page_that_says_so(outcomes: Studio) -> None:

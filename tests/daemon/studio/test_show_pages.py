@@ -79,7 +79,7 @@ async def test_a_show_has_its_plays_with_what_they_wait_for_the_cards_of_their_g
     shown: Studio,
 ) -> None:
     page = (await shown.get("/shows/retry-queue")).text
-    rows = re.findall(r"<tr><td>.*?</tr>", page, re.DOTALL)
+    rows = re.findall(r"<tr id=.play-[^>]*>.*?</tr>", page, re.DOTALL)
     assert len(rows) == 3
     assert '<span class="state passed">passed</span>' in rows[0]
     assert '<span class="state failed">failed</span>' in rows[1]
