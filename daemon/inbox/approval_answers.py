@@ -6,12 +6,10 @@ import uuid
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ApprovalRow
 from runward.daemon.store.reading_requests import why_refused
-from runward.handlers.approvals.events import ApprovalRequested
 
 LONGEST_NOTE: Final = 2000
 """Characters of the note of an answer from a page."""
@@ -36,6 +34,11 @@ def put_answer(
     by_link: bool = False,
 ) -> str:
     """Leave the answer in the inbox, durably; returns the request's name. Raises `OSError`."""
+    from runward.daemon.inbox.requests import (
+        dump_request,  # takes long to import, and most look without an answer
+    )
+    from runward.handlers.approvals.events import ApprovalRequested
+
     request = str(uuid.uuid4())
     event = ApprovalRequested(
         request, time.time(), row.id, row.run, answer, note, by_link=by_link, without=without

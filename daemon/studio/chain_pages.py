@@ -3,7 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -38,10 +38,11 @@ from runward.daemon.views.chains import (
 from runward.daemon.views.schedules import declared_schedules, schedule_as_json, schedules_of, upcoming
 from runward.daemon.views.triggers import in_short, in_words
 from runward.daemon.views.units import local
-from runward.handlers.chains.advancing import run_id
-from runward.handlers.chains.effects import ChainStatus
-from runward.handlers.chains.events import ChainFireRequested, ChainStatusRequested
 from runward.handlers.secrets import text_without_secrets
+
+if TYPE_CHECKING:
+    from runward.handlers.chains.effects import ChainStatus
+    from runward.handlers.chains.events import ChainFireRequested, ChainStatusRequested
 
 _FILTERS: Final = ("status", "since", "after")
 _FIRINGS: Final = 100
@@ -166,6 +167,8 @@ def _listed(each: ChainFile) -> _Listed:
 def _read(
     connection: sqlite3.Connection, settings: Settings, request: Request, name: str, given: Filters
 ) -> _Chain | None:
+    from runward.handlers.chains.advancing import run_id  # the first page comes sooner without it
+
     file, now = chain_file(settings, name), time.time()
     chain = None if file is None else file.parsed.value
     called = name if file is None else file.name
@@ -208,7 +211,9 @@ def _runs(connection: sqlite3.Connection, request: Request, given: Filters, chai
 
 def _fire(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
-) -> list[ChainFireRequested]:
+) -> "list[ChainFireRequested]":
+    from runward.handlers.chains.events import ChainFireRequested
+
     name = request.path_params["name"]
     file = chain_file(settings, name)
     if file is None:
@@ -226,12 +231,14 @@ def _fire(
     return [ChainFireRequested(form.request, form.now, chain.name, fields)]
 
 
-def _setting(status: ChainStatus) -> Act:
+def _setting(status: "ChainStatus") -> Act:
     """What pauses, resumes or disables a chain."""
 
     def act(
         connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
-    ) -> list[ChainStatusRequested]:
+    ) -> "list[ChainStatusRequested]":
+        from runward.handlers.chains.events import ChainStatusRequested
+
         name = request.path_params["name"]
         file = chain_file(settings, name)
         if file is None and name not in chain_statuses(connection):

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
@@ -36,11 +36,13 @@ from runward.daemon.views.chain_runs import (
 from runward.daemon.views.run_output import text_of
 from runward.daemon.views.session_files import LOGS, NoFile, log_file
 from runward.daemon.views.units import moment_of
-from runward.daemon.views.why.stories import Story, asked_run_story, chain_run_story
-from runward.handlers.approvals.events import ApprovalRequested
 from runward.handlers.approvals.left_files import unbound
-from runward.handlers.chains.events import ChainRunCancelRequested
 from runward.handlers.secrets import json_without_secrets, without_secrets_in
+
+if TYPE_CHECKING:
+    from runward.daemon.views.why.stories import Story
+    from runward.handlers.approvals.events import ApprovalRequested
+    from runward.handlers.chains.events import ChainRunCancelRequested
 
 ENDLESS: Final = ("running", "waiting_approval", "asked")
 """States of a chain run that can be cancelled."""
@@ -98,6 +100,8 @@ class ChainRunPages(Pages):
         Filters(request, ())
 
         def look(connection: sqlite3.Connection, settings: Settings) -> _Read | None:
+            from runward.daemon.views.why.stories import asked_run_story, chain_run_story
+
             is_up = holder(Path(settings.state_dir)) is not None
             row = _recorded(connection, identifier)
             if row is not None:
@@ -137,7 +141,7 @@ def _recorded(connection: sqlite3.Connection, identifier: str) -> ChainRunRow | 
     return found[0] if found and found[0].id == identifier else None
 
 
-def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, story: Story) -> _Read:
+def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, story: "Story") -> _Read:
     tries = reading_chains.chain_steps(connection, row.id)
     asked = [each for each in reading_chains.approvals_called(connection, row.id) if each.run == row.id]
     waiting = [each for each in asked if each.status == "asked" and each.run_status == "waiting_approval"]
@@ -201,7 +205,7 @@ def _output(connection: sqlite3.Connection, settings: Settings, step: ChainStepR
 
 def _approve(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
-) -> list[ApprovalRequested]:
+) -> "list[ApprovalRequested]":
     row = _shown_there(connection, request, form)
     left_out = tuple(unbound(json.loads(row.shown))) if form.text("without") else ()
     return [_answer(row, form, "approved", left_out)]
@@ -209,13 +213,15 @@ def _approve(
 
 def _deny(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
-) -> list[ApprovalRequested]:
+) -> "list[ApprovalRequested]":
     return [_answer(_shown_there(connection, request, form), form, "denied")]
 
 
 def _answer(
     row: ApprovalRow, form: Form, decision: Literal["approved", "denied"], without: tuple[str, ...] = ()
-) -> ApprovalRequested:
+) -> "ApprovalRequested":
+    from runward.handlers.approvals.events import ApprovalRequested
+
     note = form.text("note").strip()[:LONGEST_NOTE]
     return ApprovalRequested(form.request, form.now, row.id, row.run, decision, note, without=without)
 
@@ -239,7 +245,9 @@ def _shown_there(connection: sqlite3.Connection, request: Request, form: Form) -
 
 def _cancel(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
-) -> list[ChainRunCancelRequested]:
+) -> "list[ChainRunCancelRequested]":
+    from runward.handlers.chains.events import ChainRunCancelRequested
+
     identifier, reason = request.path_params["identifier"], form.text("reason").strip()[:LONGEST_NOTE]
     is_recorded = _recorded(connection, identifier) is not None
     if not is_recorded and _asked(settings, identifier) is None:

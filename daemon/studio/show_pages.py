@@ -11,7 +11,6 @@ from starlette.routing import Route
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.rundir.play_files import texts_of_play
 from runward.daemon.store.reading_artifacts import artifact_with
 from runward.daemon.store.reading_sessions import session
 from runward.daemon.store.reading_shows import (
@@ -95,6 +94,8 @@ class ShowPages(Pages):
         return page(request, "show.html", {"show": found.show}, cards=found.cards, older=older)
 
     async def _play(self, request: Request, topic: str, path: str | None, name: str) -> Response:
+        from runward.daemon.rundir.play_files import texts_of_play  # imports the types of events
+
         def look(connection: sqlite3.Connection, settings: Settings) -> _Play:
             show, row = _called(connection, topic, path, name)
             (shown,) = _objects(whole_show(settings, show, None, [row])["plays"])

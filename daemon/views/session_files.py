@@ -8,7 +8,6 @@ from typing import BinaryIO, Final, NamedTuple, TypeVar
 from runward.config.settings import Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.rundir.opening import LINK
-from runward.daemon.rundir.play_files import is_text_of_play
 from runward.daemon.rundir.recorded_files import OutsideRoot, Place, open_recorded, opened_directory
 from runward.daemon.rundir.tailing import NotRegular
 from runward.daemon.store.reading_artifacts import artifact_with
@@ -147,6 +146,8 @@ def outcome_file(
 
 def play_file(settings: Settings, row: SessionRow, name: str) -> RecordedFile:
     """A text in the directory of a play. Raises `NoFile`."""
+    from runward.daemon.rundir.play_files import is_text_of_play  # imports the types of events
+
     if not is_text_of_play(name):
         raise NoFile(f"{name} is no intent, prompt or log of the play.")
     return RecordedFile(name, place_of(settings, row, row.path), name)

@@ -96,6 +96,16 @@ def test_the_launcher_does_not_pay_for_the_types_of_events_when_it_verifies(plac
     assert not imported & {"runward.handlers.events", "runward.handlers.facts"}
 
 
+def test_the_first_page_of_the_studio_does_not_wait_for_the_types_of_events() -> None:
+    program = "import sys, runward.daemon.studio.app\nprint(*sorted(sys.modules), sep='\\n')\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    imported = set(ended.stdout.split())
+    assert "runward.daemon.studio.session_pages" in imported
+    assert "runward.handlers.events" not in imported
+
+
 def test_verifying_a_session_needs_no_types_of_events(recorded: Place) -> None:
     imported = _imported(recorded, "session", "verify", "silent")
     assert "runward.daemon.cli.session.verify" in imported
