@@ -2,7 +2,9 @@
 
 import contextlib
 import http.client
+import math
 import os
+import shutil
 import socket
 import statistics
 import subprocess
@@ -12,10 +14,12 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from playwright.sync_api import Page, sync_playwright
 from tests.bench.figure import Figure, Goal, names, of_ratio, of_samples, percentile
 from tests.bench.fixtures import finish, make, run_name
 from tests.bench.product import daemon
@@ -35,6 +39,10 @@ _QUIET_CPU = Goal("at most", 0.5)
 _QUIET_MEMORY = Goal("at most", 1.6)
 _NOBODY_MEMORY = Goal("at most", 1.02)
 _NOBODY_READY = Goal("at most", 1.05)
+_CHANGED = Goal("at most", 250.0)
+_CHANGED_LATE = Goal("at most", 500.0)
+_PAGES_OPEN: Final = 16
+_PAGES_A_BROWSER: Final = 4
 _STREAMS: Final = 200
 _READERS: Final = 20
 _RATE: Final = 50.0
@@ -87,7 +95,72 @@ def studio(disk: Path, memory: Path, seconds: float, repeats: int) -> list[Figur
         *_nobody(memory, repeats),
         *_quiet(memory, seconds, repeats),
         _beside_verdicts(disk, seconds, repeats),
+        *_in_browser(disk, seconds, repeats),
     ]
+
+
+def _in_browser(disk: Path, seconds: float, repeats: int) -> list[Figure]:
+    """From the rename of `exit.json` to the changed page of the session in a real browser, beyond the verdict."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        print("changed pages: left out, there is no chromium", file=sys.stderr)
+        return []
+    count = int(_RATE * seconds)
+    shown: list[float] = []
+    verdicts: list[float] = []
+    problems: list[str] = []
+    for _ in range(repeats):
+        with scratch(disk) as place:
+            make(str(place.runs), range(count))
+            with daemon(place, SETTINGS) as running:
+                running.wait_running(count)
+                begin = time.time()
+                renamed_at, changed_at = _looked_at(place, chromium, count)
+                running.wait_judged(count)
+                running.settle()
+                committed_at = running.record.log(since=begin).committed_at
+            problems += running.record.problems(names(count))
+        verdicts += [(committed_at.get(run, math.inf) - at / 1e9) * 1e3 for run, at in renamed_at.items()]
+        shown += [at - renamed_at[run] / 1e6 for run, at in changed_at.items()]
+    figures = []
+    for share, goal in ((0.5, _CHANGED), (0.99, _CHANGED_LATE)):
+        after, judged = percentile(shown, share), percentile(verdicts, share)
+        beside = f"{after:.0f} ms, the verdict {judged:.0f} ms, {len(shown)} pages"
+        name = f"changed page in Chromium at {_RATE:g}/s, p{share * 100:g}"
+        value = after - judged
+        figures.append(Figure(name, value, "ms more", (value, value), goal, beside, problems))
+    return figures
+
+
+def _looked_at(place: Scratch, chromium: str, count: int) -> tuple[dict[str, int], dict[str, float]]:
+    """When each run ended (ns), and when the pages of some of them had changed (ms), Unix time."""
+    visitor = Visitor(place.directory / "state")
+    cookie = SimpleCookie(visitor.headers["Cookie"])[COOKIE].value
+    base = f"http://{visitor.headers['Host']}"
+    pages: dict[str, Page] = {}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        for index in range(0, count, max(1, count // _PAGES_OPEN)):
+            if len(pages) % _PAGES_A_BROWSER == 0:  # one has six connections to a host
+                context = browser.new_context()
+                context.add_cookies([{"name": COOKIE, "value": cookie, "url": base}])
+            page = pages[run_name(index)] = context.new_page()
+            page.goto(base + key_of(run_name(index)))
+            page.locator("#live", has_text="live").wait_for()
+            page.evaluate(_NOTE_CHANGE)
+        renamed_at = fixture("finish", place.runs, count, rate=_RATE)
+        changed_at = {}
+        for run, page in pages.items():
+            page.wait_for_function("window.changedAt")
+            changed_at[run] = float(page.evaluate("window.changedAt"))
+        browser.close()
+    return renamed_at, changed_at
+
+
+_NOTE_CHANGE: Final = """() => new MutationObserver(() => {
+    if (!window.changedAt && !document.querySelector(".banner.running"))
+        window.changedAt = performance.timeOrigin + performance.now();
+}).observe(document.body, {childList: true, subtree: true, attributes: true, characterData: true})"""
 
 
 def key_of(run: str) -> str:
