@@ -38,7 +38,7 @@ from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.places import PACKED
 from runward.handlers.layouts.registry import MESSAGES
-from runward.handlers.secrets import json_without_secrets, text_without_secrets
+from runward.handlers.secrets import json_without_secrets
 
 ENTRIES: Final = 200
 """Entries of a page."""
@@ -48,6 +48,15 @@ LONGEST_TEXT: Final = 4 << 10
 
 MOST_BYTES: Final = 4 << 20
 """Bytes of all files that are read for a page."""
+
+MOST_TOLD: Final = 1 << 20
+"""Bytes of lines whose texts are shown on a page, whole or cut."""
+
+LONGEST_PAGE: Final = 256 << 10
+"""Characters of a text that its own page shows."""
+
+_WINDOW: Final = 64 << 10
+"""Characters of a text that are searched for secrets before it is cut: that takes long for a text full of them."""
 
 _LONGEST_WORD: Final = 200
 _FILES: Final = ("journal", "replay", "messages")
@@ -97,6 +106,7 @@ class _Entry(NamedTuple):
     place: tuple[int, int]
     after: tuple[int, int]
     is_over: bool = False
+    size: int = 0
 
 
 _Source: TypeAlias = Iterator[_Entry]
@@ -121,6 +131,7 @@ class Timeline:
         self._settings = settings
         self._row = row
         self._not_shown: dict[str, None] = {}
+        self._window = _WINDOW
 
     def page(self, start: Position, session: Mapping[str, JsonValue]) -> TimelinePage:
         """The entries from a position on; `session` is what `session show --json` prints of it."""
@@ -150,13 +161,16 @@ class Timeline:
         for name in sources:
             advance(name)
         entries: list[JsonValue] = []
-        at = start.at
-        while heads and len(entries) < ENTRIES and all(each.value is not None for each in heads.values()):
+        at, told = start.at, 0
+        while heads and len(entries) < ENTRIES and told < MOST_TOLD:
+            if any(each.value is None for each in heads.values()):
+                break
             name = min(heads, key=lambda name: (int(times[name] * 1000), heads[name].rank, order.index(name)))
             head, at = heads[name], times[name]
             assert head.value is not None, "those without a value end the page"
             entries.append({"at": iso(at) if at else None, **head.value})
             places[name] = head.after
+            told += head.size
             advance(name)
         places |= {name: head.place for name, head in heads.items()}
         following = str(Position(places, at)) if heads else None
@@ -173,6 +187,7 @@ class Timeline:
             "replay": self._replayed,
             "messages": self._messages(),
         }
+        self._window = LONGEST_PAGE
         read = reads[kind]
         file = self._file(kind, number)
         if read is None or file is None:
@@ -211,7 +226,8 @@ class Timeline:
                         if found is not None:
                             after = over = (number, line.start + len(line.content) + 1)
                             value = _cut(found[1], f"{kind}.{number}.{line.start}")
-                            yield _Entry(found[0], 1, value, (number, line.start), after)
+                            size = len(line.content)
+                            yield _Entry(found[0], 1, value, (number, line.start), after, size=size)
             number, at = number + 1, 0
         yield _Entry(None, 0, None, over, over, is_over=True)
 
@@ -298,7 +314,7 @@ class Timeline:
             said = message_in(line)
             if said is None:
                 return None
-            text = text_without_secrets(said.text, self._settings.bundle.redact)
+            text = self._text_of(said.text)
             return said.at, {"kind": "message", "role": said.role, "text": text}
 
         if not self._is_plain():
@@ -315,7 +331,7 @@ class Timeline:
             return None
         value = read_json(line)
         if isinstance(value, NotJson) or not isinstance(value, dict):
-            text = text_without_secrets(line.decode(errors="backslashreplace"), self._settings.bundle.redact)
+            text = self._text_of(line.decode(errors="backslashreplace"))
             return None, {"kind": "line", "event": None, "role": None, "text": text}
         rest = {key: each for key, each in value.items() if key not in ("ts", "event", "role", "hash")}
         event, role = (_word(value.get(key)) for key in ("event", "role"))
@@ -347,7 +363,7 @@ class Timeline:
         return {"kind": "tool_result", "id": _word(identifier), "text": self._text_of(output)}
 
     def _text_of(self, value: JsonValue) -> str:
-        told = json_without_secrets(value, self._settings.bundle.redact)
+        told = json_without_secrets(_shortened(value, self._window), self._settings.bundle.redact)
         return told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)
 
 
@@ -396,6 +412,17 @@ def _cut(entry: dict[str, JsonValue], name: str | None) -> dict[str, JsonValue]:
     if len(text) <= LONGEST_TEXT:
         return {**entry, "full_text": None, "is_cut": False}
     return {**entry, "text": text[:LONGEST_TEXT].decode(errors="ignore"), "full_text": name, "is_cut": True}
+
+
+def _shortened(value: JsonValue, longest: int) -> JsonValue:
+    """The value with texts of at most so many characters."""
+    if isinstance(value, str):
+        return value if len(value) <= longest else f"{value[:longest]}…"
+    if isinstance(value, list):
+        return [_shortened(each, longest) for each in value]
+    if isinstance(value, dict):
+        return {key: _shortened(each, longest) for key, each in value.items()}
+    return value
 
 
 def _word(value: JsonValue) -> str | None:

@@ -17,6 +17,7 @@ from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir import recorded_files
 from runward.daemon.views import timeline
+from runward.handlers.secrets import json_without_secrets
 
 KEY = f"claude-code:{SESSION}"
 SECRET = "Authorization: Bearer abcdefgh12345678"
@@ -66,6 +67,17 @@ async def entries(studio: Studio, key: str) -> list[dict[str, JsonValue]]:
             return found
         query = f"&after={page['next']}"
     raise AssertionError("the timeline does not end")
+
+
+@pytest.mark.parametrize("history", ["live", "record"])
+async def test_params_that_are_nested_deeply_harm_nothing(studio: Studio, tell: Told, history: str) -> None:
+    transcript = tell(history=history)
+    told = Transcript(now=time.time() - 50)
+    told.call(command="here")
+    deep = told.content().replace(b'"here"', b"[" * 900 + b"]" * 900)
+    with transcript.open("ab") as file:
+        file.write(deep)
+    assert (await studio.get(path_of(KEY))).status == 200
 
 
 @pytest.mark.parametrize("history", ["live", "record"])
@@ -142,6 +154,31 @@ async def test_the_work_of_a_page_is_bounded_whatever_is_in_the_transcript(
     messages = [each for each in whole if each["kind"] == "message"]
     assert [each for each in found if each["kind"] == "message"] == messages
     assert set(reads) == {budget}
+
+
+async def test_a_page_ends_early_if_its_texts_are_long_and_searches_a_bounded_part_of_each_for_secrets(
+    place: Place, studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.add_run("run", exit_code=0)
+    place.daemon_once()
+    with (place.runs / "run/events.jsonl").open("a") as journal:
+        for number in range(9):
+            note = f"{number} " + "password=aaaaaaaa " * 10_000
+            journal.write(json.dumps({"ts": "2026-02-02T03:04:05Z", "event": "note", "note": note}) + "\n")
+    searched: list[int] = []
+
+    def counted(value: JsonValue, patterns: tuple[str, ...] = ()) -> JsonValue:
+        searched.append(len(json.dumps(value)))
+        return json_without_secrets(value, patterns)
+
+    monkeypatch.setattr(timeline, "json_without_secrets", counted)
+    monkeypatch.setattr(timeline, "MOST_TOLD", 400_000)
+    page = await shown(studio, "native:runs/run")
+    assert page["next"] is not None
+    assert max(searched) < 70_000
+    assert (
+        len([each for each in await entries(studio, "native:runs/run") if each.get("event") == "note"]) == 9
+    )
 
 
 async def test_a_long_text_is_cut_and_opens_as_a_page_of_its_own(studio: Studio, tell: Told) -> None:
