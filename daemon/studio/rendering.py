@@ -184,6 +184,7 @@ def _templates() -> Environment:
         "time": _time,
         "clock": _clock,
         "short": _short,
+        "first_line": _first_line,
         "words": _words,
         "pretty": bounded_json,
         "urlencode": in_address,

@@ -12,7 +12,7 @@ import pytest
 from tests.daemon.cli.calling import SETTINGS, Place
 from tests.daemon.studio.conftest import Studio
 from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, path_of, tags_of
-from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
+from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, notification
 
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir import recorded_files
@@ -38,6 +38,7 @@ def tell(place: Place) -> Told:
         told.prompt("Make a file.")
         told.text(reply, "tool_use")
         told.result(told.call(command="ls"), "a file")
+        told.user(notification())
         told.text("Done.")
         transcript.write_bytes(told.content())
         os.utime(transcript, (time.time() - 100, time.time() - 100))
@@ -95,12 +96,14 @@ async def test_messages_calls_and_status_changes_are_in_the_order_of_time(
         ("message", "I will."),
         ("tool_call", '{"command": "ls"}'),
         ("tool_result", None),
+        ("message", notification()),
         ("message", "Done."),
         ("status", "completed"),
     ]
     page = (await studio.get(path_of(KEY))).text
     assert '<p class="said">Make a file.</p>' in page
     assert "<b>Bash</b>" in page
+    assert "<summary>&lt;task-notification&gt;</summary>" in page
 
 
 async def test_the_journal_and_an_outcome_are_at_their_time(place: Place, studio: Studio) -> None:
