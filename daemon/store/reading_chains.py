@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store.reading import begins
@@ -75,15 +75,38 @@ def chain_runs(
     """The chain runs that are wanted, newest first; `limit` -1 for all. `after`: the time and the id of the one before."""
     at, key = after or (None, None)
     # A condition that is not needed is left out: with `or ? is null` SQLite would not use the index.
-    chosen = ("" if chain is None else " and chain = :chain") + (
-        "" if at is None else " and created_at <= :at and (created_at < :at or id > :key)"
+    chosen = (
+        ("" if chain is None else " and chain = :chain")
+        + ("" if since is None else " and created_at >= :since")
+        + ("" if at is None else " and created_at <= :at and (created_at < :at or id > :key)")
     )
     rows = connection.execute(
         f"select {_COLUMNS} from chain_runs r where (:status is null or {_STATUS} = :status)"  # noqa: S608 # our own words
-        f" and (:since is null or created_at >= :since){chosen} order by created_at desc, id limit :limit",
+        f"{chosen} order by created_at desc, id limit :limit",
         {"chain": chain, "status": status, "since": since, "at": at, "key": key, "limit": limit},
     )
     return [ChainRunRow(*row) for row in rows]
+
+
+MOST_SEARCHED: Final = 50_000
+"""Chain runs or invocations that one search of a page looks at."""
+
+
+def search_end(
+    connection: sqlite3.Connection,
+    table: Literal["chain_runs", "invocations"],
+    before: float | None,
+    chain: str | None = None,
+) -> float | None:
+    """The time up to which a search reads that begins at the time `before`; None if it reads all that is older."""
+    chosen = ("" if before is None else " and created_at < :before") + (
+        "" if chain is None else " and chain = :chain"
+    )
+    found = connection.execute(
+        f"select created_at from {table} where true{chosen} order by created_at desc limit 1 offset :most - 1",  # noqa: S608 # our own words
+        {"before": before, "chain": chain, "most": MOST_SEARCHED},
+    ).fetchone()
+    return None if found is None else float(found[0])
 
 
 def chain_runs_called(connection: sqlite3.Connection, text: str, limit: int) -> list[ChainRunRow]:

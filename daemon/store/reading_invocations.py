@@ -47,20 +47,22 @@ _INVOCATIONS = (
     " from invocations i left join chain_runs r on r.id = i.chain_run_id"
 )
 
-_BEHIND = "(coalesce(i.step_index, -1), 0) < (select coalesce(step_index, -1), i.id > id from invocations where id = ?7)"
-"""Of the same time, behind the one with the id ?7 in the order of the list."""
+_BEHIND = "(coalesce(i.step_index, -1), 0) < (select coalesce(step_index, -1), i.id > id from invocations where id = :key)"
+"""Of the same time, behind the one with the id `key` in the order of the list."""
 
 
 def invocations(connection: sqlite3.Connection, wanted: Wanted) -> list[InvocationRow]:
     """The invocations that are wanted, newest first."""
     at, key = wanted.after or (None, None)
-    # Without this condition if it is not needed: with `or ? is null` SQLite would not begin at that place of the index.
-    after = "" if at is None else f" and i.created_at <= ?6 and (i.created_at < ?6 or {_BEHIND})"
+    # A condition that is not needed is left out: with `or ? is null` SQLite would not use the index.
+    chosen = ("" if wanted.since is None else " and i.created_at >= :since") + (
+        "" if at is None else f" and i.created_at <= :at and (i.created_at < :at or {_BEHIND})"
+    )
     rows = connection.execute(
-        f"select * from ({_INVOCATIONS}) i where (?1 is null or i.skill = ?1) and (?2 is null or i.status = ?2)"  # noqa: S608 # our own words
-        " and (?3 is null or i.chain_run_id = ?3) and (?4 is null or i.created_at >= ?4)"
-        f"{after} order by i.created_at desc, i.step_index desc, i.id limit ?5",
-        (*wanted[:5], at, key)[: 5 if at is None else 7],
+        f"select * from ({_INVOCATIONS}) i where (:skill is null or i.skill = :skill)"  # noqa: S608 # our own words
+        " and (:status is null or i.status = :status) and (:chain_run is null or i.chain_run_id = :chain_run)"
+        f"{chosen} order by i.created_at desc, i.step_index desc, i.id limit :limit",
+        {**wanted._asdict(), "at": at, "key": key, "after": None},
     )
     return [InvocationRow(*row) for row in rows]
 

@@ -2,7 +2,6 @@
 
 import sqlite3
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -16,16 +15,16 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.settings import chain_names
 from runward.daemon.inbox.approval_answers import LONGEST_NOTE
 from runward.daemon.store.reading_chains import (
-    ChainRunRow,
     ChainStatusRow,
     chain_runs,
     chain_runs_called,
     chain_statuses,
+    search_end,
 )
 from runward.daemon.store.reading_schedules import FiringRow, newest_firings
-from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.filters import Filters, Older, older
 from runward.daemon.studio.pages import Act, Entry, Form, Pages
-from runward.daemon.studio.rendering import PAGE, REQUEST, address, page
+from runward.daemon.studio.rendering import PAGE, REQUEST, page
 from runward.daemon.views.chain_runs import RUN_STATUSES, run_as_json
 from runward.daemon.views.chains import (
     ChainFile,
@@ -52,10 +51,10 @@ _NEXT: Final = 3
 
 
 class _Runs(NamedTuple):
-    """A page of chain runs, the newest first, and the address of the page with older ones."""
+    """A page of chain runs, the newest first, and what follows them."""
 
     shown: list[JsonValue]
-    older: str | None
+    older: Older
 
 
 class _Listed(NamedTuple):
@@ -196,17 +195,18 @@ def _read(
 
 def _runs(connection: sqlite3.Connection, request: Request, given: Filters, chain: str | None) -> _Runs:
     """The runs that the filters in the address want."""
-    rows: Sequence[ChainRunRow] = chain_runs(
+    status, since, after = given.one("status", RUN_STATUSES), given.moment("since"), given.after("after")
+    end = None if status is None else search_end(connection, "chain_runs", after and after[0], chain)
+    rows = chain_runs(
         connection,
         chain,
-        given.one("status", RUN_STATUSES),
-        given.moment("since"),
+        status,
+        max((each for each in (since, end) if each is not None), default=None),
         PAGE + 1,
-        given.after("after"),
+        after,
     )
-    last = rows[PAGE - 1] if len(rows) > PAGE else None
-    older = None if last is None else address(request, after=f"{last.created_at!r},{last.id}")
-    return _Runs([run_as_json(each) for each in rows[:PAGE]], older)
+    last = (rows[PAGE - 1].created_at, rows[PAGE - 1].id) if len(rows) > PAGE else None
+    return _Runs([run_as_json(each) for each in rows[:PAGE]], older(request, last, end, since))
 
 
 def _fire(

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from runward.config.duration import DurationError, parse_duration
-from runward.daemon.studio.rendering import REQUEST
+from runward.daemon.studio.rendering import REQUEST, address
 
 _EVERYWHERE: Final = ("format", REQUEST)
 """In the address of any page: `format=json` asks for the data, `request` for what came of a request."""
@@ -65,3 +65,25 @@ class Filters:
             said = f"{name} is {text!r}, which no page of this list links to. Open the list again."
             raise HTTPException(400, said)
         return int(text)
+
+
+class Older(NamedTuple):
+    """The address behind a part of a list; a search stopped there if `is_search`."""
+
+    address: str | None = None
+    is_search: bool = False
+
+
+def older(
+    request: Request, last: tuple[float, str] | None, searched_until: float | None, since: float | None
+) -> Older:
+    """What follows a part of a list: behind the `last` row, if there are more rows than a part has.
+
+    Else older ones may be found behind `searched_until`, the time at which the search stopped, if it was not `since` then.
+    """
+    if last is not None:
+        return Older(address(request, after=f"{last[0]!r},{last[1]}"))
+    if searched_until is None or (since is not None and since >= searched_until):
+        return Older()
+    # Behind every id of that time, because the search has looked at all of them.
+    return Older(address(request, after=f"{searched_until!r},~"), is_search=True)

@@ -11,12 +11,12 @@ from starlette.routing import Route
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.store.reading_artifacts import artifacts_of
-from runward.daemon.store.reading_chains import ChainStepRow, name_of_cause
+from runward.daemon.store.reading_chains import ChainStepRow, name_of_cause, search_end
 from runward.daemon.store.reading_invocations import InvocationRow, Wanted, invocations, invocations_called
 from runward.daemon.studio.cards import card
-from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.filters import Filters, Older, older
 from runward.daemon.studio.pages import Entry, Pages
-from runward.daemon.studio.rendering import PAGE, address, page
+from runward.daemon.studio.rendering import PAGE, page
 from runward.daemon.views.chain_runs import OutcomeInWords, outcome_in_words
 from runward.daemon.views.invocations import STATUSES, invocation_as_json, invocation_summary, steps_of
 from runward.handlers.secrets import json_without_secrets
@@ -51,25 +51,23 @@ class InvocationPages(Pages):
     async def listing(self, request: Request) -> Response:
         """The newest invocations that the filters in the address want."""
         given = Filters(request, _FILTERS)
-        wanted = Wanted(
-            given.one("skill"),
-            given.one("status", STATUSES),
-            None,
-            given.moment("since"),
-            PAGE + 1,
-            given.after("after"),
-        )
+        skill, status = given.one("skill"), given.one("status", STATUSES)
+        since, after = given.moment("since"), given.after("after")
 
-        def look(connection: sqlite3.Connection, settings: Settings) -> list[InvocationRow]:
-            return invocations(connection, wanted)
+        def look(connection: sqlite3.Connection, settings: Settings) -> tuple[list[InvocationRow], Older]:
+            is_search = skill is not None or status is not None
+            end = search_end(connection, "invocations", after and after[0]) if is_search else None
+            until = max((each for each in (since, end) if each is not None), default=None)
+            rows = invocations(connection, Wanted(skill, status, None, until, PAGE + 1, after))
+            last = (rows[PAGE - 1].created_at, rows[PAGE - 1].id) if len(rows) > PAGE else None
+            return rows[:PAGE], older(request, last, end, since)
 
-        rows = await self.read(request, look)
-        last = rows[PAGE - 1] if len(rows) > PAGE else None
+        rows, behind = await self.read(request, look)
         return page(
             request,
             "invocations.html",
-            {"invocations": [invocation_summary(each) for each in rows[:PAGE]]},
-            older=None if last is None else address(request, after=f"{last.created_at!r},{last.id}"),
+            {"invocations": [invocation_summary(each) for each in rows]},
+            older=behind,
             chosen=dict(request.query_params),
             statuses=STATUSES,
         )

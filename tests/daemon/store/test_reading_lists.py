@@ -9,6 +9,7 @@ import pytest
 from runward.daemon.store import reading_artifacts
 from runward.daemon.store.reading_artifacts import Wanted as Outcomes
 from runward.daemon.store.reading_artifacts import artifacts, newest_artifacts
+from runward.daemon.store.reading_chains import approvals_called, chain_runs, chain_runs_called, search_end
 from runward.daemon.store.reading_exchange import (
     LAST,
     WantedActions,
@@ -17,6 +18,9 @@ from runward.daemon.store.reading_exchange import (
     principals,
     shared_artifacts,
 )
+from runward.daemon.store.reading_invocations import Wanted as Invocations
+from runward.daemon.store.reading_invocations import invocations, invocations_called, invocations_of
+from runward.daemon.store.reading_schedules import newest_firings
 from runward.daemon.store.reading_shows import plays_of, show_in, shows
 
 READERS: dict[str, Callable[[Any], object]] = {
@@ -32,6 +36,16 @@ READERS: dict[str, Callable[[Any], object]] = {
     "outcomes of a kind": lambda store: newest_artifacts(store, Outcomes("gate_verdict", "false", limit=9)),
     "outcomes of a session": lambda store: newest_artifacts(store, Outcomes(session="k", limit=9)),
     "outcomes of a chain run": lambda store: newest_artifacts(store, Outcomes(chain_run="r", limit=9)),
+    "chain runs": lambda store: chain_runs(store, None, "failed", 1.0, 9, (5.0, "a")),
+    "runs of a chain": lambda store: chain_runs(store, "c", None, None, 9, (5.0, "a")),
+    "chain runs with an id": lambda store: chain_runs_called(store, "cr_", 9),
+    "approvals with an id": lambda store: approvals_called(store, "ap_"),
+    "the end of a search": lambda store: search_end(store, "invocations", 5.0),
+    "the end of a search in a chain": lambda store: search_end(store, "chain_runs", None, "c"),
+    "invocations": lambda store: invocations(store, Invocations("s", since=1.0, limit=9, after=(5.0, "a"))),
+    "invocations with an id": lambda store: invocations_called(store, "inv_"),
+    "invocations of a chain run": lambda store: invocations_of(store, "r"),
+    "firings of a chain": lambda store: newest_firings(store, "c", 9),
     "a show": lambda store: show_in(store, "/shows/a"),
     "the plays of a show": lambda store: plays_of(store, "/shows/a", "b", 9),
 }

@@ -15,6 +15,7 @@ from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 from runward.config.studio import StudioSettings
+from runward.daemon.store import reading_chains
 from runward.daemon.studio import chain_pages, invocation_pages
 from runward.handlers.approvals.left_files import artifacts_in
 
@@ -414,10 +415,44 @@ async def test_a_run_that_no_daemon_has_recorded_yet_has_a_page_and_can_be_cance
     assert (await waits.send(f"/chain-runs/{run}", action="cancel")).status == 303
 
 
+async def test_what_looks_like_a_secret_in_a_trigger_is_not_shown(waits: Studio) -> None:
+    run = waits.place.call("chain", "fire", "merge", "password=hunter2hunter2").out.strip()
+    page = (await waits.get(f"/chain-runs/{run}")).text
+    assert ("hunter2hunter2" in page, "[redacted]" in page) == (False, True)
+
+
 async def test_a_studio_that_only_shows_has_no_forms(waits: Studio) -> None:
     waits.settings = StudioSettings(read_only=True)
     for path in (run_path(waits), "/chains/merge"):
         assert 'method="post"' not in (await waits.get(path)).text
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize(
+    ("path", "pattern"),
+    [("/invocations?skill=chain", "/invocations/"), ("/chains?status=aborted", "/chain-runs/")],
+)
+async def test_a_search_looks_at_some_rows_and_offers_to_go_on(
+    waits: Studio, monkeypatch: pytest.MonkeyPatch, most: int, path: str, pattern: str
+) -> None:
+    place = waits.place
+    first = runs_of(place)[0]["chain_run_id"]
+    with place.daemon():
+        fire_one(place)
+        wait_for(lambda: runs_of(place)[0]["status"] == "failed", "the end of the chain run")
+        assert place.call("chain", "deny", str(first)).code == 0
+    monkeypatch.setattr(reading_chains, "MOST_SEARCHED", most)
+    address, found, count = path, 0, 0
+    while True:
+        page = (await waits.get(address)).text
+        found += page.count(f'class="main"><a href="{pattern}')
+        count += 1
+        older = re.search('<a href="([^"]+)" rel="next">search older</a>', page)
+        if older is None:
+            break
+        address = html.unescape(older[1])
+    assert found == (2 if pattern == "/invocations/" else 1)
+    assert count > 1
 
 
 @pytest.mark.parametrize("size", [1, 2])
