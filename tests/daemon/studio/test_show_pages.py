@@ -52,6 +52,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Place:
     rejected = add(place, "retry-queue", "play-2", REJECTED, status="over", branch="b", depends_on=["play-1"])
     (rejected / "agent.log").write_text("said\n")
     (rejected / "agent-1").mkdir()
+    for other in ("agent-1/notes.log", "credentials.txt"):
+        (rejected / other).write_text("root: kept")
     (rejected / "elsewhere.log").symlink_to("/etc/passwd")
     (place.directory / "shows/retry-queue/_show.md").write_text("# Plan\nFirst retry.\n")
     add(place, "retry-queue", "play-3", depends_on=["play-2"])
@@ -116,6 +118,7 @@ async def test_the_texts_of_a_play_open_and_nothing_else_does(shown: Studio) -> 
         "agent-1",
         "/etc/passwd",
         "agent-1/notes.log",
+        "credentials.txt",
         "..",
         "no.log",
     ):
