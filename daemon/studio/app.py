@@ -1,6 +1,7 @@
 """The routes, and the pages of what goes wrong."""
 
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -50,6 +51,12 @@ _GROUPS: Final[tuple[type[Pages], ...]] = (
     DaemonPages,
 )
 """In the order of the menu."""
+
+_ADDRESSES: Final = {
+    404: ("There is no page at this address.", "Open / for what needs you, or /sessions for what ran."),
+    405: ("This page can't be changed that way, so nothing was changed.", "Open the page again."),
+}
+"""What a page says of an address that no group of pages knows; and what to do."""
 
 _HEADINGS: Final = {404: "Not found", 405: "Not possible", 413: "Too large", 400: "Not understood"}
 
@@ -113,7 +120,9 @@ async def _static(request: Request) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     heading = _HEADINGS.get(error.status_code, "Not possible")
-    answer = message_page(error.status_code, heading, error.detail)
+    is_ours = error.detail != HTTPStatus(error.status_code).phrase
+    said, fix = (error.detail, "") if is_ours else _ADDRESSES.get(error.status_code, (error.detail, ""))
+    answer = message_page(error.status_code, heading, said, fix)
     for name, value in (error.headers or {}).items():
         answer.headers[name] = value
     return answer

@@ -162,3 +162,11 @@ async def test_a_studio_that_only_shows_refuses_every_change(studio: Studio) -> 
     studio.settings = StudioSettings(read_only=True)
     answer = await studio.ask("POST", "/sessions", {"sec-fetch-site": "same-origin"})
     assert (answer.status, "studio.read_only" in answer.text) == (403, True)
+
+
+async def test_an_address_without_a_page_says_so_and_where_to_go(studio: Studio) -> None:
+    absent = await studio.get("/nowhere")
+    assert (absent.status, "There is no page at this address." in absent.text) == (404, True)
+    assert "Open / for what needs you" in absent.text
+    unchanged = await studio.ask("POST", "/healthz", {"sec-fetch-site": "same-origin"})
+    assert (unchanged.status, "nothing was changed" in unchanged.text) == (405, True)
