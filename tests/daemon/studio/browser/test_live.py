@@ -94,3 +94,22 @@ def test_after_a_restart_of_the_daemon_a_page_catches_up_by_itself(
     )
     assert [each for each in person.complaints if not refused.search(each)] == []
     person.complaints.clear()
+
+
+def test_a_button_never_becomes_that_of_another_run(person: Person, served: Place) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for each in ("first", "second"):
+        served.add_run(each, exit_code=3, finished_at=now)
+    page = person.logged_in()
+    person.open(page, "/")
+    page.get_by_role("button", name="Seen first").wait_for()
+    page.get_by_role("button", name="Seen second").wait_for()
+    buttons = {
+        each: page.get_by_role("button", name=f"Seen {each}").element_handle() for each in ("first", "second")
+    }
+    assert served.call("session", "seen", "native:runs/second").code == 0
+    page.get_by_role("button", name="Seen second").wait_for(state="detached")
+    assert not buttons["second"].evaluate("each => each.isConnected")
+    assert buttons["first"].evaluate("each => each.isConnected && each.textContent") == "Seen first"
+    assert served.call("session", "seen", "native:runs/first").code == 0
+    page.get_by_role("button", name="Seen first").wait_for(state="detached")
