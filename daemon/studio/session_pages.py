@@ -34,6 +34,7 @@ from runward.daemon.views.sessions import (
     newest_sessions,
     session_with_key,
     sessions_as_json,
+    verification_of,
 )
 
 if TYPE_CHECKING:
@@ -69,15 +70,17 @@ class SessionPages(Pages):
 
         def look(
             connection: sqlite3.Connection, settings: Settings
-        ) -> tuple[list[JsonValue], SessionRow | None]:
+        ) -> tuple[list[JsonValue], dict[str, list[str]], SessionRow | None]:
             rows, is_cut = newest_sessions(connection, settings, wanted, PAGE)
-            return sessions_as_json(connection, settings, rows), rows[-1] if is_cut else None
+            lacking = {each.key: _missing_optional(each) for each in rows}
+            return sessions_as_json(connection, settings, rows), lacking, rows[-1] if is_cut else None
 
-        sessions, last = await self.read(request, look)
+        sessions, lacking, last = await self.read(request, look)
         return page(
             request,
             "sessions.html",
             {"sessions": sessions},
+            lacking=lacking,
             older=None if last is None else _older(request, last),
             chosen=dict(request.query_params),
             statuses=STATUSES,
@@ -144,6 +147,15 @@ def _read(
         raise HTTPException(
             400, f"after is {after!r}, which no page of this session links to. Open the session again."
         ) from error
+
+
+def _missing_optional(row: SessionRow) -> list[str]:
+    """The ids of the optional artifacts that a session did not deliver."""
+    verification = verification_of(row)
+    missing = verification["missing_optional"] if isinstance(verification, dict) else None
+    return (
+        [str(each["id"]) for each in missing if isinstance(each, dict)] if isinstance(missing, list) else []
+    )
 
 
 def _no_session(key: str) -> HTTPException:

@@ -53,6 +53,13 @@ async def test_the_list_shows_verdicts_and_reasons_and_never_the_exit_code(fille
     assert "exit code" not in page.lower()
 
 
+async def test_the_list_has_a_chip_for_a_missing_optional_artifact(filled: Studio) -> None:
+    page = (await filled.get("/sessions")).text
+    rows = {re.findall(r"runs/(\w+)", row)[0]: row for row in page.split("<tr ") if "runs/" in row}
+    chip = '<span class="chip yellow">notes missing</span>'
+    assert {name for name, row in rows.items() if chip in row} == {"careless", "silent", "crashed"}
+
+
 async def test_a_status_in_the_address_chooses_and_is_marked(filled: Studio) -> None:
     page = (await filled.get("/sessions?status=failed")).text
     assert "silent" in page

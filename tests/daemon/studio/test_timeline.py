@@ -101,6 +101,7 @@ async def test_messages_calls_and_status_changes_are_in_the_order_of_time(
         ("status", "completed"),
     ]
     page = (await studio.get(path_of(KEY))).text
+    assert ('id="files"' in page) == (history == "live")
     assert '<p class="said">Make a file.</p>' in page
     assert "<b>Bash</b>" in page
     assert "<summary>&lt;task-notification&gt;</summary>" in page
