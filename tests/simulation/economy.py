@@ -56,6 +56,10 @@ class Economy:
             universe.exchange = trees.RULES
         self._travel = random.Random(f"{universe.seed}/travel")
         """The dice of who copies and moves the directories of runs."""
+        self._identity = random.Random(f"{universe.seed}/identity")
+        """The dice of which runs say who they are, and which change it."""
+        self._renamed: dict[str, int] = {}
+        """How many whole lines runs had written when they changed who they are, by the run's path."""
         self._halves: dict[str, str] = {}
         """What is left to append of lines, by the run's path."""
 
@@ -76,12 +80,46 @@ class Economy:
         at = self._dice.uniform(10.0, 80.0)
         self._after(at, run.make)
         self._after(at + 0.1, run.begin)
+        began = at + 0.1
         for _ in range(self._dice.randint(3, 8)):
             at += self._dice.choice((0.2, 1.0, 5.0, 20.0))
             self._after(at, lambda: self._append(run))
         over = at + self._dice.choice((0.0, 0.01, 3.0))
         self._after(over, run.end)
         self._plan_journey(run, over)
+        self._plan_identity(run, began, over)
+
+    def _plan_identity(self, run: Run, began: float, over: float) -> None:
+        """The run says who it is at once, later or never, or it changes that while it works."""
+        says = self._identity.choice(("at once", "at once", "at once", "later", "never", "changes"))
+        if says in ("later", "never"):
+            run.says_when = False
+            places = (run.place.key, f"{run.place.key}-copy", f"{run.place.key}-moved")
+            self._universe.unnamed |= dict.fromkeys(places, says)
+        for _ in range({"later": 1, "changes": 2}.get(says, 0)):
+            self._after(self._identity.uniform(began, over), lambda: self._rename(run))
+
+    def _rename(self, run: Run) -> None:
+        """Another `run.json`, in which the run has another name."""
+        kernel = self._universe.kernel
+        if kernel.exists(f"{run.path}/run.json") and not kernel.exists(f"{run.path}/exit.json"):
+            self._universe.tally.reached["a run of a trader that says anew who it is"] += 1
+            run.says_when, run.says_id = True, f"{run.says_id}-again"
+            run.begin()
+            intents = f"{run.path}/intents.jsonl"
+            self._renamed[run.path] = kernel.content(intents).count(b"\n") if kernel.exists(intents) else 0
+
+    def _is_known(self, run: Run) -> bool:
+        """Whether lines of it were read since it changed what it is called. Before that, a copy is another run."""
+        at = self._renamed.get(run.path)
+        if at is None:
+            return True
+        read = "select 1 from intent_files where session_key = ? and line > ?"
+        is_known = bool(self._universe.peek(read, (run.place.key, at)))
+        self._universe.tally.reached["a run of a trader that was copied or moved under its later name"] += (
+            is_known
+        )
+        return is_known
 
     def _plan_journey(self, run: Run, over: float) -> None:
         """Somebody copies the run's directory, while it works or afterwards, or moves it: that repeats nothing."""
@@ -101,7 +139,7 @@ class Economy:
                 pass
 
     def _copy(self, run: Run, *, goes_on: bool = False) -> None:
-        if not self._universe.kernel.exists(f"{run.path}/run.json"):
+        if not self._universe.kernel.exists(f"{run.path}/run.json") or not self._is_known(run):
             return
         self._universe.tally.reached["a run of a trader that was copied"] += 1
         copy = run.copy(f"{run.place.name}-copy")
@@ -110,7 +148,7 @@ class Economy:
             self._after(self._travel.choice((0.2, 3.0)), lambda: self._append(copy))
 
     def _move(self, run: Run) -> None:
-        if self._universe.kernel.exists(f"{run.path}/run.json"):
+        if self._universe.kernel.exists(f"{run.path}/run.json") and self._is_known(run):
             self._universe.tally.reached["a run of a trader that was moved"] += 1
             run.move()
 
@@ -202,6 +240,7 @@ def check_exchange(universe: Universe, places: Places) -> None:
     if not universe.has_trees:
         _check_single_payments(universe)
     _check_lines(universe, places)
+    _check_names(universe)
     if (
         not universe.lives.over
     ):  # a store that was restored may lack what was minted, and people don't mint again
@@ -237,6 +276,10 @@ _WRONG_DISK: Final = (
     " from shared_artifacts a join contents x on x.hash = a.content join contents c on c.hash = a.code"
     " where coalesce(a.disk_of, a.owner_id) = p.id) as due from principals p where disk_used <> due"
 )
+_FOR_NOBODY: Final = (
+    "select a.key, a.error_code from actions a join events e on e.key = a.key where e.payload ->> 'nameless'"
+    " and (a.is_success or a.error_code not in ('not_authorized', 'invalid_argument'))"
+)
 _LAWS: Final = {
     "a name is taken once, and each principal is an artifact": _SAME_NAMES,
     "quotas move, and come only from people and launched runs": _MADE_QUOTAS,
@@ -244,6 +287,7 @@ _LAWS: Final = {
     "scrip comes only from minting": _MINTED_BY_NOBODY,
     "each balance is the sum of its entries, and not below zero": _SUMS,
     "each intent has its result": _NO_RESULT,
+    "nothing is carried out for a run that has not said who it is": _FOR_NOBODY,
 }
 
 
@@ -272,7 +316,7 @@ def _check_lines(universe: Universe, places: Places) -> None:
     taken_for: dict[str, set[str]] = {}
     for key, _, read, told, run in files:
         of_runs.setdefault(run or key, []).append((read, told))
-        if read:
+        if read and key not in universe.unnamed:
             original = key.removesuffix("-copy").removesuffix("-moved")
             taken_for.setdefault(original, set()).add(run or key)
     for key, runs in taken_for.items():
@@ -292,6 +336,21 @@ def _check_lines(universe: Universe, places: Places) -> None:
         if problem is None and not place.shaken and is_alone:
             _check_file(universe, place, key)
         _check_results(universe, place, read, is_alone=is_alone)
+
+
+def _check_names(universe: Universe) -> None:
+    """Only the intents of runs that don't say who they are, and never did, are refused for that, and all of them."""
+    nameless = (
+        "select payload ->> 'session_key', count(*) from events where payload ->> 'nameless' group by 1"
+    )
+    for key, count in universe.peek(nameless):
+        if key not in universe.unnamed:
+            raise Broken(f"{count} intents of {key} are refused, though its run.json always said who it is")
+        universe.tally.reached["an intent of a run that does not say who it is"] += 1
+    carried_out = "select distinct session_key from actions where session_key is not null and is_success"
+    for (key,) in universe.peek(carried_out):
+        if universe.unnamed.get(key) == "never":
+            raise Broken(f"intents of {key} were carried out, which never said who it is")
 
 
 def _check_file(universe: Universe, place: Place, key: str) -> None:
@@ -351,7 +410,8 @@ def _check_rules(universe: Universe) -> None:
         rules.create(name, scrip=SCRIP, by_person=True)
     rows = universe.peek(
         "select a.key, a.principal, a.session_key, a.at, a.is_success, a.error_code, a.scrip_after,"
-        " e.payload ->> 'text' from actions a join events e on e.key = a.key order by a.rowid"
+        " e.payload ->> 'text' from actions a join events e on e.key = a.key"
+        " where not coalesce(e.payload ->> 'nameless', 0) order by a.rowid"
     )
     for key, who, session, at, is_success, code, scrip, text in rows:
         if text not in universe.intents and _is_json(text):

@@ -56,6 +56,8 @@ class Run:
         self.agent: str | None = None
         self.says_when = False
         """Whether it writes into its `run.json` when it began."""
+        self.says_id = name
+        """The session's id that it writes there."""
         self.process: RecordedProcess | None = None
         self.launcher: RecordedProcess | None = None
         self.is_cancelled = False
@@ -94,7 +96,7 @@ class Run:
         """Write run.json."""
         value: dict[str, object] = {
             "schema": "runward-run-v1",
-            "session_id": self.place.name,
+            "session_id": self.says_id,
             "kind": self.kind,
         }
         if self.playbook is not None:

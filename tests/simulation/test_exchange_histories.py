@@ -6,16 +6,17 @@ every other history, code of artifacts invokes further artifacts, and contracts 
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.tally import Tally
 
-from runward.daemon.parts.intents import Intents
+from runward.daemon.parts.intents import Intents, _Reading
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.world.files import RealFiles
 from runward.handlers import route
 from runward.handlers.asking import Asking
 from runward.handlers.exchange.reading import Reading
@@ -26,8 +27,8 @@ SOME: Final = (*range(FEW, 16), 23, 25)
 """The histories in which everything of `MET` happens, all together."""
 
 MANY: Final = 32
-TELLING: Final = 35
-"""A further history, for guards whose absence shows in no other."""
+TELLING: Final = (25, 35)
+"""Histories for guards whose absence shows in few."""
 
 MET: Final = (
     "a run whose intents were all carried out",
@@ -35,6 +36,9 @@ MET: Final = (
     "a run of a trader that was copied",
     "a run of a trader that was moved",
     "a run whose copies were read, too",
+    "a run of a trader that says anew who it is",
+    "a run of a trader that was copied or moved under its later name",
+    "an intent of a run that does not say who it is",
     "an action that became None",
     "an action that became not_authorized",
     "an action that became not_found",
@@ -108,6 +112,25 @@ def without_a_memory_of_runs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Intents, "_recognize", is_new)
 
 
+def without_the_question_who_a_run_is(patch: pytest.MonkeyPatch) -> None:
+    """Intents are carried out for a run of which nothing tells a copy apart."""
+    recognize = Intents._recognize
+
+    async def for_anybody(
+        self: Intents, key: str, reading: _Reading, *seen: Any, **how: Any
+    ) -> tuple[RunName, ...]:
+        names = await recognize(self, key, reading, *seen, **how)
+        reading.is_nameless = False
+        return names
+
+    patch.setattr(Intents, "_recognize", for_anybody)
+
+
+def without_a_wait_for_a_root_that_is_missing(patch: pytest.MonkeyPatch) -> None:
+    """While a root is missing, everything in it counts as removed."""
+    patch.setattr(RealFiles, "_check_root_of", lambda self, path: None)
+
+
 def without_the_end_of_a_file_that_was_removed(patch: pytest.MonkeyPatch) -> None:
     """Only a file that is still there is read to its end."""
     at_end = Intents.at_end
@@ -124,6 +147,8 @@ def without_the_end_of_a_file_that_was_removed(patch: pytest.MonkeyPatch) -> Non
     "mutation",
     [
         without_a_memory_of_runs,
+        without_the_question_who_a_run_is,
+        without_a_wait_for_a_root_that_is_missing,
         without_the_end_of_a_file_that_was_removed,
         without_one_order_of_all_principals,
         without_what_is_owed_at_the_end_of_a_run,
@@ -135,5 +160,5 @@ def test_the_histories_notice_a_guard_that_is_missing(
 ) -> None:
     mutation(monkeypatch)
     with pytest.raises(HistoryFailed) as failed:
-        play((TELLING, *range(MANY)))
+        play((*TELLING, *range(MANY)))
     assert isinstance(failed.value.why, Broken)

@@ -158,7 +158,7 @@ def check_trees(universe: "Universe") -> None:
         rules.create(name, is_default=True)
     rows = universe.peek(
         "select a.key, a.principal, a.error_code, a.scrip_after, a.result, a.sandbox, e.payload ->> 'text'"
-        " from actions a join events e on e.key = a.key order by a.rowid"
+        " from actions a join events e on e.key = a.key where not coalesce(e.payload ->> 'nameless', 0) order by a.rowid"
     )
     charged = 0.0
     for key, who, code, scrip, result, sandbox, text in rows:

@@ -78,6 +78,8 @@ class Universe:
         self.acts: dict[str, Act] = {}
         """The same in histories with call trees."""
         self.exchange = EXCHANGE
+        self.unnamed: dict[str, str] = {}
+        """Sessions of runs whose `run.json` did not say who they are when they began, and whether it says so later or never."""
         self.has_trees = False
         """Whether code runs in the exchange."""
         self.written: list[Written] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import wait_for
 
+from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import hashes
 from runward.daemon.rundir.left_files import DEEPEST, left_files_in
 from runward.handlers.approvals import left_files
@@ -99,6 +100,20 @@ def test_a_giant_is_known_by_its_identity_and_takes_no_hash_from_smaller_files(r
     assert (found["small"].state, sum(read)) == ("hashed", 1)
     os.utime(giant, ns=(0, status.st_mtime_ns))
     assert left(run)["a-giant"] != found["a-giant"], "a change that keeps size and time is seen"
+
+
+def test_listing_can_be_halted_where_there_is_nothing_to_read(run: Path) -> None:
+    for number in range(10):
+        (run / f"empty-{number}").touch()
+    calls: list[int] = []
+
+    def go_on(read: int) -> bool:
+        calls.append(read)
+        return len(calls) < 4
+
+    with pytest.raises(Halted):
+        left(run, go_on=go_on)
+    assert calls == [0] * 4
 
 
 def test_the_bound_of_bytes_holds_for_all_places_together(
