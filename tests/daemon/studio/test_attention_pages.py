@@ -9,13 +9,18 @@ from urllib.parse import quote
 
 import pytest
 from tests.daemon.cli.calling import Place
+from tests.daemon.cli.test_chain_approvals import fire, waits
+from tests.daemon.cli.test_chain_approvals import furnished as chain
 from tests.daemon.studio.conftest import Studio
 from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, path_of, tags_of
+from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.json_value import JsonValue
 from runward.config.studio import StudioSettings
 from runward.daemon.store import reading
 from runward.daemon.studio.attention_pages import AttentionPages
+
+CLAUDE = '\n[[roots]]\nname = "claude"\npath = ".claude/projects"\nlayout = "claude-code"\nhistory = "live"\n'
 
 _KEY = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz"
 
@@ -158,6 +163,30 @@ async def test_a_held_job_is_tried_again_from_the_first_page(furnished: Place, s
     page = (await studio.get(answer.headers["location"])).text
     assert "Done" in page
     assert headings(page)[0] == "Nothing needs you"
+
+
+async def test_who_waits_for_an_answer_comes_first_with_what_is_asked(
+    furnished: Place, studio: Studio
+) -> None:
+    chain(furnished, "{}")
+    with furnished.daemon():
+        run = fire(furnished)
+        waits(furnished)
+    settings = furnished.directory / "runward.toml"
+    settings.write_text(settings.read_text() + CLAUDE)
+    path: Path = furnished.directory / f".claude/projects/-app/{SESSION}.jsonl"
+    path.parent.mkdir(parents=True)
+    transcript = Transcript(now=time.time())
+    transcript.prompt(f"Deploy {MARKUP}")
+    path.write_bytes(transcript.content())
+    furnished.daemon_once()
+    furnished.change_store("update cursors set activity = 'waiting'")
+    page = (await studio.get("/")).text
+    assert headings(page)[:2] == ["2 things need you", "Waiting for you"]
+    assert f'<a class="button primary" href="/chain-runs/{run}">Review and decide</a>' in page
+    assert "<code>sh -c &#39;echo $WITH_PR-$MODE-$(pwd) &gt;&gt; $OUT&#39;</code>" in page
+    waiting = next(line for line in page.splitlines() if "waits for an answer" in line)
+    assert f'<a href="/sessions/claude-code%3A{SESSION}">Deploy &lt;script&gt;' in waiting
 
 
 async def test_the_number_in_the_menu_is_of_the_last_commit(furnished: Place, studio: Studio) -> None:
