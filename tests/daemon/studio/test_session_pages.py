@@ -169,6 +169,12 @@ def hostile(place: Place) -> str:
         playbook=INVISIBLE,
     )
     name = f"{MARKUP.replace('/', '')}{INVISIBLE}"
+    outcomes = place.runs / "run/artifacts/outcomes"
+    outcomes.mkdir()
+    wrong = {"outcome_kind": "review_verdict", "verdict": MARKUP, "findings": [{MARKUP: INVISIBLE}]}
+    (outcomes / f"{name}.json").write_text(json.dumps(wrong))
+    valid = {"outcome_kind": "note", "summary": MARKUP + INVISIBLE, MARKUP: [INVISIBLE, MARKUP]}
+    (outcomes / "note.json").write_text(json.dumps(valid))
     place.add_run(name, exit_code=0)
     place.daemon_once()
     return "native:runs/run"
@@ -190,7 +196,10 @@ async def test_nothing_that_a_run_says_becomes_markup_or_stays_invisible(
         assert not {"script", "img", "iframe", "style", "svg"} & set(found.tags)
         assert not [name for name, _ in found.attributes if name.startswith("on") or name == "style"]
         assert not [char for char in page if not char.isprintable() and char != "\n"]
-    assert "\\u202e" in (await studio.get(path_of(hostile))).text
+    page = (await studio.get(path_of(hostile))).text
+    assert "\\u202e" in page
+    assert "Invalid outcome" in page
+    assert "<h3>" in page
 
 
 @pytest.mark.parametrize("search", [MARKUP, INVISIBLE, '"><script>'])
