@@ -217,3 +217,17 @@ async def test_what_looks_like_a_secret_is_not_shown(place: Place, studio: Studi
     page = (await studio.get(path_of("native:runs/leaky"))).text
     assert "abcdefgh12345678" not in page
     assert "[redacted]" in page
+
+
+async def test_a_run_that_no_daemon_has_judged_yet_has_a_page_that_says_so(
+    place: Place, studio: Studio
+) -> None:
+    place.daemon_once()
+    place.add_run("fresh", exit_code=0)
+    answer = await studio.get(path_of("native:runs/fresh"))
+    assert (answer.status, "Not judged yet" in answer.text) == (200, True)
+    assert "it is not judged yet: no daemon is running" in answer.text
+    (shown,) = json.loads((await studio.get("/sessions?format=json")).text)
+    assert shown["key"] == "native:runs/fresh"
+    for query in ("log=stdout", "part=journal", "part=receipt", "file=x"):
+        assert (await studio.get(f"{path_of('native:runs/fresh')}?{query}")).status == 404
