@@ -42,6 +42,9 @@ UNKNOWN_APART_S: Final = 10.0
 COMMENT_S: Final = 15.0
 """Seconds without a message after which a comment keeps the connection open."""
 
+CHECK_S: Final = 60.0
+"""Seconds after which a stream of a browser that was logged out ends."""
+
 MOST_LANES: Final = 100
 """Lanes that a message names. If there are more, it names none, which means any."""
 
@@ -172,7 +175,7 @@ class _Stream(Response):
         quiet_at = checked_at = time.monotonic()
         while True:
             now = time.monotonic()
-            if now - checked_at >= COMMENT_S:
+            if now - checked_at >= CHECK_S:
                 if not await in_thread(is_still_let_through, scope):
                     return
                 checked_at = now

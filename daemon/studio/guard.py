@@ -76,14 +76,15 @@ class Guard:
             return
         host = host_of(request.headers.get("host", ""), own_name(key), studio.url)
         scope["runward.studio"] = studio
-        scope[_STILL] = lambda: self._still(request)
+        scope[_STILL] = lambda: self._still(request, studio)
         answer: ASGIApp | None = self._refusal(request, studio, key, host)
         await (answer or self._app)(scope, receive, with_headers)
 
-    def _still(self, request: Request) -> bool:
+    def _still(self, request: Request, studio: StudioSettings) -> bool:
+        """Only the key is read again: with other settings, the program is another one."""
         try:
-            studio, key = self._studio(), studio_key(self._state)
-        except (KeyUnusable, StoreUnreadable, OSError):
+            key = studio_key(self._state)
+        except (KeyUnusable, OSError):
             return False
         host = host_of(request.headers.get("host", ""), own_name(key), studio.url)
         return self._refusal(request, studio, key, host) is None

@@ -174,6 +174,7 @@ def test_a_stream_ends_when_its_browser_is_logged_out(
     watched: Serving, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "COMMENT_S", 0.05)
+    monkeypatch.setattr(events, "CHECK_S", 0.05)
     stream = watched.stream(f"?after={newest(place)}")
     log_out_all(place.state)
     wait_for(lambda: stream.line() == "", "the end of the stream")
