@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections import Counter
 from typing import Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue
@@ -187,11 +188,15 @@ def last_runs(connection: sqlite3.Connection) -> dict[str, ChainRunRow]:
 
 
 def runs_by_status(connection: sqlite3.Connection) -> dict[str, JsonValue]:
-    """How many chain runs have each status."""
-    rows = connection.execute(
-        f"select {_STATUS} as shown, count(*) from chain_runs r group by shown order by shown"  # noqa: S608 # our own words
-    )
-    return dict(rows)
+    """How many chain runs have each status that is shown."""
+    counts: Counter[str] = Counter(dict(connection.execute("select status, runs from chain_run_counts")))
+    (asked,) = connection.execute(
+        "select count(distinct a.run) from approvals a join chain_runs r on r.id = a.run"
+        " where a.status = 'asked' and r.status = 'waiting_approval'"
+    ).fetchone()
+    counts["running"] += counts["waiting_approval"] - asked
+    counts["waiting_approval"] = asked
+    return {status: counts[status] for status in sorted(counts) if counts[status]}
 
 
 def steps_by_standing(connection: sqlite3.Connection) -> dict[str, JsonValue]:

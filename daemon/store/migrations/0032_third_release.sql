@@ -69,3 +69,23 @@ drop trigger receipts_are_placed_once;
 create trigger receipts_are_placed_once before update of placed_at, place_problem, directory on receipts
 when old.placed_at is not null
 begin select raise(abort, 'a receipt is placed once'); end;
+
+-- How many chain runs have each status, so that nobody has to count them.
+create table chain_run_counts (
+    status text primary key,
+    runs integer not null
+) strict, without rowid;
+insert into chain_run_counts select status, count(*) from chain_runs group by status;
+create trigger chain_runs_counted after insert on chain_runs
+begin
+    insert into chain_run_counts values (new.status, 1) on conflict (status) do update set runs = runs + 1;
+end;
+create trigger chain_runs_recounted after update of status on chain_runs when old.status is not new.status
+begin
+    update chain_run_counts set runs = runs - 1 where status = old.status;
+    insert into chain_run_counts values (new.status, 1) on conflict (status) do update set runs = runs + 1;
+end;
+create trigger chain_runs_uncounted after delete on chain_runs
+begin
+    update chain_run_counts set runs = runs - 1 where status = old.status;
+end;

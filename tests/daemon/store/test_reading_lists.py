@@ -9,7 +9,13 @@ import pytest
 from runward.daemon.store import reading_artifacts
 from runward.daemon.store.reading_artifacts import Wanted as Outcomes
 from runward.daemon.store.reading_artifacts import artifacts, newest_artifacts
-from runward.daemon.store.reading_chains import approvals_called, chain_runs, chain_runs_called, search_end
+from runward.daemon.store.reading_chains import (
+    approvals_called,
+    chain_runs,
+    chain_runs_called,
+    runs_by_status,
+    search_end,
+)
 from runward.daemon.store.reading_exchange import (
     LAST,
     WantedActions,
@@ -90,6 +96,27 @@ def test_a_part_of_a_long_list_is_read_in_its_order_and_not_sorted(
     planned = Planned(store)
     READERS[name](planned)
     assert not [step for step in planned.steps if "TEMP B-TREE" in step]
+
+
+def test_chain_runs_are_counted_by_what_is_shown_of_them(store: sqlite3.Connection) -> None:
+    store.execute("pragma foreign_keys = off")
+    ran = ("completed", "completed", "running", "waiting_approval", "waiting_approval", "waiting_approval")
+    for number, status in enumerate(ran):
+        store.execute(
+            "insert into chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code,"
+            " reason_summary, current_step, created_at, updated_at) values (?1, 'c', 1, ?1, '', '', ?2, '', '', 0, 1, 1)",
+            (f"r{number}", status),
+        )
+    for step in (0, 1):
+        store.execute(
+            "insert into approvals (id, run, step, status, asked_at, shown, shown_hash)"
+            " values (?, 'r3', ?, 'asked', 1, '', '')",
+            (f"a{step}", step),
+        )
+    assert runs_by_status(store) == {"completed": 2, "running": 3, "waiting_approval": 1}
+    store.execute("update chain_runs set status = 'failed' where id = 'r2'")
+    store.execute("delete from chain_runs where id = 'r0'")
+    assert runs_by_status(store) == {"completed": 1, "failed": 1, "running": 2, "waiting_approval": 1}
 
 
 @pytest.fixture
