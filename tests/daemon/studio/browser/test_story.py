@@ -70,7 +70,7 @@ def reach(page: "Page", target: "Locator") -> None:
 
 
 def see(page: "Page", has_script: bool, what: "Locator") -> None:
-    """Wait until that is there: by itself, or for whoever has no script when the page is loaded again."""
+    """Wait until that is there: by itself, or without a script when the page is loaded again."""
     if has_script:
         what.first.wait_for()
         return
