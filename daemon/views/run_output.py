@@ -55,8 +55,7 @@ class RunOutput:
         """The last `longest` bytes at most. Raises `OSError` and `NotRegular`."""
         pieces = self._pieces()
         name = f"{self._name}{SUFFIX}/{pieces[-1][0]}-{pieces[-1][1]}" if pieces else self._name
-        directory, _, within = name.rpartition("/")
-        descriptor = open_in_run(os.path.join(self._directory, directory), within)
+        descriptor = self._opened(name)
         try:
             return os.pread(descriptor, longest, max(0, os.fstat(descriptor).st_size - longest))
         finally:
@@ -80,8 +79,7 @@ class RunOutput:
 
     def _read(self, name: str, start: int, end: int | None) -> Iterator[bytes]:
         """The rest of a file whose first byte is that of the output at `start`; up to `end` of the output."""
-        directory, _, within = name.rpartition("/")
-        descriptor = open_in_run(os.path.join(self._directory, directory), within)
+        descriptor = self._opened(name)
         try:
             while end is None or self._at < end:
                 longest = _CHUNK if end is None else min(_CHUNK, end - self._at)
@@ -92,6 +90,11 @@ class RunOutput:
                 yield content
         finally:
             os.close(descriptor)
+
+    def _opened(self, name: str) -> int:
+        """Without a slash behind the directory, which would follow a link in its place. Raises `OSError` and `NotRegular`."""
+        pieces, _, within = name.rpartition("/")
+        return open_in_run(os.path.join(self._directory, pieces) if pieces else self._directory, within)
 
     def _pieces(self) -> list[tuple[int, int]]:
         try:

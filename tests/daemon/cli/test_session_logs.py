@@ -24,6 +24,18 @@ def test_what_a_run_printed_is_shown_without_a_daemon(place: Place) -> None:
     assert [json.loads(line) for line in told] == [{"text": "out"}, {"text": "more"}]
 
 
+def test_a_link_in_place_of_the_run_directory_is_not_followed(place: Place) -> None:
+    ran(place, "--name", "moved", "--", "echo", "mine")
+    place.daemon_once()
+    elsewhere = place.directory / "elsewhere"
+    (place.runs / "moved").rename(elsewhere)
+    (elsewhere / "stdout.log").write_text("somebody else's\n")
+    (place.runs / "moved").symlink_to(elsewhere)
+    shown = place.call("session", "logs", "moved")
+    assert shown.code != 0
+    assert "somebody else's" not in shown.out + place.call("session", "show", "moved").out
+
+
 def test_what_would_steer_a_terminal_is_escaped_unless_the_bytes_are_asked_for(place: Place) -> None:
     ran(place, "--name", "steers", "--", "printf", r"a\tb\033[2J\r\nlast")
     assert place.call("session", "logs", "steers").out == "a\tb\\x1b[2J\nlast\n"
