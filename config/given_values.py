@@ -13,7 +13,7 @@ _VALUE: Final = re.compile(rf"({NAME})(:?=)(.*)", re.DOTALL)
 
 
 class WrongValue(Exception):
-    """A word is no value, or its JSON has `problems`."""
+    """A word is not a value, or its JSON has `problems`."""
 
     def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)

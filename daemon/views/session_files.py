@@ -149,7 +149,7 @@ def play_file(settings: Settings, row: SessionRow, name: str) -> RecordedFile:
     from runward.daemon.rundir.play_files import is_text_of_play  # imports the types of events
 
     if not is_text_of_play(name):
-        raise NoFile(f"{name} is no intent, prompt or log of the play.")
+        raise NoFile(f"{name} is not an intent, a prompt or a log of the play.")
     return RecordedFile(name, place_of(settings, row, row.path), name)
 
 

@@ -24,7 +24,7 @@ def idle(memory: Path, count: int, seconds: float, repeats: int) -> list[Figure]
     with scratch(memory) as place:
         make(str(place.runs), range(count))
         for _ in range(repeats):
-            imports.append(_imports())
+            imports.append(bare_imports(_PACKAGES))
             with daemon(place) as running:
                 running.wait_running(count)
                 before, begin = running.usage().cpu_s, time.monotonic()
@@ -41,9 +41,9 @@ def idle(memory: Path, count: int, seconds: float, repeats: int) -> list[Figure]
     ]
 
 
-def _imports() -> Usage:
-    """A process that imports the seven packages and does nothing else."""
-    program = f"import {_PACKAGES}; print(flush=True); input()"
+def bare_imports(packages: str) -> Usage:
+    """A process that imports these packages and does nothing else."""
+    program = f"import {packages}; print(flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

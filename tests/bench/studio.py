@@ -22,6 +22,7 @@ from urllib.parse import quote
 from playwright.sync_api import Page, sync_playwright
 from tests.bench.figure import Figure, Goal, names, of_ratio, of_samples, percentile
 from tests.bench.fixtures import finish, make, run_name
+from tests.bench.idle import bare_imports
 from tests.bench.product import daemon
 from tests.bench.scratch import Scratch, scratch
 from tests.bench.usage import usage
@@ -266,26 +267,13 @@ def _quiet(memory: Path, seconds: float, repeats: int) -> list[Figure]:
                 after = usage(pid)
                 shares.append((after.cpu_s - before) / (time.monotonic() - begin) * 100)
                 ours.append(after.rss_mb)
-                bare.append(_bare_mb())
+                bare.append(bare_imports(_IMPORTS).rss_mb)
     name = f"Studio, {_STREAMS} open pages and nothing happens"
     beside = f"{statistics.median(ours):.1f} MB"
     return [
         of_samples(f"{name}, processor", shares, "% of a core", _QUIET_CPU, f"over {seconds:g} s each"),
         of_ratio(f"{name}, memory", ours, bare, _QUIET_MEMORY, beside, unit="x bare imports"),
     ]
-
-
-def _bare_mb() -> float:
-    """A process that imports the same libraries and does nothing else."""
-    program = f"import {_IMPORTS}; print(flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        taken = usage(process.pid).rss_mb
-        process.communicate(b"\n")
-    return taken
 
 
 @contextmanager
