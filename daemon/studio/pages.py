@@ -139,6 +139,7 @@ class Pages(ABC):
         if act is None:
             raise HTTPException(400, f"action can be: {', '.join(actions)}.")
         settings = self._settings()
+        stored: list[str] = []
 
         def leave_in_inbox() -> None:
             from runward.daemon.inbox.requests import dump_request  # the first page comes sooner without it
@@ -147,13 +148,15 @@ class Pages(ABC):
                 asked = act(connection, settings, request, form)
             for each in asked:
                 put(Path(settings.state_dir), each.request, dump_request(each))
+                stored.append(each.request)
 
         try:
             # Not abandoned when the client goes away: what it asked for is stored, or it is not.
             await anyio.to_thread.run_sync(leave_in_inbox)
         except OSError as error:
             why = f"{error.filename}: {error.strerror}"
-            return message_page(503, "Nothing was changed", f"The request can't be stored. {why}")
+            heading = "Only a part was stored" if stored else "Nothing was changed"
+            return message_page(503, heading, f"The request can't be stored. {why}")
         return RedirectResponse(address(request, **{REQUEST: form.request}), 303)
 
     async def _fields(self, request: Request) -> dict[str, str]:

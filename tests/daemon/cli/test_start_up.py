@@ -106,6 +106,12 @@ def test_the_first_page_of_the_studio_does_not_wait_for_the_types_of_events() ->
     assert "runward.handlers.events" not in imported
 
 
+def test_the_daemon_imports_nothing_of_the_studio(place: Place) -> None:
+    imported = _imported(place, "daemon", "--once", "--quiet")
+    assert "runward.daemon.host" in imported
+    assert not imported & {"runward.daemon.studio", "starlette", "uvicorn"}
+
+
 def test_verifying_a_session_needs_no_types_of_events(recorded: Place) -> None:
     imported = _imported(recorded, "session", "verify", "silent")
     assert "runward.daemon.cli.session.verify" in imported

@@ -92,6 +92,24 @@ def test_a_person_logs_in_and_sees_what_failed(served: tuple[Place, subprocess.P
     assert Browser().get(f"{base_of(link)}/sessions")[0] == 401
 
 
+def test_without_the_table_the_daemon_listens_on_nothing(place: Place) -> None:
+    with place.daemon_process() as daemon:
+        assert listening(daemon) == []
+    with (place.directory / "runward.toml").open("a") as settings:
+        settings.write("[studio]\n")
+    with place.daemon_process() as daemon:
+        assert len(listening(daemon)) == 1
+
+
+def listening(daemon: subprocess.Popen[str]) -> list[str]:
+    """The TCP sockets on which this process listens, by their inodes."""
+    tables = [Path(f"/proc/{daemon.pid}/net/{name}") for name in ("tcp", "tcp6")]
+    rows = [row.split() for each in tables if each.exists() for row in each.read_text().splitlines()[1:]]
+    listen = {f"socket:[{row[9]}]" for row in rows if row[3] == "0A"}
+    held = [os.readlink(each) for each in Path(f"/proc/{daemon.pid}/fd").iterdir()]
+    return [each for each in held if each in listen]
+
+
 @pytest.mark.prove
 def test_a_program_that_is_killed_is_reported_and_started_again(
     served: tuple[Place, subprocess.Popen[str]],

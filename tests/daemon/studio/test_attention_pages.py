@@ -1,7 +1,9 @@
 """The first page: what needs a person, what it is about, and what can be done there."""
 
+import errno
 import html
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -17,7 +19,9 @@ from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.json_value import JsonValue
 from runward.config.studio import StudioSettings
+from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading
+from runward.daemon.studio import pages
 from runward.daemon.studio.attention_pages import AttentionPages
 
 CLAUDE = '\n[[roots]]\nname = "claude"\npath = ".claude/projects"\nlayout = "claude-code"\nhistory = "live"\n'
@@ -147,6 +151,29 @@ async def test_all_that_were_on_the_page_are_seen_and_no_later_one(furnished: Pl
     assert ">later</a>" in page
     assert "Done" in page
     assert (await studio.send("/", action="seen-all", until=MARKUP)).status == 400
+
+
+async def test_a_disk_that_fills_up_midway_leaves_a_page_that_says_that_a_part_was_stored(
+    furnished: Place, studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        fail(furnished, name)
+    furnished.daemon_once()
+    room = iter([1])
+
+    def put_while_there_is_room(state: Path, name: str, content: bytes) -> None:
+        if next(room, None) is None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(state / "inbox"))
+        put(state, name, content)
+
+    monkeypatch.setattr(pages, "put", put_while_there_is_room)
+    answer = await studio.send("/", action="seen-all", until="1000000")
+    assert (answer.status, "Only a part was stored" in answer.text) == (503, True)
+    assert "Nothing was changed" not in answer.text
+    again = await studio.send("/", action="seen-all", until="1000000")
+    assert (again.status, "Nothing was changed" in again.text) == (503, True)
+    furnished.daemon_once()
+    assert headings((await studio.get("/")).text) == ["One thing needs you", "Failed, and not seen yet"]
 
 
 async def test_a_held_job_is_tried_again_from_the_first_page(furnished: Place, studio: Studio) -> None:
