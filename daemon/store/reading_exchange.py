@@ -78,8 +78,8 @@ _PRINCIPALS: Final = (
     " coalesce((select b.amount from balances b where b.account = p.id and b.resource = 'scrip'), 0),"
     " (select json_group_object(b.resource, b.amount) from balances b where b.account = p.id and b.resource <> 'scrip'),"
     " exists (select 1 from shared_artifacts a where a.id = p.id and a.has_standing and a.can_execute),"
-    " (select json_group_array(a.id) from (select id from (select id from shared_artifacts where owner_id = p.id"
-    "  and deleted_at is null limit :most) order by id) a) from principals p"
+    " (select json_group_array(a.id) from (select id from shared_artifacts where owner_id = p.id"
+    "  and deleted_at is null order by id limit :most) a) from principals p"
 )
 _ACTIONS: Final = (
     "select a.seq, a.key, a.at, a.principal, a.session_key, a.line, a.action_type, a.artifact_id, a.intent, a.result,"
@@ -149,16 +149,62 @@ def shared_artifacts(
     kind: str | None = None,
     *,
     with_deleted: bool = False,
-    after: str = "",
-    limit: int = -1,
 ) -> list[SharedArtifact]:
-    """The artifacts behind `after` without content and code, by id."""
+    """The artifacts without content and code, by id."""
     rows = connection.execute(
-        f"{DESCRIBED} where a.id > ?4 and (?1 is null or a.owner_id = ?1) and (?2 is null or a.type = ?2)"
-        " and (?3 or a.deleted_at is null) order by a.id limit ?5",
-        (owner, kind, with_deleted, after, limit),
+        f"{DESCRIBED} where (?1 is null or a.owner_id = ?1) and (?2 is null or a.type = ?2)"
+        " and (?3 or a.deleted_at is null) order by a.id",
+        (owner, kind, with_deleted),
     )
     return [described_of(row) for row in rows]
+
+
+MOST_READ: Final = 20_000
+"""Artifacts that `some_artifacts` looks at."""
+
+
+class SomeArtifacts(NamedTuple):
+    """A part of the artifacts that are wanted. `last` is the id of the last one that was looked at, if there may be more;
+    `is_searched` means that there was no end yet, but the look was long enough."""
+
+    rows: list[SharedArtifact]
+    last: str | None = None
+    is_searched: bool = False
+
+
+def some_artifacts(
+    connection: sqlite3.Connection,
+    owner: str | None,
+    kind: str | None,
+    *,
+    with_deleted: bool,
+    after: str,
+    limit: int,
+) -> SomeArtifacts:
+    """The artifacts behind `after` without content and code, by id.
+
+    Those of an owner have an index. Types have none, and others may be deleted, so a part looks at `MOST_READ` at most.
+    """
+    values = {"owner": owner, "kind": kind, "deleted": with_deleted, "after": after, "most": MOST_READ}
+    whose = "" if owner is None else " and owner_id = :owner"
+    looked_at = f"from shared_artifacts where id > :after{whose} order by id"
+    found = connection.execute(
+        f"select id from (select id, type, deleted_at {looked_at} limit :most)"  # noqa: S608 # our own words
+        " where (:kind is null or type = :kind) and (:deleted or deleted_at is null) limit :limit + 1",
+        {**values, "limit": limit},
+    ).fetchall()
+    ids = [str(name) for (name,) in found[:limit]]
+    rows = connection.execute(
+        f"{DESCRIBED} where a.id in (select value from json_each(?)) order by a.id",  # noqa: S608 # our own words
+        (json.dumps(ids),),
+    )
+    shown = [described_of(row) for row in rows]
+    if len(found) > limit:
+        return SomeArtifacts(shown, ids[-1])
+    end = connection.execute(
+        f"select id {looked_at} limit 1 offset :most - 1", values
+    ).fetchone()  # our own words
+    return SomeArtifacts(shown, end and str(end[0]), end is not None)
 
 
 def shared_artifact(connection: sqlite3.Connection, artifact_id: str) -> SharedArtifact | None:

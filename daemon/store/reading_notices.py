@@ -26,22 +26,17 @@ class NoticeRow(NamedTuple):
 _COLUMNS = ", ".join(NoticeRow._fields)
 
 
-def notices(connection: sqlite3.Connection, state: str | None, limit: int) -> list[NoticeRow]:
-    """The notices in this state, or all, newest first; `limit` -1 for all."""
+def notices(
+    connection: sqlite3.Connection, state: str | None, limit: int, after: tuple[float, str] | None = None
+) -> list[NoticeRow]:
+    """The notices in this state, or all, before `after` (a time and an id), newest first; `limit` -1 for all."""
+    at, key = after or (None, None)
+    # A condition that is not needed is left out: with `or ? is null` SQLite would walk from the newest notice on.
+    behind = "" if after is None else " and created_at <= :at and (created_at < :at or id > :key)"
     rows = connection.execute(
-        f"select {_COLUMNS} from notices where ?1 is null or state = ?1 order by created_at desc, id limit ?2",  # noqa: S608 # our own words
-        (state, limit),
-    )
-    return [NoticeRow(*row) for row in rows]
-
-
-def newest_notices(connection: sqlite3.Connection, limit: int) -> list[NoticeRow]:
-    """The newest notices, without sorting all: among those that wait, and those that were settled last."""
-    rows = connection.execute(
-        f"select * from (select {_COLUMNS} from notices where state = 'pending' order by next_at desc limit ?1)"  # noqa: S608 # our own words
-        f" union all select * from (select {_COLUMNS} from notices where state <> 'pending'"
-        " order by settled_at desc limit ?1) order by created_at desc, id limit ?1",
-        (limit,),
+        f"select {_COLUMNS} from notices where (:state is null or state = :state){behind}"  # noqa: S608 # our own words
+        " order by created_at desc, id limit :limit",
+        {"state": state, "at": at, "key": key, "limit": limit},
     )
     return [NoticeRow(*row) for row in rows]
 

@@ -62,12 +62,11 @@ _PLAYS = (
 def shows(
     connection: sqlite3.Connection, after: tuple[float, str] | None = None, limit: int = -1
 ) -> list[ShowRow]:
-    """The shows that began before `after` (a time and a path), newest first. Sessions are looked up for these alone."""
+    """The shows that began before `after` (a time and a path), newest first. Plays and sessions are read for these alone."""
     at, path = after or (None, None)
-    chosen = (
-        "(select * from shows where ?1 is null or created_at < ?1 or (created_at = ?1 and path > ?2)"
-        " order by created_at desc, path limit ?3)"
-    )
+    # A condition that is not needed is left out: with `or ? is null` SQLite would walk from the newest show on.
+    behind = "" if after is None else "where created_at <= ?1 and (created_at < ?1 or path > ?2)"
+    chosen = f"(select * from shows {behind} order by created_at desc, path limit ?3)"  # noqa: S608 # our own words
     rows = connection.execute(f"{_SHOWS.format(shows=chosen)} h.created_at desc, h.path", (at, path, limit))
     return [ShowRow(*row) for row in rows]
 

@@ -13,11 +13,11 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.store.reading_causes import JobRow, job, open_jobs
-from runward.daemon.store.reading_notices import newest_notices, notices_called
+from runward.daemon.store.reading_notices import notices, notices_called
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.metrics import metrics
 from runward.daemon.studio.pages import Act, Entry, Form, Pages
-from runward.daemon.studio.rendering import PAGE, page
+from runward.daemon.studio.rendering import PAGE, address, page
 from runward.daemon.views.jobs import job_as_json
 from runward.daemon.views.needs import how_to_start
 from runward.daemon.views.notices import notice_as_json
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 ALL: Final = "all"
 """Instead of the number of a job: every held one."""
+
+_NOTICES: Final = "notices_after"
 
 
 class DaemonPages(Pages):
@@ -43,18 +45,31 @@ class DaemonPages(Pages):
 
     async def all(self, request: Request) -> Response:
         """Everything about the daemon."""
-        Filters(request, ())
+        after = Filters(request, (_NOTICES,)).after(_NOTICES)
+        older: list[str] = []
 
         def look(connection: sqlite3.Connection, settings: Settings) -> tuple[dict[str, JsonValue], str]:
+            rows = notices(connection, None, PAGE + 1, after)
+            if len(rows) > PAGE:
+                last = rows[PAGE - 1]
+                older.append(address(request, **{_NOTICES: f"{last.created_at!r},{last.id}"}))
             return {
                 "status": status_in(connection, settings, time.time()).told,
                 "roots": [*roots_as_json(settings)],
                 "jobs": [job_as_json(each) for each in open_jobs(connection, PAGE)],
-                "notices": [notice_as_json(each) for each in newest_notices(connection, PAGE)],
+                "notices": [notice_as_json(each) for each in rows[:PAGE]],
             }, settings.state_dir
 
         data, state = await self.read(request, look)
-        return page(request, "daemon.html", data, state=state, how_to_start=how_to_start(state))
+        return page(
+            request,
+            "daemon.html",
+            data,
+            state=state,
+            how_to_start=how_to_start(state),
+            older=next(iter(older), None),
+            is_first=after is None,
+        )
 
     async def figures(self, request: Request) -> Response:
         """The figures in the text format of Prometheus, if the settings allow to read them without a login."""

@@ -17,7 +17,7 @@ from runward.daemon.store.reading_exchange import (
     latest_actions,
     latest_entries,
     principals,
-    shared_artifacts,
+    some_artifacts,
 )
 from runward.daemon.studio.bounded_json import Room
 from runward.daemon.studio.filters import Filters
@@ -67,18 +67,20 @@ class ExchangePages(Pages):
         older: dict[str, str] = {}
 
         def look(connection: sqlite3.Connection, settings: Settings) -> dict[str, JsonValue]:
-            shared = shared_artifacts(
-                connection, owner, kind, with_deleted=with_deleted, after=after[_ARTIFACTS], limit=PAGE + 1
+            shared = some_artifacts(
+                connection, owner, kind, with_deleted=with_deleted, after=after[_ARTIFACTS], limit=PAGE
             )
             acting = principals(
                 connection, None, after[_PRINCIPALS], PAGE + 1, most_artifacts=_MOST_ARTIFACTS
             )
-            if len(shared) > PAGE:
-                older["artifacts"] = address(request, **{_ARTIFACTS: shared[PAGE - 1].id})
+            if shared.last is not None:
+                older["search" if shared.is_searched else "artifacts"] = address(
+                    request, **{_ARTIFACTS: shared.last}
+                )
             if len(acting) > PAGE:
                 older["principals"] = address(request, **{_PRINCIPALS: acting[PAGE - 1].id})
             return {
-                "artifacts": [listed_artifact(connection, each) for each in shared[:PAGE]],
+                "artifacts": [listed_artifact(connection, each) for each in shared.rows],
                 "principals": [shown_principal(connection, each, settings) for each in acting[:PAGE]],
                 "ledger": _ledger(request, connection, None, ledger_before, older),
                 "log": _log(request, connection, WantedActions(), log_before, older),

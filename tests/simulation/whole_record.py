@@ -204,6 +204,7 @@ WITHOUT_ROWID: Final = (
     "places",
     "roots",
     "session_counts",
+    "shows",
     "tombstones",
     "uncompared",
 )

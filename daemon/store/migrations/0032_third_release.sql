@@ -89,3 +89,35 @@ create trigger chain_runs_uncounted after delete on chain_runs
 begin
     update chain_run_counts set runs = runs - 1 where status = old.status;
 end;
+
+-- The shows, so that a list of the newest reads no plays of others: triggers keep how many plays each has, and when it began.
+drop view shows;
+create table shows (
+    path text primary key,
+    topic text not null,
+    plays integer not null,
+    created_at real not null                -- that of its first play
+) strict, without rowid;
+insert into shows select show, topic, count(*), min(created_at) from plays group by show;
+create index shows_newest on shows (created_at desc, path);
+create index shows_topics on shows (topic);
+drop index plays_of_shows;
+create index plays_of_shows on plays (show, name);
+create index plays_in_time on plays (show, created_at, name);
+create trigger plays_counted after insert on plays
+begin
+    insert into shows values (new.show, new.topic, 1, new.created_at)
+    on conflict (path) do update set plays = plays + 1, created_at = min(created_at, excluded.created_at);
+end;
+create trigger plays_uncounted after delete on plays
+begin
+    update shows set plays = plays - 1, created_at = coalesce((select min(created_at) from plays where show = old.show), 0)
+    where path = old.show;
+    delete from shows where path = old.show and plays = 0;
+end;
+
+-- Lists are read in their own order: notices from the newest on, the artifacts of an owner by their ids.
+create index notices_newest on notices (created_at desc, id);
+drop index shared_artifacts_owner;
+create index shared_artifacts_owner on shared_artifacts (owner_id, id);
+create index shared_artifacts_owned on shared_artifacts (owner_id, id) where deleted_at is null;

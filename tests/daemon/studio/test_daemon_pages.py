@@ -1,5 +1,6 @@
 """The page of the daemon, what can be done there, and the figures for a collector."""
 
+import html
 import json
 import re
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from runward.config.json_value import JsonValue
 from runward.config.studio import StudioSettings
 from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import list_inbox
+from runward.daemon.studio import daemon_pages
 from runward.daemon.studio.metrics import FIGURES, escaped, metrics
 from runward.handlers.events import JobDiscardRequested, JobRetryRequested
 from runward.handlers.notices.events import NoticeRetryRequested
@@ -109,6 +111,30 @@ async def test_a_notice_that_was_given_up_is_sent_again(troubled: Place, studio:
     (request,) = [load_request(each) for each in list_inbox(troubled.state)]
     assert isinstance(request, NoticeRetryRequested)
     assert request.notice == "nt_1"
+
+
+async def test_every_notice_is_on_one_of_the_pages_that_lead_to_each_other(
+    place: Place, studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon_pages, "PAGE", 2)
+    place.daemon_once()
+    for number, at in enumerate([100.0, 300.0, 200.0, 200.0, 50.0]):
+        place.change_store(
+            "insert into notices (id, kind, subject, recipient, title, text, created_at, state, tries, next_at, since,"
+            " settled_at) values (?1, 'session.failed', 'x', 'me', 't', '', ?2, 'dead', 5, 0, 0, 1000 - ?2)",
+            f"nt_{number}",
+            at,
+        )
+    following: str | None = "/daemon"
+    parts = []
+    while following is not None:
+        page = (await studio.get(following)).text
+        parts.append(re.findall(r'<li id="notice-(nt_.)"', page))
+        link = re.search(r'<a href="([^"#]+)#notices" rel="next">', page)
+        following = None if link is None else html.unescape(link[1])
+    assert parts == [["nt_1", "nt_2"], ["nt_3", "nt_0"], ["nt_4"]]
+    assert "No older notice." in (await studio.get("/daemon?notices_after=1.0,nt_9")).text
+    assert (await studio.get("/daemon?notices_after=x")).status == 400
 
 
 @pytest.mark.parametrize(

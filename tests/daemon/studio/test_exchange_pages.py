@@ -13,6 +13,7 @@ from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, tags_of, t
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import leave
+from runward.daemon.store import reading_exchange
 from runward.daemon.studio import exchange_pages
 
 SECRET = "what others pay for"
@@ -92,6 +93,22 @@ async def test_an_artifact_shows_who_may_do_what_and_what_is_broken(exchange: St
     assert "<dd>3 scrip · everyone</dd>" in page
     assert "<dd>2 scrip · the owner, reader</dd>" in page
     assert "<dt>To write</dt><dd>the owner</dd>" in page
+
+
+async def test_a_search_for_artifacts_that_found_nothing_yet_can_go_on(
+    exchange: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_exchange, "MOST_READ", 1)
+    following: str | None = "/exchange?owner=writer&deleted=true&type=code"
+    lists = []
+    while following is not None:
+        page = (await exchange.get(following)).text
+        lists.append(the_lines_of_artifacts(page))
+        link = re.search(r'<a href="([^"#]+)#artifacts" rel="next">search on</a>', page)
+        following = None if link is None else html.unescape(link[1])
+    assert "among the artifacts that were searched so far" in lists[0]
+    assert "No artifact matches." in lists[-1]
+    assert len(lists) >= 3
 
 
 async def test_actions_have_their_reasoning_and_why_they_failed(exchange: Studio) -> None:
