@@ -12,12 +12,12 @@ from starlette.responses import Response
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_failures import is_seen
+from runward.daemon.store.reading_failures import is_unseen_failure
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.studio.cards import card
 from runward.daemon.studio.rendering import address, page
 from runward.daemon.views.expected_artifacts import disagreement, expected_artifacts, not_delivered
-from runward.daemon.views.sessions import FAILED, session_as_json
+from runward.daemon.views.sessions import session_as_json
 from runward.daemon.views.units import duration
 from runward.handlers.secrets import json_without_secrets
 
@@ -115,7 +115,7 @@ def read_session(
         why,
         Timeline(connection, settings, row).page(start, session),
         not_delivered(connection, row.key),
-        row.status in FAILED and not is_seen(connection, row.key, row.attempt),
+        is_unseen_failure(connection, row.key, time.time()),
     )
 
 

@@ -1,6 +1,7 @@
 """The `runward` command as its users call it, over a state directory that a real daemon has filled."""
 
 import contextlib
+import fcntl
 import io
 import json
 import os
@@ -24,6 +25,7 @@ import runward.daemon
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.entry import call
 from runward.daemon.host.signals import HEARD
+from runward.daemon.launch.ticket import STARTS
 
 _SOURCES = Path(runward.daemon.__file__).parents[2]
 _ENTRY = "from runward.daemon.cli import main; main()"
@@ -302,10 +304,25 @@ class Recorded:
         shutil.copytree(self._directory, self._kept, symlinks=True)
 
     def anew(self) -> Place:
-        """The place as it was, whatever was done to it since."""
+        """The place as it was, whatever was done to it since.
+
+        A launcher outlives the daemon that started it, and may write for as long as it holds its ticket.
+        """
+        for ticket in (self._directory / "state" / STARTS).glob("*"):
+            wait_for(lambda held=ticket: not _is_locked(held), f"the end of a launcher: {ticket}")  # type: ignore[misc] # the loop's value
         shutil.rmtree(self._directory)
         shutil.copytree(self._kept, self._directory, symlinks=True)
         return Place(self._directory)
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process has locked this file."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _content(file: IO[bytes]) -> bytes:

@@ -29,7 +29,7 @@ CLAUDE = '\n[[roots]]\nname = "claude"\npath = ".claude/projects"\nlayout = "cla
 _KEY = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz"
 
 
-def _ago(seconds: float) -> str:
+def before_now(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - seconds))
 
 
@@ -51,8 +51,8 @@ def fail(
         name,
         exit_code=exit_code,
         contract=contract,
-        started_at=_ago(ago + 10),
-        finished_at=_ago(ago),
+        started_at=before_now(ago + 10),
+        finished_at=before_now(ago),
         playbook=playbook or None,
         agent=agent or None,
     )

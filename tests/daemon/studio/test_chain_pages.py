@@ -367,6 +367,7 @@ async def test_a_chain_is_fired_with_values_and_paused_and_resumed(acting: Studi
     assert f'It is chain run <a href="/chain-runs/{run["chain_run_id"]}">' in page
     shown = json.loads((await acting.get(f"/chain-runs/{run['chain_run_id']}?format=json")).text)
     assert shown["chain_run"]["trigger_event"] == {"pr": "8", "more": [1]}
+    wait_for(lambda: runs_of(acting.place)[0]["status"] == "completed", "the end of the chain run")
     for action, status in (("pause", "paused"), ("disable", "disabled"), ("resume", "active")):
         answer = await acting.send("/chains/one", action=action, note="a freeze")
         wait_for(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.studio.conftest import Studio
+from tests.daemon.studio.test_attention_pages import before_now
 from tests.daemon.studio.test_session_pages import path_of
 
 from runward.config.studio import StudioSettings
@@ -19,7 +20,7 @@ ONCE = "5a0c1f5e-7c1d-4d53-9d6e-0d8f6a4b7c11"
 @pytest.fixture
 def failed(place: Place, studio: Studio) -> str:
     """The page of a session that failed, which nobody has seen."""
-    place.add_run("crashed", exit_code=3)
+    place.add_run("crashed", exit_code=3, finished_at=before_now(0))
     place.daemon_once()
     (row,) = place.call("session", "list", "--json").objects()
     return path_of(str(row["key"]))
@@ -45,6 +46,16 @@ async def test_the_page_says_that_a_request_waits_and_later_what_came_of_it(
     assert "Done" in page
     assert "refresh" not in page
     assert "<button>Seen</button>" not in page
+
+
+async def test_only_a_failure_that_attention_shows_can_be_seen(
+    place: Place, studio: Studio, failed: str
+) -> None:
+    assert "crashed" in (await studio.get("/")).text
+    assert "<button>Seen</button>" in (await studio.get(failed)).text
+    place.change_store("update sessions set finished_at = finished_at - 90000")
+    assert "crashed" not in (await studio.get("/")).text
+    assert "<button>Seen</button>" not in (await studio.get(failed)).text
 
 
 async def test_a_form_that_is_sent_twice_makes_one_request_and_a_reload_none(

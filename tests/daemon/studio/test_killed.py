@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.studio.conftest import Studio
+from tests.daemon.studio.test_attention_pages import before_now
 from tests.daemon.studio.test_session_pages import path_of
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -64,7 +65,7 @@ async def test_a_click_is_done_once_or_not_at_all_whenever_the_program_is_killed
     place: Place, studio: Studio
 ) -> None:
     for number in range(KILLS):
-        place.add_run(f"crashed-{number}", exit_code=3)
+        place.add_run(f"crashed-{number}", exit_code=3, finished_at=before_now(0))
     place.daemon_once()
     promised, stored = set(), set()
     for number in range(KILLS):
@@ -95,7 +96,7 @@ async def test_a_click_is_done_once_when_the_daemon_is_killed_before_or_after_it
     place: Place, studio: Studio
 ) -> None:
     for number in range(KILLS):
-        place.add_run(f"crashed-{number}", exit_code=3)
+        place.add_run(f"crashed-{number}", exit_code=3, finished_at=before_now(0))
     place.daemon_once()
     for number in range(KILLS):
         key = f"native:runs/crashed-{number}"

@@ -166,6 +166,19 @@ async def test_all_failed_reviews_of_this_week_are_a_link(outcomes: Studio) -> N
     assert [each["kind"] for each in found] == ["review_verdict"]
 
 
+async def test_a_review_that_does_not_say_whether_it_passed_is_among_those_that_are_not_decided(
+    place: Place, studio: Studio
+) -> None:
+    add(place, "unsaid", {"outcome_kind": "review_verdict", "summary": "no", "verdict": "REQUEST_CHANGES"})
+    place.daemon_once()
+    page = (await studio.get("/outcomes?kind=review_verdict&passed=false&since=7d")).text
+    assert "No outcome matches." in page
+    assert '<a href="/outcomes?passed=null">not decided</a>' in page
+    page = (await studio.get("/outcomes?passed=null")).text
+    assert '<span class="state none">none</span></td>\n<td class="main">' in page
+    assert ">review_verdict</a>" in page
+
+
 async def test_a_page_as_json_is_what_the_command_prints(outcomes: Studio) -> None:
     listed = json.loads((await outcomes.get("/outcomes?format=json")).text)
     assert listed == outcomes.place.call("artifact", "list", "--json").json()
