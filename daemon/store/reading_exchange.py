@@ -350,8 +350,11 @@ def agent_of(connection: sqlite3.Connection, session_id: str) -> str | None:
 
 def actions_waiting(connection: sqlite3.Connection) -> int:
     """Intents that have no result yet."""
+    # Each condition on the state names that of a partial index, because there are many done jobs.
     row = connection.execute(
-        "select count(*) from jobs where handler = 'exchange/act' and state in ('waiting', 'running')"
+        "select (select count(*) from jobs where state in ('waiting', 'held') and state = 'waiting'"
+        "  and handler = 'exchange/act') + (select count(*) from jobs where state = 'running'"
+        "  and handler = 'exchange/act')"
     ).fetchone()
     return int(row[0])
 

@@ -17,13 +17,12 @@ class Decided(NamedTuple):
 
 
 def event_of(connection: sqlite3.Connection, request: str) -> int | None:
-    """The number of a request's event. One whose key is not the request's name is only found among the newest `LATELY`."""
+    """The number of a request's event. Its key is the request's name, except for those that say what a person has seen."""
     found = event_recorded(connection, request)
     if found is not None:
         return found
     row = connection.execute(
-        "select seq from events where seq > (select max(seq) from events) - ?2 and instr(payload, ?1)",
-        (f'"request":"{request}"', LATELY),
+        "select seq from events where type = 'SessionSeenRequested' and payload ->> 'request' = ?", (request,)
     ).fetchone()
     return None if row is None else int(row[0])
 

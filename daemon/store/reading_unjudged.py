@@ -1,6 +1,8 @@
 """Queries of commands that look for runs which the store doesn't fully know yet."""
 
+import json
 import sqlite3
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from runward.config.settings_keys import DEFAULT_LAYOUT
@@ -41,14 +43,23 @@ def recorded_since(connection: sqlite3.Connection, root: str, path: str, at: flo
     return watched is not None and last is not None and last[0] >= at
 
 
-def known_directories(connection: sqlite3.Connection, root: str) -> frozenset[str]:
-    """The run directories of a root that were looked at. Only the keys are read, because there may be many."""
-    begin = len(root) + 1
-    keys = connection.execute("select key from cursors where key > ?1 || '/' and key < ?1 || '0'", (root,))
-    known = frozenset([key[begin:] for (key,) in keys])
+def unknown_directories(connection: sqlite3.Connection, root: str, names: Sequence[str]) -> list[str]:
+    """Those of these directories of a root that were not looked at.
+
+    Each name is looked up, because a root whose runs were moved away may have had far more of them than it has.
+    """
+    if not names:
+        return []
+    rows = connection.execute(
+        "select n.value from json_each(?2) n where not exists"
+        " (select 1 from cursors c where c.key = ?1 || '/' || n.value)",
+        (root, json.dumps(names)),
+    )
+    unknown = {str(name) for (name,) in rows}
     opened = connection.execute(_OPENED_SOON, (f"{DEFAULT_LAYOUT}:{root}",))
     begin = len(f"{DEFAULT_LAYOUT}:{root}/")
-    return known - {lane[begin:] for (lane,) in opened}
+    unknown |= {lane[begin:] for (lane,) in opened}
+    return [name for name in names if name in unknown]
 
 
 def is_known(connection: sqlite3.Connection, root: str, directory: str) -> bool:
@@ -62,10 +73,11 @@ def is_known(connection: sqlite3.Connection, root: str, directory: str) -> bool:
 
 def open_runs(connection: sqlite3.Connection) -> list[OpenRun]:
     """The native runs that are recorded as running, last seen first."""
+    # The plus before the row's number: else SQLite would read all cursors in that order, to find the few open ones.
     rows = connection.execute(
         "select session_key, root, directory, json_extract(state, '$[8]'), json_extract(state, '$[9]'),"
         " json_extract(state, '$[10]') from cursors where phase = 'open' and session_key >= ?1 || ':'"
-        " and session_key < ?1 || ';' order by rowid desc limit ?2",
+        " and session_key < ?1 || ';' order by +rowid desc limit ?2",
         (DEFAULT_LAYOUT, _MOST_OPEN),
     )
     return [OpenRun(*row) for row in rows]

@@ -87,8 +87,8 @@ def _unknown(connection: sqlite3.Connection, root: Root) -> list[tuple[Root, str
         names = os.listdir(root.path)
     except OSError:
         return []  # `status` shows a root that can't be read
-    known = reading_unjudged.known_directories(connection, root.name)
-    unknown = sorted((name for name in names if name not in known and _may_be_run(root, name)), reverse=True)
+    names = sorted((name for name in names if _may_be_run(root, name)), reverse=True)
+    unknown = reading_unjudged.unknown_directories(connection, root.name, names)
     return [(root, name) for name in unknown[:MOST]]
 
 

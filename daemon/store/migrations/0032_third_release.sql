@@ -121,3 +121,55 @@ create index notices_newest on notices (created_at desc, id);
 drop index shared_artifacts_owner;
 create index shared_artifacts_owner on shared_artifacts (owner_id, id);
 create index shared_artifacts_owned on shared_artifacts (owner_id, id) where deleted_at is null;
+-- Notices that were given up are counted for each page.
+create index notices_dead on notices (settled_at) where state = 'dead';
+
+-- In the order of their lists, so that the newest are read without sorting the others.
+drop index sessions_started;
+create index sessions_started on sessions (started_at desc, key);
+drop index chain_runs_by_time;
+create index chain_runs_by_time on chain_runs (created_at desc);
+drop index invocations_by_time;
+create index invocations_by_time on invocations (created_at desc, step_index desc);
+
+-- The only requests whose events have other keys than their own names.
+create index events_seen on events (payload ->> 'request') where type = 'SessionSeenRequested';
+
+-- When a session failed whose end nobody has seen; null for all others, and once it is packed, a day later. And how many
+-- there are of each minute, so that nobody has to count them.
+alter table sessions add column unseen_at real;
+update sessions set unseen_at = finished_at
+where packed = 0 and origin = 'live' and status in ('failed', 'timed_out', 'aborted') and reason_code <> 'run.aborted.user'
+  and not exists (select 1 from events e where e.key = sessions.key || '#' || sessions.attempt || '/seen');
+create index sessions_unseen on sessions (unseen_at desc, key) where unseen_at is not null;
+create table unseen_counts (
+    minute integer primary key,             -- of Unix time
+    sessions integer not null
+) strict;
+insert into unseen_counts
+    select cast(unseen_at / 60 as integer), count(*) from sessions where unseen_at is not null group by 1;
+create trigger sessions_unseen_counted after update of unseen_at on sessions when old.unseen_at is not new.unseen_at
+begin
+    update unseen_counts set sessions = sessions - 1 where minute = cast(old.unseen_at / 60 as integer);
+    delete from unseen_counts where minute = cast(old.unseen_at / 60 as integer) and sessions = 0;
+    insert into unseen_counts select cast(new.unseen_at / 60 as integer), 1 where new.unseen_at is not null
+    on conflict (minute) do update set sessions = sessions + 1;
+end;
+create trigger sessions_unseen_uncounted after delete on sessions when old.unseen_at is not null
+begin
+    update unseen_counts set sessions = sessions - 1 where minute = cast(old.unseen_at / 60 as integer);
+    delete from unseen_counts where minute = cast(old.unseen_at / 60 as integer) and sessions = 0;
+end;
+create trigger sessions_unseen after update of status, attempt, finished_at, reason_code, packed on sessions
+when old.unseen_at is not null or new.status in ('failed', 'timed_out', 'aborted')
+begin
+    update sessions set unseen_at = iif(
+        packed = 0 and origin = 'live' and status in ('failed', 'timed_out', 'aborted') and reason_code <> 'run.aborted.user'
+        and not exists (select 1 from events e where e.key = sessions.key || '#' || sessions.attempt || '/seen'),
+        finished_at, null)
+    where key = new.key;
+end;
+create trigger sessions_seen after insert on events when new.type = 'SessionSeenRequested'
+begin
+    update sessions set unseen_at = null where key = new.lane and new.key = key || '#' || attempt || '/seen';
+end;
