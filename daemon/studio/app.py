@@ -39,7 +39,7 @@ _TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 _FOREVER: Final = "public, max-age=31536000, immutable"
-_GROUPS: Final[tuple[type[Pages], ...]] = (
+GROUPS: Final[tuple[type[Pages], ...]] = (
     AttentionPages,
     SessionPages,
     ChainPages,
@@ -81,7 +81,7 @@ def studio_app(
         said = f"{type(error).__name__}. This is a bug in Runward; log/studio.log in the state directory has more."
         return message_page(500, "This page can't be shown", said)
 
-    groups = [group(settings) for group in _GROUPS]
+    groups = [group(settings) for group in GROUPS]
     events = Events(settings)
     pages = Starlette(
         routes=[

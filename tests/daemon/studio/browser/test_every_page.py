@@ -1,84 +1,261 @@
-"""Every page, in both themes, on a desk and on a phone: axe-core finds nothing, and nothing scrolls sideways."""
+"""Every page, in both themes, on a desk and on a phone: axe-core finds nothing, and nothing scrolls sideways.
+
+The pages are found as a person finds them: by the links from the lists. What no link leads to is named here. A route of the
+application that was not visited fails the test.
+"""
 
 import json
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import os
+import time
+from collections.abc import Hashable, Iterator
+from itertools import product
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from starlette.routing import Route
 from tests.daemon.cli.calling import CONTRACT, Place
-from tests.daemon.studio.browser.conftest import PHONE, WIDE, Person
+from tests.daemon.studio.browser.conftest import PHONE, WIDE, Person, serve_studio
+from tests.daemon.studio.test_attention_pages import before_now
+from tests.daemon.studio.test_exchange_pages import CODE, INTERFACE, act
 from tests.daemon.studio.test_outcome_pages import CI, FLOW, GATE, OTHER, REVIEW, add
+from tests.daemon.studio.test_show_pages import REJECTED
+from tests.daemon.studio.test_show_pages import add as add_play
+from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 from tests.waiting import wait_for
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
+from runward.config.settings import Settings
+from runward.daemon.studio.app import GROUPS
 
-CHAIN = """\
-name: release
-trigger: {any_of: [{event: pr.opened}, {schedule: "0 2 * * *"}]}
-steps:
-  - {id: merge, action: merge, requires_approval: true}
-"""
-ACTION = '[actions.merge]\ncommand = ["sh", "-c", "echo merged"]\n'
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
 LONG = "a" * 300
 """A word that nothing breaks."""
 
-PAGES = (
-    *("/", "/sessions", "/sessions?status=failed&search=x", "/sessions/nowhere", "/outcomes", "/chains"),
-    *("/chains/release", "/invocations", "/shows", "/exchange", "/daemon", "/sessions?no=filter"),
-    *("/sessions/native:runs/all", "/sessions/native:runs/open", f"/sessions/native:runs/{LONG[:200]}"),
-    "/sessions/native:runs/all?part=journal",
+SETTINGS_MORE = f"""
+[actions.merge]
+command = ["sh", "-c", 'echo {LONG}; test "$0" != fail', "{{{{ with.pr }}}}"]
+[[roots]]
+name = "runs"
+path = "state/runs"
+layout = "native"
+[[roots]]
+name = "shows"
+path = "shows"
+layout = "auto"
+history = "live"
+settle = "100ms"
+[[roots]]
+name = "claude"
+path = "claude"
+layout = "claude-code"
+history = "live"
+"""
+JUDGE = """\
+command: [sh, -c, 'printf "%s" "$0" > outcome.json', '{{ with.outcome }}']
+"""
+CHAINS: Final = {
+    "release": f"""\
+name: release
+description: {LONG}
+trigger: {{any_of: [{{event: pr.opened}}, {{schedule: "0 2 * * *"}}]}}
+steps:
+  - {{id: judge, skill: judge, with: {{outcome: "{{{{ trigger.outcome }}}}"}}}}
+  - {{id: merge, action: merge, with: {{pr: "{{{{ trigger.said }}}}"}}, requires_approval: true}}
+""",
+    "one": "name: one\ntrigger: {manual: true}\nsteps: [{action: merge, with: {pr: '{{ trigger.pr }}'}}]\n",
+    "wrong": "name: wrong\ntrigger: {event: pr.opened, colour: red}\nsteps:\n  - {action: merge}\n",
+}
+LISTS: Final = ("/", "/sessions", "/outcomes", "/chains", "/invocations", "/shows", "/exchange", "/daemon")
+"""Where a person begins."""
+
+UNLINKED: Final = ("/exchange?deleted=true", "/exchange?type=nothing", "/sessions?status=failed&search=x")
+
+WRONG: Final = (
+    *("/nowhere", "/sessions/nowhere", "/sessions?no=filter", "/login?code=x", "/chain-runs/cr_nothing"),
+    *("/shows/nothing", "/exchange/principals/nobody", "/daemon?notices_after=x"),
 )
+"""Pages that say what is wrong."""
+
+NO_PAGES: Final = {"/metrics"}
+"""Routes whose answer is no page of HTML."""
+
+
+def routes() -> list[Route]:
+    """The pages of the application."""
+
+    def settings() -> Settings:
+        raise AssertionError("routes are the same with all settings")
+
+    return [route for group in GROUPS for route in group(settings).routes() if route.path not in NO_PAGES]
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A place with at least one of everything that has a page, and a daemon that serves the Studio."""
+    place = Place(tmp_path_factory.mktemp("crowded"))
+    place.furnish()
+    with (place.directory / "runward.toml").open("a") as settings:
+        settings.write(SETTINGS_MORE)
+    for directory in ("shows", "chains"):
+        (place.directory / directory).mkdir()
+    (place.directory / "playbooks/judge.playbook.yaml").write_text(JUDGE)
+    for name, text in CHAINS.items():
+        (place.directory / f"chains/{name}.yaml").write_text(text)
+    place.daemon_once()
+    _add_sessions(place)
+    _add_shows(place)
+    _trade(place)
+    serve_studio(place)
+    with place.daemon():
+        _run_chains(place)
+        yield place
+
+
+def _add_sessions(place: Place) -> None:
+    add(place, "all", REVIEW, GATE, CI, FLOW, OTHER, {"outcome_kind": "review_verdict", "verdict": LONG})
+    place.add_run("open", contract=CONTRACT)
+    place.add_run(
+        "crashed", exit_code=3, contract=CONTRACT, files={"report.md": LONG}, finished_at=before_now(0)
+    )
+    place.add_run("fine", exit_code=0, contract=CONTRACT, files={"review.md": "r", "report.md": LONG})
+    place.add_run(LONG[:200], exit_code=0, contract=CONTRACT, command=["echo", LONG], cwd=f"/{LONG}")
+    (place.runs / "fine/stdout.log").write_text(f"{LONG}\n" * 3)
+    transcript = place.directory / f"claude/-app/{SESSION}.jsonl"
+    transcript.parent.mkdir(parents=True)
+    told = Transcript(now=time.time() - 100)
+    told.prompt(f"Make {LONG}.")
+    told.text("word " * 2000, "tool_use")
+    told.result(told.call(command=f"ls {LONG}"), LONG)
+    told.text("Done.")
+    transcript.write_bytes(told.content())
+    os.utime(transcript, (time.time() - 100, time.time() - 100))
+
+
+def _add_shows(place: Place) -> None:
+    add_play(place, "retry-queue", "play-1", {"gate_passed": True, "feedback": LONG}, branch=LONG)
+    play = add_play(place, "retry-queue", LONG[:100], REJECTED, status="over", depends_on=["play-1"])
+    (play / "agent.log").write_text(f"{LONG}\n")
+    (play.parent / "_show.md").write_text(f"# Plan\n{LONG}\n")
+    add_play(place, LONG[:100], "only")
+
+
+def _trade(place: Place) -> None:
+    place.call("exchange", "principal", "create", "writer", "--scrip", "100", "--agent")
+    place.call("exchange", "principal", "create", "reader", "--scrip", "10")
+    place.daemon_once()
+    act(place, "writer", "write_artifact", artifact_id="rounding", content=LONG)
+    act(
+        place, "writer", "write_artifact", artifact_id="team/calculator", content=LONG, code=CODE, executable=True,
+        price=2, depends_on=["rounding"], interface=INTERFACE, policy={"read_price": 3, "allow_invoke": ["reader"]},
+    )  # fmt: skip
+    act(
+        place, "writer", "write_artifact", artifact_id=LONG[:60], content="x",
+        interface={"description": LONG, "methods": [LONG], "examples": [LONG], LONG: LONG},
+    )  # fmt: skip
+    act(place, "writer", "delete_artifact", artifact_id="rounding")
+    act(place, "reader", "read_artifact", artifact_id="team/calculator")
+    place.change_store(
+        "insert into notices (id, kind, subject, recipient, title, text, created_at, state, tries, next_at, since, error,"
+        " settled_at) values ('nt_1', 'session.failed', 'x', 'me', ?1, ?1, 100.0, 'dead', 5, 200.0, 100.0, ?1, 300.0)",
+        LONG,
+    )
+    place.change_store("update jobs set state = 'held', error = ? where handler = 'sessions/opened'", LONG)
+
+
+def _run_chains(place: Place) -> None:
+    said = {"outcome": json.dumps(REVIEW), "said": LONG}
+    words = [f"{key}:={json.dumps(value)}" for key, value in said.items()]
+    assert place.call("event", "emit", "pr.opened", *words).code == 0
+    for value in ("7", "fail"):
+        assert place.call("chain", "fire", "one", f"pr={value}").code == 0
+    wait_for(lambda: place.call("chain", "approvals", "--json").objects(), "the approval")
+
+    def statuses() -> set[object]:
+        return {each["status"] for each in place.call("chain", "runs", "--json").objects()}
+
+    wait_for(lambda: {"waiting_approval", "completed", "failed"} <= statuses(), "a chain run of each kind")
+    wait_for(lambda: len(place.call("show", "list", "--json").objects()) == 2, "the shows")
 
 
 @pytest.fixture
-def place(place: Place) -> Place:
-    with (place.directory / "runward.toml").open("a") as settings:
-        settings.write(ACTION)
-    (place.directory / "release.yaml").write_text(CHAIN)
-    assert place.call("chain", "define", "release.yaml").code == 0
-    assert place.call("event", "emit", "pr.opened", "pr=7").code == 0
-    add(place, "all", REVIEW, GATE, CI, FLOW, OTHER)
-    place.add_run("open", contract=CONTRACT)
-    place.add_run(LONG[:200], exit_code=0, contract=CONTRACT, command=["echo", LONG], cwd=f"/{LONG}")
-    return place
+def visitor(crowded: Place, chromium: "Browser") -> Iterator[Person]:
+    """A person at this place."""
+    yield from at(crowded, chromium)
 
 
-def linked(page: "Page", person: Person, before: str, after: str) -> Iterator[str]:
-    """The first page of a kind that another page links to."""
-    person.open(page, before)
-    found = page.locator(f"main a[href^='{after}']").first
-    if found.count():
-        yield str(found.get_attribute("href"))
+def at(place: Place, chromium: "Browser") -> Iterator[Person]:
+    """A person. The browser reports each page that says what is wrong, which `faults` knows; all else is a fault."""
+    made = Person(place, chromium)
+    yield made
+    for each in made.contexts:
+        each.close()
+    assert [each for each in made.complaints if "responded with a status of 40" not in each] == []
+
+
+def kind_of(address: str) -> Hashable:
+    """Addresses of which one visit is enough: the same kind of page, with other values of the same filters."""
+    parts = urlsplit(address)
+    if not parts.query:
+        return address
+    route = next((each.path for each in routes() if each.path_regex.match(parts.path)), parts.path)
+    given = parse_qs(parts.query)
+    return route, *(
+        (key, *(values if key in ("part", "path", "play") else ())) for key, values in given.items()
+    )
+
+
+def links(page: "Page", base: str) -> list[str]:
+    """Where the page leads, without downloads."""
+    found: list[str] = page.evaluate("[...document.querySelectorAll('main a')].map(each => each.href)")
+    addresses = [each.removeprefix(base).partition("#")[0] for each in found if each.startswith(base)]
+    return [each for each in addresses if "download=" not in each and "format=json" not in each]
+
+
+def faults(person: Person, page: "Page", path: str) -> Iterator[str]:
+    """What is wrong with a page, in words."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    answer = page.goto(person.base + path)
+    assert answer is not None
+    if (answer.status == 200) == (path in WRONG):
+        yield f"{path}: {answer.status}"
+    beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    if beyond > 0:
+        yield f"{path}: {beyond} pixels too wide"
+    for each in axe.run(page).response["violations"]:
+        nodes = [node["html"][:160] for node in each["nodes"][:3]]
+        yield f"{path}: {each['id']}: {each['help']}: {json.dumps(nodes)}"
 
 
 @pytest.mark.prove
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [PHONE, WIDE])
 def test_no_page_has_a_fault_that_axe_finds_or_scrolls_sideways(
-    person: Person, served: Place, theme: str, width: int
+    visitor: Person, theme: str, width: int
 ) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
-    wait_for(lambda: served.call("chain", "approvals", "--json").objects(), "the approval")
-    wait_for(lambda: len(served.call("session", "list", "--json").objects()) == 3, "the runs")
-    page = person.logged_in(width, theme=theme)
-    further = [
-        *linked(page, person, "/outcomes", "/outcomes/"),
-        *linked(page, person, "/chains", "/chain-runs/"),
-        *linked(page, person, "/invocations", "/invocations/"),
-    ]
-    assert len(further) >= 2
-    faults = []
-    for path in (*PAGES, *further):
-        page.goto(person.base + path)
-        beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        if beyond > 0:
-            faults.append(f"{path}: {beyond} pixels too wide")
-        for each in axe.run(page).response["violations"]:
-            nodes = [node["html"][:160] for node in each["nodes"][:3]]
-            faults.append(f"{path}: {each['id']}: {each['help']}: {json.dumps(nodes)}")
-    statuses = ("404", "400")  # the browser reports the pages that say what is wrong
-    person.complaints[:] = [
-        each for each in person.complaints if not any(status in each for status in statuses)
-    ]
-    assert faults == []
+    page = visitor.logged_in(width, theme=theme)
+    waiting = [*LISTS, *UNLINKED, *WRONG]
+    known = {kind_of(each) for each in waiting}
+    visited: list[str] = []
+    found: list[str] = []
+    while waiting:
+        path = waiting.pop(0)
+        found += faults(visitor, page, path)
+        visited.append(path)
+        for link in links(page, visitor.base):
+            if kind_of(link) not in known:
+                known.add(kind_of(link))
+                waiting.append(link)
+    shown = [urlsplit(each).path for each in visited if each not in WRONG]
+    assert [each.path for each in routes() if not any(map(each.path_regex.match, shown))] == []
+    assert found == []
+
+
+@pytest.mark.prove
+def test_no_page_that_has_nothing_to_show_yet_has_a_fault_either(person: Person) -> None:
+    found = []
+    for width, theme in product((PHONE, WIDE), ("light", "dark")):
+        page = person.logged_in(width, theme=theme)
+        found += [each for path in LISTS for each in faults(person, page, path)]
+    assert found == []
