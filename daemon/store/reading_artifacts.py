@@ -5,6 +5,7 @@ import sqlite3
 from typing import Any, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
+from runward.daemon.store.reading import begins
 
 
 class ArtifactRow(NamedTuple):
@@ -44,16 +45,31 @@ class Wanted(NamedTuple):
 _COLUMNS = ", ".join(ArtifactRow._fields)
 
 
+_NARROWING: Final = {
+    "kind": " and kind = :kind",
+    "session": " and session_key = :session",
+    "chain_run": " and session_key in (select session_key from chain_steps where run = :chain_run)",
+}
+"""Conditions with an index. One that is not needed is left out: with `or ? is null` SQLite would read the whole table."""
+
+_DECIDED: Final = (
+    " and (:passed is null or case :passed when 'null' then passed is null when 'true' then passed = 1 else passed = 0 end)"
+    " and (:since is null or updated_at >= :since)"
+)
+
+
 def artifacts(connection: sqlite3.Connection, wanted: Wanted) -> list[ArtifactRow]:
     """The outcomes that are wanted, newest first."""
     rows = connection.execute(
-        f"select {_COLUMNS} from artifacts where (?1 is null or kind = ?1) and (?3 is null or session_key = ?3)"  # noqa: S608 # our own words
-        " and (?2 is null or case ?2 when 'null' then passed is null when 'true' then passed = 1 else passed = 0 end)"
-        " and (?4 is null or session_key in (select session_key from chain_steps where run = ?4))"
-        " and (?5 is null or updated_at >= ?5) order by updated_at desc, place desc, id limit ?6",
-        tuple(wanted),
+        f"select {_COLUMNS} from artifacts where true{_narrowed(wanted)}{_DECIDED}"  # noqa: S608 # our own words
+        " order by updated_at desc, place desc, id limit :limit",
+        wanted._asdict(),
     )
     return [ArtifactRow(*row) for row in rows]
+
+
+def _narrowed(wanted: Wanted) -> str:
+    return "".join(each for name, each in _NARROWING.items() if getattr(wanted, name) is not None)
 
 
 MOST_READ: Final = 20_000
@@ -69,13 +85,6 @@ class Newest(NamedTuple):
     is_searched: bool = False
 
 
-_NARROWING: Final = {
-    "kind": " and kind = :kind",
-    "session": " and session_key = :session",
-    "chain_run": " and session_key in (select session_key from chain_steps where run = :chain_run)",
-}
-
-
 def newest_artifacts(
     connection: sqlite3.Connection, wanted: Wanted, after: tuple[float, str] | None = None
 ) -> Newest:
@@ -85,13 +94,11 @@ def newest_artifacts(
     its part alone. A part never sorts the table, and looks at `MOST_READ` outcomes at most.
     """
     values = {**wanted._asdict(), "at": after and after[0], "id": after and after[1], "most": MOST_READ}
-    which = "".join(each for name, each in _NARROWING.items() if values[name] is not None)
     before = "" if after is None else " and (created_at, id) < (:at, :id)"
-    looked_at = f"from artifacts where true{which}{before} order by created_at desc, id desc"
+    looked_at = f"from artifacts where true{_narrowed(wanted)}{before} order by created_at desc, id desc"
     rows = connection.execute(
-        f"select {_COLUMNS}, place from (select * {looked_at} limit :most) where"  # noqa: S608 # our own words
-        " (:passed is null or case :passed when 'null' then passed is null when 'true' then passed = 1 else passed = 0 end)"
-        " and (:since is null or updated_at >= :since) limit :limit + 1",
+        f"select {_COLUMNS}, place from (select * {looked_at} limit :most) where true{_DECIDED}"  # noqa: S608 # our own words
+        " limit :limit + 1",
         values,
     ).fetchall()
     found = sorted(rows[: wanted.limit], key=_newest_first)
@@ -161,7 +168,7 @@ def artifact_with(connection: sqlite3.Connection, identifier: str) -> ArtifactRo
 def artifacts_called(connection: sqlite3.Connection, text: str) -> list[ArtifactRow]:
     """The outcomes whose id begins with `text`."""
     rows = connection.execute(
-        f"select {_COLUMNS} from artifacts where substr(id, 1, length(?1)) = ?1 order by id limit 9",  # noqa: S608 # our own words
+        f"select {_COLUMNS} from artifacts where {begins('id')} order by id limit 9",  # noqa: S608 # our own words
         (text,),
     )
     return [ArtifactRow(*row) for row in rows]

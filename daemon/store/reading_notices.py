@@ -4,6 +4,7 @@ import sqlite3
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
+from runward.daemon.store.reading import begins
 
 
 class NoticeRow(NamedTuple):
@@ -44,7 +45,7 @@ def notices(
 def notices_called(connection: sqlite3.Connection, text: str) -> list[NoticeRow]:
     """The notices whose id begins with `text`."""
     rows = connection.execute(
-        f"select {_COLUMNS} from notices where substr(id, 1, length(?1)) = ?1 order by id limit 9",  # noqa: S608 # our own words
+        f"select {_COLUMNS} from notices where {begins('id')} order by id limit 9",  # noqa: S608 # our own words
         (text,),
     )
     return [NoticeRow(*row) for row in rows]

@@ -8,7 +8,7 @@ import pytest
 
 from runward.daemon.store import reading_artifacts, reading_exchange
 from runward.daemon.store.reading_artifacts import Wanted as Outcomes
-from runward.daemon.store.reading_artifacts import artifacts, newest_artifacts
+from runward.daemon.store.reading_artifacts import artifacts, artifacts_called, newest_artifacts
 from runward.daemon.store.reading_chains import (
     approvals_called,
     chain_runs,
@@ -26,7 +26,7 @@ from runward.daemon.store.reading_exchange import (
 )
 from runward.daemon.store.reading_invocations import Wanted as Invocations
 from runward.daemon.store.reading_invocations import invocations, invocations_called, invocations_of
-from runward.daemon.store.reading_notices import notices
+from runward.daemon.store.reading_notices import notices, notices_called
 from runward.daemon.store.reading_schedules import newest_firings
 from runward.daemon.store.reading_shows import plan_of, plays_of, show_in, shows, shows_called
 
@@ -56,6 +56,9 @@ READERS: dict[str, Callable[[Any], object]] = {
     "invocations with an id": lambda store: invocations_called(store, "inv_"),
     "invocations of a chain run": lambda store: invocations_of(store, "r"),
     "firings of a chain": lambda store: newest_firings(store, "c", 9),
+    "all outcomes of a session": lambda store: artifacts(store, Outcomes(session="k")),
+    "outcomes with an id": lambda store: artifacts_called(store, "ar_"),
+    "notices with an id": lambda store: notices_called(store, "nt_"),
     "notices": lambda store: notices(store, None, 9),
     "older notices": lambda store: notices(store, None, 9, (5.0, "a")),
     "shows": lambda store: shows(store, None, 9),
