@@ -5,13 +5,13 @@ past tense. Each class names its `version`; an older stored version is lifted in
 when it is read, so no handler ever sees an old shape.
 """
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Final, TypeAlias, get_args
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
-
+from runward.config.json_value import JsonValue
 from runward.config.plain_data import MAX_INTEGER
 from runward.handlers.approvals.events import ApprovalEvent
 from runward.handlers.bundle.events import BundleEvent
@@ -21,6 +21,7 @@ from runward.handlers.event_kinds import Request
 from runward.handlers.exchange.events import ExchangeEvent
 from runward.handlers.journal.events import JournalDamaged, JournalEvent
 from runward.handlers.layouts.foreign_json import LATEST
+from runward.handlers.model.stored import Stored, as_json
 from runward.handlers.notices.events import NoticeEvent
 from runward.handlers.outcomes.events import OutcomeEvent
 from runward.handlers.requests.events import (
@@ -107,9 +108,7 @@ Event: TypeAlias = (
 """All capabilities' own events."""
 
 _CLASSES: Final[tuple[type[Event], ...]] = get_args(Event)
-_ADAPTERS: Final[dict[str, TypeAdapter[Event]]] = {each.type: TypeAdapter(each) for each in _CLASSES}
-_DUMPERS: Final = {kind: adapter.serializer.to_json for kind, adapter in _ADAPTERS.items()}
-"""What `TypeAdapter.dump_json` calls in the end; a batch dumps hundreds of events."""
+_STORED: Final[dict[str, Stored[Event]]] = {each.type: Stored(each) for each in _CLASSES}
 _VERSIONS: Final[dict[str, int]] = {each.type: each.version for each in _CLASSES}
 
 MAXIMUM_DEPTH: Final = 32
@@ -126,13 +125,13 @@ class UnknownEvent(ValueError):
 
 def dump_payload(event: Event | Request) -> str:
     """The event's fields as JSON text, all of them written out, for the store."""
-    return _DUMPERS[event.type](event).decode()
+    return as_json(event)
 
 
 def load_payload(kind: str, version: int, payload: bytes | str) -> Event:
     """The event that was stored as `payload`. Raises `UnknownEvent`."""
-    adapter = _ADAPTERS.get(kind)
-    if adapter is None:
+    stored = _STORED.get(kind)
+    if stored is None:
         raise UnknownEvent(f"unknown event type {kind!r}")
     current = _VERSIONS[kind]
     if version > current:
@@ -141,12 +140,12 @@ def load_payload(kind: str, version: int, payload: bytes | str) -> Event:
         )
     try:
         if version == current:
-            return adapter.validate_json(payload)
-        said = TypeAdapter(dict[str, JsonValue]).validate_json(payload)
+            return stored.load(payload)
+        fields_then: dict[str, JsonValue] = json.loads(payload)
         for step in range(version, current):
-            said = UPCASTERS[kind, step](said)
-        return adapter.validate_python(said)
-    except (ValidationError, KeyError) as error:
+            fields_then = UPCASTERS[kind, step](fields_then)
+        return stored.load(as_json(fields_then))
+    except (ValueError, KeyError) as error:
         raise UnknownEvent(f"{kind} version {version} can't be read: {error}") from error
 
 
@@ -168,7 +167,7 @@ def impossible(event: Event) -> str | None:
 
 def event_types() -> tuple[str, ...]:
     """The names of all event types, in the order of this page."""
-    return tuple(_ADAPTERS)
+    return tuple(_STORED)
 
 
 def requests() -> tuple[type[Event], ...]:

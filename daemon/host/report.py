@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from pydantic import JsonValue, TypeAdapter
-from pydantic_core import ValidationError
-
+from runward.config.json_value import JsonValue
 from runward.config.problem import Severity
 from runward.daemon.processes.heartbeat import stalled_s
 from runward.daemon.sandbox.killed_workers import KilledWorkers
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.web.report import HttpReport, StudioReport
+from runward.handlers.model.stored import Stored, as_json
 
 NAME: Final = "status.json"
 
@@ -103,7 +102,7 @@ def write_report(state: Path, report: Report) -> None:
 
     On a full disk it overwrites the last one, whose space is already allocated, because people need it most then.
     """
-    content = _ADAPTER.dump_json(report)
+    content = as_json(report).encode()
     temporary = state / f".{NAME}.tmp"
     try:
         temporary.write_bytes(content)
@@ -127,9 +126,9 @@ def _write_over(path: Path, content: bytes) -> None:
 def read_report(state: Path) -> Report | None:
     """The last report of a daemon; None if there is no readable one."""
     try:
-        return _ADAPTER.validate_json((state / NAME).read_bytes())
-    except (OSError, ValidationError):
+        return _STORED.load((state / NAME).read_bytes())
+    except (OSError, ValueError):
         return None
 
 
-_ADAPTER: Final = TypeAdapter(Report)
+_STORED: Final = Stored(Report)

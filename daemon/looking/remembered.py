@@ -2,11 +2,10 @@
 
 from typing import Final, NamedTuple
 
-from pydantic import TypeAdapter
-
 from runward.daemon.looking.about import About
 from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, brought_up
 from runward.handlers.layouts.scanner import Complaint
+from runward.handlers.model.stored import Stored, as_json
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, Followed
 from runward.handlers.sessions.over import Activity
 
@@ -34,12 +33,12 @@ class Remembered(NamedTuple):
     about: About | None = None
 
 
-_ADAPTER: Final = TypeAdapter(Remembered)
+_STORED: Final = Stored(Remembered)
 
 
 def dump_remembered(remembered: Remembered) -> str:
     """What is remembered, as JSON text for the store."""
-    return _ADAPTER.dump_json(remembered).decode()
+    return as_json(remembered)
 
 
 def read_remembered(text: str) -> Remembered | None:
@@ -52,5 +51,5 @@ def read_remembered(text: str) -> Remembered | None:
 
 def load_remembered(text: str) -> Remembered:
     """What was stored. Raises `ValueError` for what this program never wrote."""
-    remembered = _ADAPTER.validate_json(text)
+    remembered = _STORED.load(text)
     return remembered._replace(read=brought_up(remembered.read))

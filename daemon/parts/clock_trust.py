@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pydantic import TypeAdapter
-
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.ports.clock import Clock
+from runward.handlers.model.stored import Stored, as_json
 
 CLOCK: Final = "clock"
 """The file in the state directory."""
@@ -61,7 +60,7 @@ def noted(before: Noted | None, now: float, leap: float) -> Noted:
     return before._replace(until=max(before.until, now))
 
 
-_ADAPTER: Final = TypeAdapter(Noted)
+_STORED: Final = Stored(Noted)
 
 
 @dataclass(slots=True)
@@ -86,11 +85,11 @@ class ClockTrust:
         if self.state is None:
             return None
         try:
-            found = _ADAPTER.validate_json((self.state / CLOCK).read_bytes(), strict=True)
+            found = _STORED.load((self.state / CLOCK).read_bytes())
         except (FileNotFoundError, ValueError):
             return None  # nothing is known: the clock is believed after a while
         return found if all(map(math.isfinite, (found.since, found.until))) else None
 
     def _write(self, value: Noted) -> None:
         if self.state is not None:
-            write_durably(self.state, CLOCK, _ADAPTER.dump_json(value))
+            write_durably(self.state, CLOCK, as_json(value).encode())

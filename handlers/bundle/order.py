@@ -1,12 +1,11 @@
 """What a bundle is made from, apart from the session's own files: everything that decides its bytes, as data."""
 
-from typing import NamedTuple
-
-from pydantic import TypeAdapter
+from typing import Final, NamedTuple
 
 from runward.config.bundle import BundleRules
 from runward.handlers.bundle.work_tree import WorkTree
 from runward.handlers.events import DeliveryState, Status
+from runward.handlers.model.stored import Stored, as_json
 
 
 class Stretch(NamedTuple):
@@ -101,14 +100,14 @@ class BundleOrder(NamedTuple):
     grown: Grown | None = None
 
 
-_ADAPTER = TypeAdapter(BundleOrder)
+_STORED: Final = Stored(BundleOrder)
 
 
 def dump_order(order: BundleOrder) -> str:
     """The order as JSON text, for the store."""
-    return _ADAPTER.dump_json(order).decode()
+    return as_json(order)
 
 
 def load_order(text: str) -> BundleOrder:
     """The order that was stored. Raises `ValueError` for what another version of `dump_order` wrote."""
-    return _ADAPTER.validate_json(text)
+    return _STORED.load(text)

@@ -9,12 +9,11 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from pydantic import TypeAdapter
-
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.edits import FileEdit
 from runward.handlers.bundle.order import Cost
 from runward.handlers.bundle.verification_runs import VerificationRun
+from runward.handlers.model.stored import Stored, as_json
 
 LONGEST: Final = 500
 """Characters of a value; a longer one is cut."""
@@ -70,17 +69,17 @@ class Summary(NamedTuple):
     """Whether the files that git does not track are unknown."""
 
 
-_ADAPTER = TypeAdapter(Summary)
+_STORED: Final = Stored(Summary)
 
 
 def dump_summary(summary: Summary) -> str:
     """The facts as JSON text, for the store."""
-    return _ADAPTER.dump_json(summary).decode()
+    return as_json(summary)
 
 
 def load_summary(text: str) -> Summary:
     """The facts that were stored. Raises `ValueError` for what another version of `dump_summary` wrote."""
-    return _ADAPTER.validate_json(text)
+    return _STORED.load(text)
 
 
 def verified(runs: Sequence[VerificationRun]) -> tuple[Verified, ...]:

@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeAlias
 
-from pydantic import JsonValue
-
+from runward.config.json_value import JsonValue
 from runward.handlers.chains.effects import ChainRunStatus, ChainStatus
 from runward.handlers.event_kinds import AfterTime, Request
 

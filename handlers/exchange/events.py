@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeAlias
 
-from pydantic import JsonValue
-
+from runward.config.json_value import JsonValue
 from runward.handlers.event_kinds import Request
 
 LANES: Final = "exchange:"

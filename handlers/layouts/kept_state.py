@@ -2,9 +2,8 @@
 
 from typing import Generic
 
-from pydantic import TypeAdapter
-
 from runward.handlers.layouts.transcript import State
+from runward.handlers.model.stored import Stored, as_json
 
 
 class KeepsState(Generic[State]):
@@ -16,16 +15,16 @@ class KeepsState(Generic[State]):
     __slots__ = ("_is_exact", "_states")
 
     def __init__(self, state: type[State], *, is_exact: bool = False) -> None:
-        self._states: TypeAdapter[State] = TypeAdapter(state)
+        self._states = Stored(state)
         self._is_exact = is_exact
 
     def dump(self, state: State) -> str:
         """The state as JSON."""
-        return self._states.dump_json(state).decode()
+        return as_json(state)
 
     def load(self, text: str) -> State:
         """The state that was dumped. Raises `ValueError` for what this program never wrote."""
-        state = self._states.validate_json(text, strict=True)
+        state = self._states.load(text)
         if self._is_exact and self.dump(state) != text:
             raise ValueError("this is not a state that the scanner wrote")
         return state

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal, TypeAlias
 
-from pydantic import JsonValue
-
+from runward.config.json_value import JsonValue
 from runward.handlers.event_kinds import FromInbox, OfFiles, OfSession
 
 Evidence: TypeAlias = Literal["declared", "process_gone", "deadline", "quiet"]

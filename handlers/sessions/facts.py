@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from runward.handlers.asking import Question
 from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions.events import Origin, Status
@@ -45,7 +47,7 @@ class ProcessesOf(Question["RunProcesses"]):
     key: str
 
 
-class RunProcesses(NamedTuple):
+class RunProcesses(Struct, frozen=True):
     """The processes and the host that a run's files name. Each is None if not named."""
 
     launcher: RecordedProcess | None = None

@@ -13,10 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
-
-from runward.config.json_value import JsonValue
 from runward.handlers.events import (
     EVIDENCE_STRENGTH,
     AttemptEnded,
@@ -38,6 +34,7 @@ from runward.handlers.layouts.scanner import (
     Signature,
     Started,
 )
+from runward.handlers.model.stored import Stored, as_json
 from runward.handlers.sessions.death import Whereabouts
 
 Phase: TypeAlias = Literal["none", "open", "over"]
@@ -462,25 +459,17 @@ def together(states: Sequence[ProcessState]) -> ProcessState:
     return "alive" if "alive" in states else "gone"
 
 
-_ADAPTER: Final = TypeAdapter(Watched)
-_LENGTHS: Final[dict[int, tuple[JsonValue, ...]]] = {14: ([], None, False), 16: (False,)}
-"""How many fields were remembered before flows' plans, and before seals, in the same version; and those added since."""
+_STORED: Final = Stored(Watched)
 
 
 def dump_watched(watched: Watched) -> str:
     """What is remembered, as JSON text for the store."""
-    return _ADAPTER.dump_json(watched).decode()
+    return as_json(watched)
 
 
 def load_watched(text: str) -> Watched:
-    """The stored value. Raises pydantic's `ValidationError` if no version of Runward can have written it."""
-    try:
-        return _ADAPTER.validate_json(text)
-    except ValidationError:
-        lifted = _lifted(from_json(text))
-        if lifted is None:
-            raise
-        return _ADAPTER.validate_python(lifted)
+    """The stored value. Raises `ValueError` if no version of Runward can have written it."""
+    return _STORED.load(text)
 
 
 def read_watched(text: str) -> Watched | None:
@@ -497,11 +486,3 @@ def forgotten(attempt: int) -> Watched:
     What its files say then opens and ends the last of them again, under keys that are already recorded.
     """
     return NEVER_SEEN._replace(attempt=max(0, attempt - 1))
-
-
-def _lifted(value: JsonValue) -> JsonValue:
-    """What stores of version 1 remember, with the fields added since before its last value. None for anything else."""
-    if not isinstance(value, list) or len(value) not in _LENGTHS:
-        return None
-    *remembered, version = value
-    return [*remembered, *_LENGTHS[len(value)], version]

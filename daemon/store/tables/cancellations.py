@@ -3,9 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pydantic import TypeAdapter
-from pydantic_core import to_json
-
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
@@ -13,6 +10,7 @@ from runward.daemon.store.transaction import Value
 from runward.daemon.store.values import as_float, as_int, listed, stored_text
 from runward.handlers.effects import CancelRun, EndTree
 from runward.handlers.facts import Cancellation, CancellationOf, RunProcesses
+from runward.handlers.model.stored import Stored, as_json
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -24,7 +22,7 @@ INSERT: Final = Write(
 
 DONE: Final = "update cancellations set carried_out_at = ?, told = ?, outcome = ? where event = ? and carried_out_at is null"
 
-_PROCESSES: Final = TypeAdapter(RunProcesses)
+_PROCESSES: Final = Stored(RunProcesses)
 
 
 class OwedCancellation(NamedTuple):
@@ -83,20 +81,20 @@ async def owed(store: Store) -> list[OwedCancellation]:
 def _named(stored: Value) -> RunProcesses:
     """Whom an order is for; nobody if that can't be read, and the order's outcome then says so."""
     try:
-        return _PROCESSES.validate_json(stored_text(stored))
+        return _PROCESSES.load(stored_text(stored))
     except ValueError:
         return RunProcesses(None, None, None)
 
 
 def _cancel(batch: "Batch", job: Job, effect: CancelRun) -> None:
     row = (job.seq, effect.key, effect.attempt, effect.directory)
-    said = (to_json(effect.processes._asdict()).decode(), effect.said_by, effect.reason, None)
+    said = (as_json(effect.processes), effect.said_by, effect.reason, None)
     batch.row(INSERT, (*row, *said))
 
 
 def _end_tree(batch: "Batch", job: Job, effect: EndTree) -> None:
     row = (job.seq, effect.key, effect.attempt, effect.directory)
-    batch.row(INSERT, (*row, to_json(effect.processes._asdict()).decode(), "", "", effect.timeout))
+    batch.row(INSERT, (*row, as_json(effect.processes), "", "", effect.timeout))
 
 
 async def _orders(

@@ -4,9 +4,6 @@ from collections.abc import Iterable
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pydantic import TypeAdapter
-from pydantic_core import to_json
-
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
@@ -16,6 +13,7 @@ from runward.handlers.effects import NoteHook
 from runward.handlers.events import HookKind
 from runward.handlers.facts import DeclaredToHook, HookDeclaration
 from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.stored import Stored, as_json
 from runward.handlers.sessions.death import Whereabouts
 
 if TYPE_CHECKING:
@@ -34,11 +32,11 @@ NOTE: Final = Write(
     " declared = coalesce(declared, excluded.declared)"
 )
 
-_DECLARED: Final = TypeAdapter(HookDeclaration)
+_DECLARED: Final = Stored(HookDeclaration)
 
-_ANCESTORS: Final = TypeAdapter(tuple[RecordedProcess, ...])
+_ANCESTORS: Final = Stored(tuple[RecordedProcess, ...])
 
-_WHEREABOUTS: Final = TypeAdapter(Whereabouts)
+_WHEREABOUTS: Final = Stored(Whereabouts)
 
 _AGENTS: Final = MappingProxyType({"claude-code": 1, "codex": 0})
 
@@ -89,13 +87,13 @@ async def declarations(store: Store, keys: Iterable[str]) -> dict[str, HookDecla
         " where session_key in (select value from json_each(?)) and declared is not null",
         (listed(keys),),
     )
-    return {str(key): _DECLARED.validate_json(str(text)) for key, text in rows}
+    return {str(key): _DECLARED.load(str(text)) for key, text in rows}
 
 
 def _ancestors(stored: Value) -> tuple[RecordedProcess, ...]:
     """The processes that a hook ran under; empty if that can't be read."""
     try:
-        return _ANCESTORS.validate_json(stored_text(stored))
+        return _ANCESTORS.load(stored_text(stored))
     except ValueError:
         return ()
 
@@ -103,15 +101,15 @@ def _ancestors(stored: Value) -> tuple[RecordedProcess, ...]:
 def _whereabouts(stored: Value) -> Whereabouts | None:
     """Where a hook ran; None if that was not recorded, or can't be read."""
     try:
-        return None if stored is None else _WHEREABOUTS.validate_json(stored_text(stored))
+        return None if stored is None else _WHEREABOUTS.load(stored_text(stored))
     except ValueError:
         return None
 
 
 def _note_hook(batch: "Batch", job: Job, effect: NoteHook) -> None:
-    ancestors = to_json(effect.ancestors).decode()
-    declared = None if effect.declared is None else to_json(effect.declared).decode()
-    whereabouts = to_json(effect.whereabouts).decode()
+    ancestors = as_json(effect.ancestors)
+    declared = None if effect.declared is None else as_json(effect.declared)
+    whereabouts = as_json(effect.whereabouts)
     row = (effect.key, effect.at, effect.kind, ancestors, effect.launcher_session, declared, whereabouts)
     batch.row(NOTE, row)
 

@@ -1,15 +1,14 @@
 """Where the files of foreign sessions were seen."""
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
-
-from pydantic import TypeAdapter
+from typing import Final, NamedTuple, cast
 
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.transaction import Value
 from runward.daemon.store.values import listed, stored_text
 from runward.handlers.layouts.scanner import Signature
+from runward.handlers.model.stored import Stored
 
 UPSERT: Final = Write(
     "insert into places (key, root, place, session_key, signature) values (?, ?, ?, ?, ?)"
@@ -19,7 +18,7 @@ UPSERT: Final = Write(
 
 FORGET: Final = Write("delete from places where key = ?", exact=False)
 
-_SIGNATURE: Final = TypeAdapter(Signature)
+_SIGNATURE: Final = Stored(cast("type[Signature]", Signature))
 
 
 class KnownPlace(NamedTuple):
@@ -75,7 +74,7 @@ async def read(store: Store, root: str) -> list[tuple[str, Signature]]:
 def _signature(text: Value) -> Signature | None:
     """The state of a place's file; None if it was not stored or can't be read, and then the file is read again."""
     try:
-        return None if text is None else _SIGNATURE.validate_json(stored_text(text))
+        return None if text is None else _SIGNATURE.load(stored_text(text))
     except ValueError:
         return None
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
 from runward.config.bundle import BundleRules
@@ -14,6 +13,7 @@ from runward.daemon.store.transaction import Row
 from runward.daemon.store.values import as_int, listed, stored_text
 from runward.handlers.bundle.facts import BegunReplay, BegunReplayOf
 from runward.handlers.bundle.order import Grown, Step
+from runward.handlers.model.stored import Stored, as_json
 
 GROW: Final = (
     "insert into replays (session_key, attempt, rules, issue_number, policy_bundle_id, steps, length, sha256, problem)"
@@ -26,7 +26,7 @@ GROW: Final = (
 GONE: Final = Write("delete from replays where session_key = ? and attempt = ?", exact=False)
 """The receipt of the whole replay is recorded."""
 
-_RULES: Final = TypeAdapter(BundleRules)
+_RULES: Final = Stored(BundleRules)
 
 
 class RunningReplay(NamedTuple):
@@ -97,7 +97,7 @@ def grown_row(key: str, attempt: int, begun: BegunReplay, problem: str | None) -
     return (
         key,
         attempt,
-        _RULES.dump_json(begun.rules).decode(),
+        as_json(begun.rules),
         grown.issue_number,
         grown.policy_bundle_id,
         to_json(grown.steps).decode(),
@@ -129,7 +129,7 @@ def _begun(
         None if policy is None else str(policy),
         tuple(Step(*each) for each in from_json(str(steps))),
     )
-    return BegunReplay(grown, _RULES.validate_json(str(rules)))
+    return BegunReplay(grown, _RULES.load(str(rules)))
 
 
 REPLAYS: Final = Table(

@@ -1,0 +1,1 @@
+"""What each capability records and decides, as data: its events, effects, questions and records."""
