@@ -233,12 +233,22 @@ _APPROVALS = (
 )
 
 
-def open_approvals(connection: sqlite3.Connection) -> list[ApprovalRow]:
-    """What waits for a person, oldest first."""
+def open_approvals(connection: sqlite3.Connection, limit: int = -1) -> list[ApprovalRow]:
+    """What waits for a person, oldest first; at most `limit`, unless that is -1."""
     rows = connection.execute(
-        f"{_APPROVALS} where a.status = 'asked' and r.status = 'waiting_approval' order by a.asked_at, a.id"
+        f"{_APPROVALS} where a.status = 'asked' and r.status = 'waiting_approval' order by a.asked_at, a.id limit ?",
+        (limit,),
     )
     return [ApprovalRow(*row) for row in rows]
+
+
+def approvals_waiting(connection: sqlite3.Connection) -> int:
+    """How many approvals wait for a person."""
+    (number,) = connection.execute(
+        "select count(*) from approvals a join chain_runs r on r.id = a.run"
+        " where a.status = 'asked' and r.status = 'waiting_approval'"
+    ).fetchone()
+    return int(number)
 
 
 def approvals_called(connection: sqlite3.Connection, text: str) -> list[ApprovalRow]:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from runward.daemon.store.reading_causes import event_recorded
 
 LATELY: Final = 20_000
-"""Decisions or events that are looked through, the newest ones, because people look at the result of a request soon."""
+"""Decisions that are looked through, the newest ones, because people look at the result of a request soon."""
 
 
 class Decided(NamedTuple):
@@ -29,9 +29,12 @@ def event_of(connection: sqlite3.Connection, request: str) -> int | None:
 
 def decisions_on(connection: sqlite3.Connection, request: str) -> list[Decided]:
     """What was decided about a request and about what it led to, in order; only among the newest `LATELY` decisions."""
+    # Only what was recorded after the request can follow from it: of the other decisions, no event is looked up.
     rows = connection.execute(
         "select d.verdict, d.summary from decisions d cross join events e on e.seq = d.event"
-        " where d.id > (select max(id) from decisions) - ?2 and (e.key = ?1 or e.cause = ?1) order by d.id",
+        " where d.id > (select max(id) from decisions) - ?2"
+        " and d.event >= coalesce((select seq from events where key = ?1), 0)"
+        " and (e.key = ?1 or e.cause = ?1) order by d.id",
         (request, LATELY),
     )
     return [Decided(*row) for row in rows]

@@ -66,7 +66,6 @@ def status_in(connection: sqlite3.Connection, settings: Settings, now: float) ->
     settings = settings_in_report(report) or settings
     chains = _all_chains(settings)
     statuses = reading_chains.chain_statuses(connection) if chains else {}
-    approvals = reading_chains.open_approvals(connection)
     told: dict[str, JsonValue] = {
         "running": pid is not None,
         "stalled_s": stalled_s(_number(report.get("told_at")), time.monotonic()),
@@ -82,8 +81,10 @@ def status_in(connection: sqlite3.Connection, settings: Settings, now: float) ->
         "chain_runs": reading_chains.runs_by_status(connection),
         "steps": reading_chains.steps_by_standing(connection),
         "exchange": _exchange(settings, connection, report),
-        "approvals": len(approvals),
-        "waiting_approvals": [_approval(each) for each in approvals[:MOST_NAMED]],
+        "approvals": reading_chains.approvals_waiting(connection),
+        "waiting_approvals": [
+            _approval(each) for each in reading_chains.open_approvals(connection, MOST_NAMED)
+        ],
         "waiting_agents": _waiting_agents(connection, settings),
         "notices": notices_by_state(connection),
         "queue": _queue(connection, now),

@@ -12,6 +12,7 @@ from runward.daemon.store import (
     reading,
     reading_causes,
     reading_chain,
+    reading_exchange,
     reading_queue,
     reading_sessions,
 )
@@ -155,6 +156,7 @@ def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
         reading_queue.queue_figures(explained, 1e10)  # type: ignore[arg-type]  # stands in for a connection
         reading_queue.held_by_reason(explained)  # type: ignore[arg-type]  # likewise
         reading_queue.next_due(explained)  # type: ignore[arg-type]  # likewise
+        reading_exchange.actions_waiting(explained)  # type: ignore[arg-type]  # likewise
         reading_causes.open_jobs(explained)  # type: ignore[arg-type]  # likewise
         reading_causes.session_events(explained, "a")  # type: ignore[arg-type]  # likewise
         reading_causes.jobs_for_events(explained, [1])  # type: ignore[arg-type]  # likewise
