@@ -34,7 +34,7 @@ async def test_a_page_that_has_changed_is_sent(place: Place, studio: Studio) -> 
 
 
 async def test_each_sending_of_a_page_has_forms_of_its_own(filled: Studio) -> None:
-    path = path_of("native:runs/silent")
+    path = path_of("native:runs/open")
     first, second = [(await filled.get(path)) for _ in range(2)]
     assert first.headers["etag"] == second.headers["etag"]
     assert once_of(first.text) != once_of(second.text)
