@@ -62,7 +62,10 @@ steps:
 LISTS: Final = ("/", "/sessions", "/outcomes", "/chains", "/invocations", "/shows", "/exchange", "/daemon")
 """Where a person begins."""
 
-UNLINKED: Final = ("/exchange?deleted=true", "/exchange?type=nothing", "/sessions?status=failed&search=x")
+UNLINKED: Final = (
+    *("/exchange?deleted=true", "/exchange?type=nothing", "/sessions?status=failed&search=x"),
+    "/sessions?request=00000000-0000-4000-8000-000000000000",
+)
 
 WRONG: Final = (
     *("/nowhere", "/sessions/nowhere", "/sessions?no=filter", "/login?code=x", "/chain-runs/cr_nothing"),
