@@ -90,21 +90,22 @@ def chain_runs(
 
 
 MOST_SEARCHED: Final = 50_000
-"""Chain runs or invocations that one search of a page looks at."""
+"""Chain runs, invocations or sessions that one search of a page looks at."""
 
 
 def search_end(
     connection: sqlite3.Connection,
-    table: Literal["chain_runs", "invocations"],
+    table: Literal["chain_runs", "invocations", "sessions"],
     before: float | None,
     chain: str | None = None,
 ) -> float | None:
     """The time up to which a search reads that begins at the time `before`; None if it reads all that is older."""
-    chosen = ("" if before is None else " and created_at < :before") + (
+    began = "started_at" if table == "sessions" else "created_at"
+    chosen = ("" if before is None else f" and {began} < :before") + (
         "" if chain is None else " and chain = :chain"
     )
     found = connection.execute(
-        f"select created_at from {table} where true{chosen} order by created_at desc limit 1 offset :most - 1",  # noqa: S608 # our own words
+        f"select {began} from {table} where true{chosen} order by {began} desc limit 1 offset :most - 1",  # noqa: S608 # our own words
         {"before": before, "chain": chain, "most": MOST_SEARCHED},
     ).fetchone()
     return None if found is None else float(found[0])

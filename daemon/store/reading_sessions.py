@@ -147,8 +147,11 @@ def sessions(
 ) -> list[SessionRow]:
     """The sessions that are wanted, newest first."""
     at, key = wanted.after or (None, None)
-    # Without this condition if it isn't needed: with `or :at is null` SQLite would not begin at that place of the index.
-    after = "" if at is None else " and started_at <= :at and (started_at < :at or key > :key)"
+    # Without these conditions if they aren't needed: with `or :at is null` SQLite would not begin, or end, at that place of
+    # the index.
+    part = ("" if wanted.since is None else " and started_at >= :since") + (
+        "" if at is None else " and started_at <= :at and (started_at < :at or key > :key)"
+    )
     # What runs is in an open directory, and all others need not be looked at.
     is_open = ""
     if wanted.statuses == ("running",):
@@ -159,10 +162,9 @@ def sessions(
         " and (:roots = '[]' or root in (select value from json_each(:roots)))"
         " and (:playbooks = '[]' or playbook in (select value from json_each(:playbooks)))"
         " and (:agents = '[]' or agent in (select value from json_each(:agents)))"
-        " and (:since is null or started_at >= :since)"
         " and (:text is null or instr(lower(session_id || char(10) || coalesce(playbook, '') || char(10)"
         "  || coalesce(agent, '') || char(10) || path || char(10) || reason_summary), lower(:text)))"
-        f"{after}{is_open} order by started_at desc, key limit :limit",
+        f"{part}{is_open} order by started_at desc, key limit :limit",
         {
             **{name: json.dumps(getattr(wanted, name)) for name in _CHOSEN},
             "since": wanted.since,

@@ -11,11 +11,12 @@ from starlette.routing import Route
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.store.reading_sessions import SessionRow, Wanted
+from runward.daemon.store.reading_chains import search_end
+from runward.daemon.store.reading_sessions import EVERY, SessionRow, Wanted
 from runward.daemon.studio.file_page import DOWNLOAD, Opened, file_page, opened_file
-from runward.daemon.studio.filters import Filters
+from runward.daemon.studio.filters import Filters, Older, older
 from runward.daemon.studio.pages import Entry, Form, Pages
-from runward.daemon.studio.rendering import PAGE, address, in_address, page
+from runward.daemon.studio.rendering import PAGE, in_address, page
 from runward.daemon.studio.session_page import ReadSession, read_session, session_page
 from runward.daemon.views.session_files import (
     LOGS,
@@ -47,6 +48,7 @@ _FILTERS: Final = (
 
 _FILES: Final = ("file", "log", "part", "outcome", DOWNLOAD, "text", "after")
 _JOURNAL: Final = "journal"
+_RUNNING: Final = Wanted(("running",))
 
 
 WantedFile: TypeAlias = Callable[[sqlite3.Connection, Settings, SessionRow], RecordedFile]
@@ -67,21 +69,27 @@ class SessionPages(Pages):
     async def listing(self, request: Request) -> Response:
         """The newest sessions that the filters in the address want."""
         wanted = _wanted(request)
+        # What runs is found by its open directory, so that no search is needed.
+        is_search = wanted._replace(since=None, after=None) not in (EVERY, _RUNNING)
 
         def look(
             connection: sqlite3.Connection, settings: Settings
-        ) -> tuple[list[JsonValue], dict[str, list[str]], SessionRow | None]:
-            rows, is_cut = newest_sessions(connection, settings, wanted, PAGE)
+        ) -> tuple[list[JsonValue], dict[str, list[str]], Older]:
+            end = search_end(connection, "sessions", wanted.after and wanted.after[0]) if is_search else None
+            until = max((each for each in (wanted.since, end) if each is not None), default=None)
+            rows, is_cut = newest_sessions(connection, settings, wanted._replace(since=until), PAGE)
             lacking = {each.key: _missing_optional(each) for each in rows}
-            return sessions_as_json(connection, settings, rows), lacking, rows[-1] if is_cut else None
+            last = (rows[-1].started_at, rows[-1].key) if is_cut else None
+            behind = older(request, last, end, wanted.since)
+            return sessions_as_json(connection, settings, rows), lacking, behind
 
-        sessions, lacking, last = await self.read(request, look)
+        sessions, lacking, behind = await self.read(request, look)
         return page(
             request,
             "sessions.html",
             {"sessions": sessions},
             lacking=lacking,
-            older=None if last is None else _older(request, last),
+            older=behind,
             chosen=dict(request.query_params),
             statuses=STATUSES,
         )
@@ -232,8 +240,3 @@ def _wanted(request: Request) -> Wanted:
         given.one("cwd"),
         given.after("after"),
     )
-
-
-def _older(request: Request, last: SessionRow) -> str:
-    """The address of the page after the one that ends with this session."""
-    return address(request, after=f"{last.started_at!r},{last.key}")

@@ -11,6 +11,7 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.studio.conftest import Studio
 
 from runward.config.json_value import JsonValue
+from runward.daemon.store import reading_chains
 from runward.daemon.studio import session_pages
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -93,6 +94,30 @@ async def test_pages_of_older_sessions_have_each_session_once(
         address = html.unescape(found[1])
     whole = filled.place.call("session", "list", "--json", "--limit", "0").objects()
     assert [unquote(each) for each in listed] == [each["key"] for each in whole]
+
+
+@pytest.mark.parametrize("size", [1, 100])
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("wanted", ["failed=true", "search=L", "cwd=/nowhere"])
+async def test_a_search_for_sessions_looks_at_some_and_offers_to_go_on(
+    filled: Studio, monkeypatch: pytest.MonkeyPatch, size: int, most: int, wanted: str
+) -> None:
+    whole = json.loads((await filled.get(f"/sessions?{wanted}&format=json")).text)
+    monkeypatch.setattr(session_pages, "PAGE", size)
+    monkeypatch.setattr(reading_chains, "MOST_SEARCHED", most)
+    address, listed, searches = f"/sessions?{wanted}", [], 0
+    while True:
+        page = (await filled.get(address)).text
+        listed += re.findall(r'<td class="main"><a href="/sessions/([^"]+)"', page)
+        found = re.search(r'<a href="([^"]+)" rel="next">(search )?older</a>', page)
+        if found is None:
+            break
+        if "No session matches" in page:
+            assert "No session matches among those that were searched so far." in page
+        searches += bool(found[2])
+        address = html.unescape(found[1])
+    assert [unquote(each) for each in listed] == [each["key"] for each in whole]
+    assert searches or size == 1  # else a part may end sooner than its search
 
 
 async def test_sessions_since_then_and_of_a_directory(filled: Studio) -> None:
