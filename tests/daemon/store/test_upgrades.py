@@ -12,6 +12,7 @@ from tests.waiting import wait_for
 from runward.daemon.backup.examine import Examined, examine
 from runward.daemon.store.migrate import migrate, migrations
 from runward.daemon.store.reading_exchange import shared_artifact
+from runward.daemon.store.reading_shows import shows
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
 STORES: Final = {int(path.stem): path for path in sorted(GOLDEN.glob("*.sql"))}
@@ -111,6 +112,29 @@ def test_the_code_of_an_earlier_store_acts_only_for_who_wrote_it(tmp_path: Path)
         found = {name: shared_artifact(connection, name) for name in ("own", "foreign", "made")}
     acting = {name: artifact is not None and artifact.acts for name, artifact in found.items()}
     assert acting == {"own": True, "foreign": False, "made": True}
+
+
+def test_the_shows_of_an_earlier_store_are_those_of_its_plays(tmp_path: Path) -> None:
+    path = tmp_path / "runward.db"
+    load(31, path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        keys = [key for (key,) in connection.execute("select key from sessions order by key")]
+        for key, show, at in zip(keys, ("/a", "/b", "/a"), (3.0, 2.0, 1.0), strict=True):
+            connection.execute(
+                "insert into plays (session_key, show, topic, name, depends_on, created_at, updated_at)"
+                " values (?1, ?2, 't', ?1, '[]', ?3, ?3)",
+                (key, show, at),
+            )
+        before = connection.execute(
+            "select path, topic, plays, created_at from shows order by path"
+        ).fetchall()
+    migrate(path)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("select * from shows order by path").fetchall() == before
+        assert [(each.path, each.plays, each.created_at) for each in shows(connection)] == [
+            ("/b", 1, 2.0),
+            ("/a", 2, 1.0),
+        ]
 
 
 def examined(path: Path) -> Examined:
