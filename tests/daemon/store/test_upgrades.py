@@ -12,6 +12,7 @@ from tests.waiting import wait_for
 from runward.daemon.backup.examine import Examined, examine
 from runward.daemon.store.migrate import migrate, migrations
 from runward.daemon.store.reading_exchange import shared_artifact
+from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.store.reading_shows import shows
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
@@ -135,6 +136,29 @@ def test_the_shows_of_an_earlier_store_are_those_of_its_plays(tmp_path: Path) ->
             ("/b", 1, 2.0),
             ("/a", 2, 1.0),
         ]
+
+
+def test_the_failures_that_nobody_saw_in_an_earlier_store_still_wait(tmp_path: Path) -> None:
+    path, now = tmp_path / "runward.db", 1e6
+    load(31, path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        keys = [key for (key,) in connection.execute("select key from sessions order by key")]
+        for key, ended in zip(keys, (now - 5.0, now - 500.0, now - 90.0), strict=True):
+            connection.execute(
+                "update sessions set status = 'failed', reason_code = 'run.failed.exit_nonzero', origin = 'live',"
+                " packed = 0, finished_at = ? where key = ?",
+                (ended, key),
+            )
+        connection.execute(
+            "insert into events (seq, key, type, version, lane, at, recorded_at, payload, hash)"
+            " select 9999, key || '#' || attempt || '/seen', 'SessionSeenRequested', 1, key, 1.0, 1.0, '{}', ''"
+            " from sessions where key = ?",
+            (keys[2],),
+        )
+    migrate(path)
+    with closing(sqlite3.connect(path)) as connection:
+        total, newest = unseen_failures(connection, now)
+        assert (total, [row.key for row in newest]) == (2, [keys[0], keys[1]])
 
 
 def examined(path: Path) -> Examined:
