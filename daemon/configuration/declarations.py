@@ -198,8 +198,7 @@ class Declarer:
         Raises `OSError` if a directory can't be listed.
         """
         settings = self._settings
-        names = chain_names(settings)
-        if not names:
+        if not chain_names(settings):
             return _NO_CHAINS
         with self._reading_chains:
             given = callables(settings)
@@ -211,7 +210,8 @@ class Declarer:
                 wrong: dict[str, tuple[Problem, ...]] = {}
                 files: dict[str, str] = {}
                 reading = self._checked.reading(given)
-                for name in names:
+                # Names from before the look would miss a file that the look has seen, and so miss it for good.
+                for name in chain_names(settings):
 
                     def checked(text: str, path: str, name: str = name) -> Parsed[CheckedChain]:
                         files[name] = path

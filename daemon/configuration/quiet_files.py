@@ -1,4 +1,8 @@
-"""Files that somebody may be saving at this moment: a file that is half written may be valid."""
+"""Files that somebody may be saving at this moment: a file that is half written may be valid.
+
+Who remembers what files said, remembers it with a look from before the reading. A later look that sees the same then
+means that the files still say the same.
+"""
 
 import os
 import time
@@ -16,12 +20,20 @@ _LONGEST_S: Final = 1.0
 
 
 def wait_until_quiet(look: Callable[[], Look]) -> Look:
-    """Wait until two looks see the same, a second at most; returns the last look."""
+    """Wait until two looks see the same, a second at most; returns the last look.
+
+    If even the last look sees files that changed lately, they differ in it from every other look: another change within
+    the same tick of the file system's clock would leave their times as they are.
+    """
     end = time.monotonic() + _LONGEST_S
-    seen = look()
-    while _changed_lately(seen) and time.monotonic() < end:
-        time.sleep(_PAUSE_S)
-        now = look()
+    began, seen = time.time_ns(), look()
+    while lately := _changed_lately(seen, began):
+        if time.monotonic() >= end:
+            return seen | {path: (*seen[path], began) for path in lately}
+        time.sleep(
+            _PAUSE_S
+        )  # longer than a tick, so if two looks see the same, the next change has another time
+        began, now = time.time_ns(), look()
         if now == seen:
             break
         seen = now
@@ -62,6 +74,11 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _changed_lately(seen: Look) -> bool:
-    now = time.time_ns()
-    return any(0 <= now - signature[-1] < _LATELY_S * 1e9 for signature in seen.values())
+def _changed_lately(seen: Look, began: int) -> list[str]:
+    """The files that changed shortly before the look began, or while it lasted: it may last long on a busy machine.
+
+    The clock of a file server may go a little ahead. A clock that was set back makes no look wait.
+    """
+    lately = int(_LATELY_S * 1e9)
+    first, last = began - lately, time.time_ns() + lately
+    return [path for path, signature in seen.items() if first < signature[-1] < last]

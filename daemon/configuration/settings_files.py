@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.configuration.agent_homes import homes_there
+from runward.daemon.configuration.quiet_files import Look, wait_until_quiet
 from runward.daemon.configuration.settings import (
     drop_ins,
     home_of,
@@ -13,9 +14,6 @@ from runward.daemon.configuration.settings import (
     settings_places,
     working_directory,
 )
-
-Look = tuple[tuple[str, tuple[int, ...]], ...]
-"""What a look saw: each path that exists, with what changes when the file does."""
 
 
 class SettingsFiles:
@@ -32,14 +30,20 @@ class SettingsFiles:
         return load_settings(self._config, self._environment, working_directory())
 
     def look(self) -> Look:
-        """What exists now. Two equal looks mean that nothing was written in between. It reads no file."""
+        """What exists once nobody writes to it. Two equal looks mean that nothing was written in between.
+
+        It reads no file.
+        """
+        return wait_until_quiet(self._look)
+
+    def _look(self) -> Look:
         cwd = working_directory()
         files = ((path, _signature(path)) for path in self._files(cwd))
         agents = homes_there(self._environment, home_of(self._environment), cwd).values()
-        return (
-            *((path, signature) for path, signature in files if signature),
-            *((path, ()) for path in agents),  # without settings about roots, they are roots
-        )
+        return {
+            **{path: signature for path, signature in files if signature},
+            **dict.fromkeys(agents, (0,)),  # without settings about roots, they are roots
+        }
 
     def _files(self, cwd: str) -> Iterator[str]:
         """Every file that settings would come from, whether it exists or not."""
@@ -56,5 +60,5 @@ def _signature(path: str) -> tuple[int, ...]:
         link, file = os.lstat(path), os.stat(path)
     except OSError:
         return ()
-    times = (file.st_mtime_ns, file.st_ctime_ns, link.st_ino, link.st_ctime_ns)
-    return (file.st_dev, file.st_ino, file.st_size, *times)
+    changes = sorted((file.st_ctime_ns, link.st_ctime_ns))
+    return (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns, link.st_ino, *changes)

@@ -17,7 +17,8 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.checked_chains import CheckedChains
 from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.configuration.settings_files import Look, SettingsFiles
+from runward.daemon.configuration.quiet_files import Look
+from runward.daemon.configuration.settings_files import SettingsFiles
 from runward.daemon.host import notify
 from runward.daemon.host.acting_with_code import Trouble, acting_with_code
 from runward.daemon.host.disk_guard import Room

@@ -1,19 +1,24 @@
 """Files that somebody is saving: they are read when nobody writes to them any more."""
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import pytest
 import structlog
 
+from runward.config.problem import Parsed
 from runward.config.settings import Settings
-from runward.daemon.configuration import declaration_check
+from runward.daemon.configuration import declaration_check, declarations, quiet_files
 from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.configuration.quiet_files import look_at, wait_until_quiet
+from runward.daemon.configuration.quiet_files import Look, look_at, wait_until_quiet
+from runward.daemon.configuration.settings import named_chain
 
+T = TypeVar("T")
 HALF = "artifacts:\n  expected:\n    - {id: one, path: one.md}\n"
 WHOLE = HALF + "    - {id: two, path: two.md}\n"
 HALF_PROFILE = "---\nartifact_defaults:\n  expected:\n    - {id: one, path: one.md}\n"
@@ -86,6 +91,87 @@ def test_a_file_that_never_comes_to_rest_is_waited_for_a_second(
     monkeypatch.setattr(time, "monotonic", lambda: now)
     wait_until_quiet(lambda: look_at(str(file)))
     assert now == pytest.approx(1.0)
+
+
+def test_a_look_that_lasts_long_on_a_busy_machine_is_not_believed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, now, passed = tmp_path / "f", time.time_ns(), 0
+
+    def slow() -> Look:
+        nonlocal passed
+        found = look_at(str(file))
+        file.write_text("longer")
+        passed += 10**9
+        return found
+
+    file.write_text("a")
+    monkeypatch.setattr(time, "time_ns", lambda: now + passed)
+    _at_each_pause(monkeypatch)
+    assert wait_until_quiet(slow)[str(file)][1] == len("longer")
+
+
+def _at_each_reading(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
+    """Do this before each chain that is read."""
+
+    def read(settings: Settings, name: str, parse: Callable[[str, str], Parsed[T]]) -> Parsed[T]:
+        do()
+        return named_chain(settings, name, parse)
+
+    monkeypatch.setattr(declarations, "named_chain", read)
+
+
+def _chain(event: str) -> str:
+    return f"name: c-{event}\ntrigger: {{event: {event}}}\nsteps: [{{skill: p}}]\n"
+
+
+@pytest.mark.parametrize("when", ["while the daemon looks", "while it reads"])
+def test_a_chain_that_comes_beside_another_one_is_not_missed(
+    when: str, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def come() -> None:
+        (tmp_path / "chains/y.yaml").write_text(_chain("y"))
+
+    (tmp_path / "playbooks/p.playbook.yaml").write_text("command: ['true']\n")
+    (tmp_path / "chains/x.yaml").write_text(_chain("x"))
+    if when == "while it reads":
+        _at_each_reading(monkeypatch, come)
+    _at_each_pause(monkeypatch, *[come] * (when == "while the daemon looks"))
+    declarer = Declarer(settings)
+    assert [len(declarer.listening(event)) for event in ("x", "y")] == [1, 1]
+
+
+def test_a_file_that_changes_twice_within_a_tick_of_the_clock_is_read_again(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, tick = tmp_path / "chains/c.yaml", time.time_ns()
+
+    def signature(path: str) -> tuple[int, ...]:
+        """Only what a test can set."""
+        status = os.stat(path)
+        return (status.st_size, status.st_mtime_ns)
+
+    def write(event: str) -> None:
+        file.write_text(_chain(event))
+        os.utime(file, ns=(tick, tick))
+
+    def heard() -> list[str]:
+        return [event for event in ("x", "y") if declarer.listening(event)]
+
+    monkeypatch.setattr(quiet_files, "_signature", signature)
+    monkeypatch.setattr(quiet_files, "_LONGEST_S", 0)  # as if other files had changed for a second
+    (tmp_path / "playbooks/p.playbook.yaml").write_text("command: ['true']\n")
+    declarer = Declarer(settings)
+    write("x")
+    assert heard() == ["x"]
+    write("y")
+    assert heard() == ["y"]
+    monkeypatch.setattr(time, "time_ns", lambda: tick + 10**9)
+    assert heard() == ["y"]
+    readings: list[str] = []
+    _at_each_reading(monkeypatch, lambda: readings.append("again"))
+    assert heard() == ["y"]
+    assert readings == [], "the tick is over, so what was read stays known"
 
 
 def test_no_playbook_profile_or_chain_is_used_half_written(

@@ -1,12 +1,14 @@
 """Settings that nobody named are obeyed only where they are this user's own, or root's."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 from tests.daemon.disk.test_state_rights import STRANGER, give_away
 
 from runward.config.settings import Settings
+from runward.daemon.configuration import quiet_files
 from runward.daemon.configuration.settings import changed_files, load_settings
 from runward.daemon.configuration.settings_files import SettingsFiles
 
@@ -86,6 +88,7 @@ def _looks(home: Path, **environment: str) -> SettingsFiles:
 def test_a_look_sees_every_file_that_would_decide_about_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
     (tmp_path / "here").mkdir()
     (tmp_path / ".config/runward").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
@@ -113,6 +116,27 @@ def test_a_look_sees_every_file_that_would_decide_about_the_settings(
         change()
         assert files.look() != seen[-1]
         seen.append(files.look())
+
+
+def test_settings_that_change_again_while_a_look_sees_them_are_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "runward.toml"
+    new = iter(["batch = 77\n"])
+    monkeypatch.setattr(time, "sleep", lambda seconds: [file.write_text(text) for text in new])
+    file.write_text("batch = 7\n")
+    files = SettingsFiles(str(file), {"HOME": str(tmp_path)})
+    assert files.first_look[str(file)][2] == len("batch = 77\n")
+
+
+def test_settings_that_change_all_the_time_are_like_none_that_were_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quiet_files, "_LONGEST_S", 0)
+    file = tmp_path / "runward.toml"
+    file.write_text("batch = 7\n")
+    files = SettingsFiles(str(file), {"HOME": str(tmp_path)})
+    assert files.look() != files.first_look
 
 
 def test_a_session_that_begins_in_an_agents_home_changes_no_settings(tmp_path: Path) -> None:

@@ -12,14 +12,15 @@ import structlog
 from runward.config.problem import Parsed, Problem
 from runward.config.settings import Settings, read_settings
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.configuration.settings_files import Look, SettingsFiles
+from runward.daemon.configuration.quiet_files import Look
+from runward.daemon.configuration.settings_files import SettingsFiles
 from runward.daemon.host import service
 from runward.daemon.host.service import Obedience
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.web.studio_socket import StudioSocket
 
-QUIET: Look = (("a", (1,)),)
+QUIET: Look = {"a": (1,)}
 
 
 class Written(SettingsFiles):
@@ -107,7 +108,7 @@ async def _obey(daemon: Daemon, settings: Settings, files: Written, looks: int) 
 
 
 def _look(number: int) -> Look:
-    return (("a", (number,)),)
+    return {"a": (number,)}
 
 
 async def test_a_file_that_is_being_saved_is_not_read_before_two_looks_agree(settings: Settings) -> None:
