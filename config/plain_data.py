@@ -10,6 +10,9 @@ MAX_DEPTH: Final = 50
 MAX_INTEGER: Final = (1 << 63) - 1
 """Beyond 64 bits neither the store nor other readers of the same file agree on a number."""
 
+LATEST: Final = 253_402_300_799.0
+"""The last second of the year 9999 (Unix seconds): later times can't be written as ISO 8601."""
+
 
 def not_plain(root: object) -> Iterator[Complaint]:
     """A complaint for each value in the tree that is not plain data. Not recursive, so any depth is safe."""

@@ -10,11 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from runward.handlers.approvals import answer, expire, show
-from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
-from runward.handlers.asking import Given
 from runward.handlers.bundle import sign as sign_receipt
 from runward.handlers.bundle import write as write_bundle
-from runward.handlers.bundle.events import ReceiptSignRequested
 from runward.handlers.chains import (
     advance,
     approved,
@@ -30,7 +27,13 @@ from runward.handlers.chains import (
     turn,
 )
 from runward.handlers.chains import cancel as cancel_chain
-from runward.handlers.chains.events import (
+from runward.handlers.contracts import hashes, planned
+from runward.handlers.exchange import act, create, mint, tell
+from runward.handlers.journal import repair
+from runward.handlers.model.approvals import ApprovalDecided, ApprovalRequested, ApprovalWanted
+from runward.handlers.model.asking import Given
+from runward.handlers.model.bundle import ReceiptSignRequested
+from runward.handlers.model.chains import (
     ChainFired,
     ChainFireRequested,
     ChainRunCancelRequested,
@@ -42,52 +45,51 @@ from runward.handlers.chains.events import (
     TriggerMatched,
     chain_run_of,
 )
-from runward.handlers.contracts import hashes, planned
-from runward.handlers.effects import Deciding, Effects
-from runward.handlers.events import (
-    AttemptEnded,
-    AttemptStarted,
-    Event,
-    FlowPlanned,
-    HookSpoke,
-    JobDiscardRequested,
-    JobRetryRequested,
-    JournalDamaged,
-    PlayRunRequested,
-    PruneRequested,
-    RootAcceptRequested,
-    RunLaunched,
-    ScanRequested,
-    SessionCancelRequested,
-    SessionFinished,
-    SessionSeenRequested,
-)
-from runward.handlers.exchange import act, create, mint, tell
-from runward.handlers.exchange.events import LANES as EXCHANGE
-from runward.handlers.exchange.events import (
+from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.effects import Deciding, Effects
+from runward.handlers.model.events import Event
+from runward.handlers.model.exchange import LANES as EXCHANGE
+from runward.handlers.model.exchange import (
     ActionRequested,
     ActionTaken,
     IntentMade,
     MintRequested,
     PrincipalCreateRequested,
 )
-from runward.handlers.journal import repair
+from runward.handlers.model.journal import JournalDamaged
+from runward.handlers.model.notices import NoticeRetryRequested
+from runward.handlers.model.outcomes import ArtifactAddRequested, ArtifactFilesNamed, OutcomesChanged
+from runward.handlers.model.requests import (
+    JobDiscardRequested,
+    JobRetryRequested,
+    PlayRunRequested,
+    PruneRequested,
+    RootAcceptRequested,
+    ScanRequested,
+    SessionCancelRequested,
+    SessionSeenRequested,
+)
+from runward.handlers.model.schedules import LANE as SCHEDULE
+from runward.handlers.model.schedules import ScheduleChanged
+from runward.handlers.model.sessions import (
+    AttemptEnded,
+    AttemptStarted,
+    HookSpoke,
+    RunLaunched,
+    SessionFinished,
+)
+from runward.handlers.model.shows import PlayChanged
+from runward.handlers.model.starts import StartedEarlier, StartFailed
+from runward.handlers.model.timers import TimerRang, TimerSet
 from runward.handlers.notices import retry
-from runward.handlers.notices.events import NoticeRetryRequested
 from runward.handlers.outcomes import added, changed
 from runward.handlers.outcomes import files as artifact_files
-from runward.handlers.outcomes.events import ArtifactAddRequested, ArtifactFilesNamed, OutcomesChanged
 from runward.handlers.requests import accept, cancel, play, prune, queue, seen
 from runward.handlers.schedules import define, due
-from runward.handlers.schedules.events import LANE as SCHEDULE
-from runward.handlers.schedules.events import ScheduleChanged
 from runward.handlers.sessions import deadline, ended, hooked, opened
 from runward.handlers.shows import changed as play_changed
-from runward.handlers.shows.events import PlayChanged
 from runward.handlers.starts import earlier, failed
-from runward.handlers.starts.events import StartedEarlier, StartFailed
 from runward.handlers.timers import ring
-from runward.handlers.timers.events import TimerRang, TimerSet
 
 Decision: TypeAlias = Effects | Deciding
 

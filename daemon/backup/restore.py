@@ -25,7 +25,7 @@ from runward.daemon.store.migrate import migrate
 from runward.daemon.store.reading import STORE, uri_of
 from runward.daemon.store.reading_chains import ApprovalRow, open_approvals
 from runward.daemon.store.tables.receipts import LOOKED_FOR
-from runward.handlers.schedules.effects import LOST
+from runward.handlers.model.schedules import LOST
 
 MAYBE_BEGUN: Final = (
     "the store was restored from a backup in which it was still to start, so it is not known whether it began:"

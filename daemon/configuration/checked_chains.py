@@ -23,7 +23,7 @@ from runward.config.schedule import Schedule, ScheduleError, zone_called
 from runward.config.step import Callables
 from runward.daemon import __version__
 from runward.daemon.disk.durable import write_durably
-from runward.handlers.schedules.events import schedule_of_item
+from runward.handlers.model.schedules import schedule_of_item
 
 NAME: Final = "checked-chains.json"
 """The file in the state directory. Without it, all files are checked again."""

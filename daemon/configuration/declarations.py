@@ -32,11 +32,12 @@ from runward.daemon.configuration.settings import (
     only_a_name,
     playbook_file,
 )
-from runward.handlers.bundle.facts import BundleRulesOf
-from runward.handlers.facts import CoveringRoot, Declarations, Play, RootOf, Ruled, RuledPlaybook
+from runward.handlers.model.bundle import BundleRulesOf
+from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook
+from runward.handlers.model.schedules import Scheduled, chain_and_item
+from runward.handlers.model.sessions import CoveringRoot, RootOf
+from runward.handlers.model.starts import Play
 from runward.handlers.schedules.due import PATIENCE
-from runward.handlers.schedules.events import chain_and_item
-from runward.handlers.schedules.facts import Scheduled
 
 NO_ROOT: Final = "no root of the settings has the layout 'native', for new runs to go to"
 

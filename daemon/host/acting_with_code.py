@@ -17,12 +17,14 @@ from runward.daemon.sandbox.isolated import REFUSED
 from runward.daemon.sandbox.killed_workers import KilledCount
 from runward.daemon.store import reading, reading_exchange
 from runward.daemon.store.migrate import make_empty
-from runward.handlers.asking import Asking, Question
 from runward.handlers.exchange import kernel_calls
 from runward.handlers.exchange.accounts import Accounts, accounts_of
 from runward.handlers.exchange.act import worked_out
 from runward.handlers.exchange.acting_with_code import ActedWithCode, Worked
-from runward.handlers.exchange.facts import (
+from runward.handlers.exchange.reading import ReadTooMuch
+from runward.handlers.exchange.running_code import CodeRun, Ran
+from runward.handlers.model.asking import Asking, Question
+from runward.handlers.model.exchange import (
     BalanceOf,
     CpuUsedBy,
     ExchangeRulesNow,
@@ -32,8 +34,6 @@ from runward.handlers.exchange.facts import (
     ResourcesOf,
     SharedArtifactOf,
 )
-from runward.handlers.exchange.reading import ReadTooMuch
-from runward.handlers.exchange.running_code import CodeRun, Ran
 
 if TYPE_CHECKING:
     from runward.daemon.sandbox.calls import Call

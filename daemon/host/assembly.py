@@ -60,21 +60,16 @@ from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.part import Part
 from runward.daemon.worker.reactions import Reactions
 from runward.daemon.worker.turn import Worker
-from runward.handlers.chains.events import EventOccurred, SlotOffered
-from runward.handlers.effects import (
-    AppendLines,
-    EndAttempt,
-    NoteHook,
-    RepairJournal,
-    ScanRoots,
-    StartRun,
-)
-from runward.handlers.events import Event, JournalDamaged
-from runward.handlers.exchange.effects import RecordAction
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.outcomes.events import OutcomesChanged
-from runward.handlers.schedules.events import ScheduleChanged
-from runward.handlers.starts.events import StartEvent
+from runward.handlers.model.chains import EventOccurred, SlotOffered
+from runward.handlers.model.events import Event
+from runward.handlers.model.exchange import RecordAction
+from runward.handlers.model.journal import AppendLines, JournalDamaged, RepairJournal
+from runward.handlers.model.outcomes import OutcomesChanged
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.requests import ScanRoots
+from runward.handlers.model.schedules import ScheduleChanged
+from runward.handlers.model.sessions import EndAttempt, NoteHook
+from runward.handlers.model.starts import StartEvent, StartRun
 
 
 class Assembly:

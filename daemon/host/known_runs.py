@@ -15,7 +15,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cursors
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import Signature
+from runward.handlers.model.sessions import Signature
 from runward.handlers.sessions.observe import read_watched
 
 SLICE: Final = 2_000

@@ -37,7 +37,7 @@ def put_answer(
     from runward.daemon.inbox.requests import (
         dump_request,  # takes long to import, and most look without an answer
     )
-    from runward.handlers.approvals.events import ApprovalRequested
+    from runward.handlers.model.approvals import ApprovalRequested
 
     request = str(uuid.uuid4())
     event = ApprovalRequested(

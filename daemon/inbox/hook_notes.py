@@ -8,10 +8,10 @@ from typing import Final, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.daemon.ports.inbox import InboxFile
-from runward.handlers.events import HookSpoke
 from runward.handlers.layouts import claude_code_hook, codex_hook
 from runward.handlers.layouts.foreign_values import seconds_in, text_in
 from runward.handlers.layouts.hook_payload import HookSaid, whole
+from runward.handlers.model.sessions import HookSpoke
 
 HOOK: Final = "hook"
 """The key that distinguishes a note from a request."""

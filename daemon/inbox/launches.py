@@ -7,10 +7,11 @@ from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.store.tables import launches
 from runward.daemon.store.tables.table import Rows
 from runward.handlers.contracts.snapshots import snapshot_from_run
-from runward.handlers.events import Event, RunLaunched, UnknownEvent, impossible, load_payload
-from runward.handlers.facts import Launch
 from runward.handlers.layouts.foreign_json import NotJson, read_json
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.events import Event, UnknownEvent, impossible
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.registry import load_payload
+from runward.handlers.model.sessions import Launch, RunLaunched
 
 LAUNCH = "runward-launch"
 """The key that identifies such a file. Its value is the version of the rest."""

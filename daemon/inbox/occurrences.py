@@ -9,7 +9,7 @@ from pathlib import Path
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
-from runward.handlers.chains.events import EventOccurred
+from runward.handlers.model.chains import EventOccurred
 
 
 class FieldsTooLong(Exception):

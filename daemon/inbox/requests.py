@@ -1,19 +1,19 @@
 """Requests as bytes: what commands put into the inbox, and how the daemon reads it."""
 
-from dataclasses import replace
 from typing import Final
 
+from msgspec.structs import replace
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.hook_notes import HOOK, load_note
 from runward.daemon.inbox.launches import LAUNCH, load_launch
 from runward.daemon.ports.inbox import InboxFile
-from runward.handlers.event_kinds import Request
-from runward.handlers.events import Event, UnknownEvent, dump_payload, impossible, load_payload, requests
 from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.model.events import Event, Request, UnknownEvent, dump_payload, impossible
+from runward.handlers.model.registry import REQUESTS, load_payload
 
-_REQUESTS: Final = {each.type for each in requests()}
+_REQUESTS: Final = {each.type for each in REQUESTS}
 
 
 def dump_request(request: Request) -> bytes:

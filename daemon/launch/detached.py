@@ -38,7 +38,7 @@ _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class Ordered(NamedTuple):
-    """The fields of `runward.handlers.effects.StartRun`, as they come in JSON."""
+    """The fields of `runward.handlers.model.effects.StartRun`, as they come in JSON."""
 
     key: str
     session: str

@@ -7,8 +7,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import links
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.watch.roots import WatchedRoot
-from runward.handlers.events import HookSpoke
-from runward.handlers.facts import LinkedSessions, LinkedSessionsOf
+from runward.handlers.model.sessions import HookSpoke, LinkedSessions, LinkedSessionsOf
 
 
 @dataclass(slots=True)

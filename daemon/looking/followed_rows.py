@@ -8,7 +8,7 @@ from runward.daemon.store.tables import cursors, links, places, problems, roots,
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts.registry import DirectoryLayout
-from runward.handlers.layouts.scanner import Signature
+from runward.handlers.model.sessions import Signature
 
 Change = tuple[Rows, ...]
 

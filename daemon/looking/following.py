@@ -26,16 +26,16 @@ from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, SessionS
 from runward.daemon.rundir.marks import UNTRUSTED, mark
 from runward.daemon.watch.hints import Hint, Target
 from runward.daemon.watch.roots import WatchedRoot
-from runward.handlers.events import SessionDeclaration
 from runward.handlers.layouts.feeding import fed
 from runward.handlers.layouts.registry import CALLS, DirectoryLayout, LogLayout, Scan
-from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Resumed, Told
-from runward.handlers.sessions.death import Absence, Whereabouts, is_same
+from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import SessionDeclaration
+from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.sessions.death import Absence, is_same
 from runward.handlers.sessions.follow import Followed, FollowRule, Sign, follow, lose
 from runward.handlers.sessions.linked import launcher_key
 from runward.handlers.sessions.over import Writer
-from runward.handlers.unreadable import Unreadable
 
 MOST_BYTES: Final = 16 << 20
 """Bytes of transcripts that are read in one go: the rest waits until the other sessions were looked at."""

@@ -16,14 +16,17 @@ from runward.daemon.store.tables import cursors, problems
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import WatchedRoot
-from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.contracts.verify import boundary
-from runward.handlers.facts import LastChange, Launch
 from runward.handlers.layouts import native, native_calls
 from runward.handlers.layouts.process_host import has_namespace, is_here
-from runward.handlers.layouts.scanner import Ended, Item, RecordedProcess, Started
-from runward.handlers.outcomes.facts import BeingRead
-from runward.handlers.sessions.death import MissingProcess, Whereabouts
+from runward.handlers.layouts.scanner import Ended, Item, Started
+from runward.handlers.model.contracts import RootFacts
+from runward.handlers.model.outcomes import BeingRead
+from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import LastChange, Launch
+from runward.handlers.model.shows import PlayChanged
+from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.sessions.death import MissingProcess
 from runward.handlers.sessions.late import CORRECTED_WITHIN, Lacking, outcome_has_arrived
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
@@ -43,8 +46,6 @@ from runward.handlers.sessions.observe import (
     weigh,
     without_plan,
 )
-from runward.handlers.shows.events import PlayChanged
-from runward.handlers.unreadable import Unreadable
 
 WEIGHED: Final = Why.PROCESS | Why.START | Why.AGAIN
 """The reasons for which a look checks whether the recorded processes are alive."""

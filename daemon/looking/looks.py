@@ -21,10 +21,9 @@ from runward.daemon.store.tables import cursors, launches, places, sessions
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Target, Why
 from runward.daemon.watch.roots import WatchedRoot
-from runward.handlers.effects import EndAttempt
-from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import EndAttempt, Launch
 from runward.handlers.sessions.late import FIRST_LOOK, Lacking
 from runward.handlers.sessions.observe import dump_watched, forgotten
 

@@ -12,8 +12,8 @@ from runward.daemon.store.tables import cursors, hooks, places
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
-from runward.handlers.layouts.scanner import Signature
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.sessions import Signature
+from runward.handlers.model.unreadable import Unreadable
 
 
 class Known(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from runward.daemon.looking.about import About
 from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, brought_up
-from runward.handlers.layouts.scanner import Complaint
+from runward.handlers.model.sessions import Complaint
 from runward.handlers.model.stored import Stored, as_json
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, Followed
 from runward.handlers.sessions.over import Activity

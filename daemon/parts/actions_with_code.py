@@ -21,7 +21,6 @@ from typing import Final, TypeAlias
 from runward.config.executor import DEFAULT_WORKERS
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.worker.reactions import Done
-from runward.handlers.asking import TryLater
 from runward.handlers.exchange.acting_with_code import (
     Acted,
     ActedWithCode,
@@ -33,8 +32,9 @@ from runward.handlers.exchange.acting_with_code import (
     Worked,
 )
 from runward.handlers.exchange.action_result import Refused
-from runward.handlers.exchange.effects import RecordAction
 from runward.handlers.exchange.reading import Reading
+from runward.handlers.model.asking import TryLater
+from runward.handlers.model.exchange import RecordAction
 
 LONGEST_TURN_S: Final = 5.0
 """How long the next code of a principal waits until the action before is recorded: its job may be held."""

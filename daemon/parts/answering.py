@@ -16,34 +16,28 @@ from runward.daemon.ports.processes import Processes
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.deciding import Answers
-from runward.handlers.approvals.facts import FilesLeftIn
-from runward.handlers.bundle.facts import BundleRulesOf, Draft, DraftOf, NoDraft, WorkTreeOf
-from runward.handlers.chains.facts import ChainNamed, ListenersTo, StepsAtOnce
 from runward.handlers.exchange.acting_with_code import ActedWithCode, CodeOf
-from runward.handlers.exchange.facts import ExchangeRulesNow
-from runward.handlers.facts import (
-    QUESTIONS,
-    ActionOf,
-    AgeOf,
+from runward.handlers.model.approvals import FilesLeftIn
+from runward.handlers.model.bundle import BundleRulesOf, Draft, DraftOf, NoDraft, WorkTreeOf
+from runward.handlers.model.chains import ChainNamed, ListenersTo, StepsAtOnce
+from runward.handlers.model.contracts import (
     ArtifactsUnder,
-    CoveringRoot,
     Declarations,
     DeclaredContract,
     HashesOf,
-    LastChangeOf,
     LegsBefore,
-    LinkedSessionsOf,
-    Play,
-    PlayOf,
-    RootOf,
     Ruled,
     RuledPlaybook,
 )
-from runward.handlers.notices.facts import RecipientsOf
-from runward.handlers.outcomes.facts import FinalMessageOf, OutcomesIn
-from runward.handlers.schedules.facts import Scheduled, ScheduleIn
-from runward.handlers.shows.facts import PlayFilesIn
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.exchange import ExchangeRulesNow
+from runward.handlers.model.notices import RecipientsOf
+from runward.handlers.model.outcomes import FinalMessageOf, OutcomesIn
+from runward.handlers.model.registry import QUESTIONS
+from runward.handlers.model.schedules import Scheduled, ScheduleIn
+from runward.handlers.model.sessions import AgeOf, CoveringRoot, LastChangeOf, LinkedSessionsOf, RootOf
+from runward.handlers.model.shows import PlayFilesIn
+from runward.handlers.model.starts import ActionOf, Play, PlayOf
+from runward.handlers.model.unreadable import Unreadable
 
 Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
 """What a playbook and an agent of these names declare now."""

@@ -17,6 +17,7 @@ from typing import ClassVar, Final, NamedTuple, TypeAlias
 import anyio
 import anyio.to_thread
 import structlog
+from msgspec.structs import replace
 
 from runward.config.bundle import Scheme
 from runward.config.json_value import JsonValue
@@ -37,10 +38,6 @@ from runward.daemon.worker.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.worker.part import Part
 from runward.handlers.bundle.by_time import as_shown
 from runward.handlers.bundle.calls import Told
-from runward.handlers.bundle.effects import RecordReceipt, Sealed
-from runward.handlers.bundle.facts import Draft, DraftOf, NoDraft
-from runward.handlers.bundle.order import BundleOrder, Grown, load_order
-from runward.handlers.bundle.part import Part as BundlePart
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
 from runward.handlers.bundle.receipt import receipt_text, sealed
 from runward.handlers.bundle.receipt_body import receipt_body
@@ -50,7 +47,18 @@ from runward.handlers.bundle.summarising import summary_of
 from runward.handlers.bundle.summary import Summary, dump_summary, summary_text
 from runward.handlers.bundle.write import MOVED
 from runward.handlers.journal.place import journal_directory, own_directory
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.bundle import (
+    BundleOrder,
+    Draft,
+    DraftOf,
+    Grown,
+    NoDraft,
+    RecordReceipt,
+    Sealed,
+    load_order,
+)
+from runward.handlers.model.bundle import Part as BundlePart
+from runward.handlers.model.unreadable import Unreadable
 
 BATCH: Final = 64
 """Bundles that are put in place before they are marked."""
@@ -261,7 +269,7 @@ class Bundles(Part):
                     continue
                 prev = sealed.receipt_hash
                 effects = [
-                    effect._replace(sealed=sealed) if each is effect else each for each in result.effects
+                    replace(effect, sealed=sealed) if each is effect else each for each in result.effects
                 ]
                 found.append(result._replace(effects=effects))
             await self.give_way()

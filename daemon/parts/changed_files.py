@@ -25,7 +25,7 @@ from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.matching_files import Matching, matching
 from runward.daemon.watch.watched_directories import WatchedDirectories
 from runward.daemon.worker.part import Part
-from runward.handlers.chains.events import EventOccurred
+from runward.handlers.model.chains import EventOccurred
 
 SETTLED: Final = 2.0
 """Seconds for which a file must be unchanged."""

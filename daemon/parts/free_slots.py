@@ -12,7 +12,7 @@ from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.chain_runs import offered, slots
 from runward.daemon.worker.part import Part
-from runward.handlers.chains.events import SlotOffered
+from runward.handlers.model.chains import SlotOffered
 
 _PERIOD: Final = 5.0
 """Seconds until the store is asked again after a refusal."""

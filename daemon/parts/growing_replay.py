@@ -16,11 +16,11 @@ from runward.daemon.store.reading_told_actions import NOTHING, LastTold
 from runward.daemon.store.tables.replays import RunningReplay
 from runward.handlers.bundle.by_time import as_shown
 from runward.handlers.bundle.calls import Returned, Told
-from runward.handlers.bundle.order import BundleOrder, Grown, Step, Stretch, Verdict
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.journal.place import journal_directory
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.bundle import BundleOrder, Grown, Step, Stretch, Verdict
+from runward.handlers.model.unreadable import Unreadable
 
 MOST_STEPS: Final = 1000
 """Times that actions in the exchange are shown among a running session's calls; further ones are shown at its end."""

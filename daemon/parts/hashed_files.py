@@ -6,7 +6,7 @@ import structlog
 
 from runward.daemon.ports.clock import Clock
 from runward.daemon.store.tables.jobs import JobResult
-from runward.handlers.effects import RecordFiles
+from runward.handlers.model.contracts import RecordFiles
 
 
 def log_hashed_files(

@@ -9,8 +9,7 @@ from runward.daemon.store.tables import places
 from runward.daemon.watch.hints import Hints, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.reactions import Done
-from runward.handlers.effects import NoteHook
-from runward.handlers.events import HookSpoke
+from runward.handlers.model.sessions import HookSpoke, NoteHook
 
 
 @dataclass(slots=True)

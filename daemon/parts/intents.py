@@ -28,11 +28,10 @@ from runward.daemon.users import name_of
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.part import Part
-from runward.handlers.exchange.effects import RecordAction
-from runward.handlers.exchange.events import IntentMade
-from runward.handlers.facts import Launch, Session
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import RunName
+from runward.handlers.model.exchange import IntentMade, RecordAction
+from runward.handlers.model.sessions import Launch, Session
 
 AT_ONCE: Final = 256
 """Lines that are recorded together."""

@@ -9,8 +9,8 @@ from typing import Final
 
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import HeldJob, held_jobs
+from runward.handlers.model.notices import SendNotice
 from runward.handlers.notices.addressing import notice_id
-from runward.handlers.notices.effects import SendNotice
 
 HELD: Final = "job.held"
 QUARANTINED: Final = "chain.quarantined"

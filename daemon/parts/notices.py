@@ -23,7 +23,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.notices import DELAY, INSERT, SETTLE, PendingNotice, pending, row_of
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.part import Part
-from runward.handlers.notices.effects import ResendNotice, SendNotice
+from runward.handlers.model.notices import ResendNotice, SendNotice
 
 AT_ONCE: Final = 4
 """How many notices are being delivered at the same time."""

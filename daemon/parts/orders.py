@@ -26,9 +26,10 @@ from runward.daemon.store.tables import cancellations
 from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.worker.part import Part
-from runward.handlers.effects import CancelRun, EndTree
 from runward.handlers.layouts.process_host import is_here
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.requests import CancelRun
+from runward.handlers.model.sessions import EndTree
+from runward.handlers.model.unreadable import Unreadable
 
 PERIOD: Final = 5.0
 """Seconds before something that the machine refused is tried again."""

@@ -28,7 +28,7 @@ from runward.daemon.store.tables import prunings, receipts
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
 from runward.daemon.worker.part import Part
 from runward.daemon.worker.slices import Slices
-from runward.handlers.effects import PruneSessions
+from runward.handlers.model.requests import PruneSessions
 
 PERIOD: Final = 86_400.0
 """Seconds between two searches for sessions that are older than the settings allow."""

@@ -23,7 +23,7 @@ from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
 from runward.daemon.worker.part import Part
 from runward.daemon.worker.slices import Slices
 from runward.handlers.bundle.write import MOVED
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 BATCH: Final = 64
 """The maximum number of bundles that are looked for before they are marked."""

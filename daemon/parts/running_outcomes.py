@@ -21,7 +21,7 @@ from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.part import Part
 from runward.handlers.layouts import native
-from runward.handlers.outcomes.events import OutcomesChanged
+from runward.handlers.model.outcomes import OutcomesChanged
 
 APART: Final = 1.0
 """Seconds between two comparisons of one session at least."""

@@ -35,13 +35,12 @@ from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.part import Part
 from runward.daemon.worker.retrying import let_verdicts_pass
-from runward.handlers.bundle.facts import BegunReplay, BundleRulesOf
-from runward.handlers.bundle.order import Grown, Stretch
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import Signature
+from runward.handlers.model.bundle import BegunReplay, BundleRulesOf, Grown, Stretch
+from runward.handlers.model.sessions import Signature
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions.observe import read_watched
-from runward.handlers.unreadable import Unreadable
 
 PERIOD: Final = 2.0
 """Seconds between two looks at what a session has called. Runs that are shorter never have a growing replay."""

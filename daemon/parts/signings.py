@@ -26,13 +26,12 @@ from runward.daemon.store.tables.signings import SETTLED, OwedSigning, owed_sign
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.part import Part
 from runward.handlers.bundle.canonical import FORMS, NotCanonical
-from runward.handlers.bundle.effects import SignReceipt
-from runward.handlers.bundle.facts import NoDraft
-from runward.handlers.bundle.part import Part as BundlePart
 from runward.handlers.bundle.parts import RECEIPT, part_name
 from runward.handlers.bundle.receipt import receipt_hash, receipt_text
 from runward.handlers.bundle.signatures import NoLibrary, NotSignable, SecretKey, sign
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.bundle import NoDraft, SignReceipt
+from runward.handlers.model.bundle import Part as BundlePart
+from runward.handlers.model.unreadable import Unreadable
 
 BATCH: Final = 64
 """Receipts that are signed before they are marked."""

@@ -32,9 +32,8 @@ from runward.daemon.store.tables.starts import (
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.part import Part
 from runward.daemon.worker.retrying import Delayed, delayed
-from runward.handlers.effects import StartRun
 from runward.handlers.layouts.native import RUN
-from runward.handlers.starts.events import StartedEarlier, StartEvent, StartFailed
+from runward.handlers.model.starts import StartedEarlier, StartEvent, StartFailed, StartRun
 
 AT_ONCE: Final = 4
 """How many launchers may be beginning at the same time."""

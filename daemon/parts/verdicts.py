@@ -8,9 +8,9 @@ from typing import Final
 
 from runward.daemon.ports.clock import Clock
 from runward.daemon.worker.reactions import Done
-from runward.handlers.effects import EndAttempt
-from runward.handlers.events import AttemptEnded, Event
 from runward.handlers.layouts import native
+from runward.handlers.model.events import Event
+from runward.handlers.model.sessions import AttemptEnded, EndAttempt
 from runward.handlers.sessions.reasons import is_failure
 
 REST: Final = 0.5

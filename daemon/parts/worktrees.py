@@ -18,7 +18,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.worktrees import REMOVED, OwedRemoval, owed_removals
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.worker.part import Part
-from runward.handlers.starts.effects import RemoveWorktree
+from runward.handlers.model.starts import RemoveWorktree
 
 _PERIOD: Final = 30.0
 """Seconds before something that the machine refused is tried again."""

@@ -7,24 +7,21 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from runward.config.json_value import JsonValue
 from runward.daemon.ports.inbox import InboxFile
-from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
-from runward.handlers.contracts.file_hashes import RootHashes
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.contracts import RootFacts, RootHashes, RuledPath
+from runward.handlers.model.unreadable import Unreadable
 
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
     from runward.daemon.ports.intents import IntentCursor, IntentsRead
     from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
-    from runward.handlers.approvals.left_files import LeftFiles, LeftPlace, WorkPlace
     from runward.handlers.bundle.calls import Told
-    from runward.handlers.bundle.facts import NoDraft
-    from runward.handlers.bundle.part import Part
-    from runward.handlers.bundle.work_tree import WorkTree
-    from runward.handlers.facts import EarlyLegs, LastChange, LegsBefore
     from runward.handlers.layouts.places import Shape
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
-    from runward.handlers.layouts.scanner import Complaint, Document, Signature
-    from runward.handlers.outcomes.facts import BeingRead, OutcomeFile
-    from runward.handlers.shows.facts import PlayFiles
+    from runward.handlers.model.approvals import LeftFiles, LeftPlace, WorkPlace
+    from runward.handlers.model.bundle import NoDraft, Part, WorkTree
+    from runward.handlers.model.contracts import EarlyLegs, LegsBefore
+    from runward.handlers.model.outcomes import BeingRead, OutcomeFile
+    from runward.handlers.model.sessions import Complaint, Document, LastChange, Signature
+    from runward.handlers.model.shows import PlayFiles
 from runward.daemon.ports.journals import (
     Appended,
     Compared,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
-from runward.handlers.layouts.scanner import Complaint, Document, Signature
 from runward.handlers.layouts.transcript import LogLine
+from runward.handlers.model.sessions import Complaint, Document, Signature
 
 
 class Cursor(NamedTuple):

@@ -3,7 +3,7 @@
 from typing import Final
 
 from runward.daemon.processes.identity import current_boot_id, read_stat
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
 
 MOST_ANCESTORS: Final = 16
 VARIABLE: Final = b"RUNWARD_SESSION_ID="

@@ -11,8 +11,8 @@ import signal
 from runward.daemon.ports.processes import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import CANCEL
 from runward.daemon.processes.identity import current_boot_id, read_stat
-from runward.handlers.facts import RunProcesses
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import RunProcesses
 
 _GONE = "is gone"
 _MARK = b"RUNWARD_RUN_DIR="

@@ -5,7 +5,7 @@ from typing import Final
 
 from runward.daemon.processes.identity import current_boot_id, pid_namespace
 from runward.handlers.layouts.process_host import host_with_namespace
-from runward.handlers.sessions.death import Whereabouts
+from runward.handlers.model.processes import Whereabouts
 
 _MACHINE_ID: Final = "/etc/machine-id"
 _LENGTH: Final = 32

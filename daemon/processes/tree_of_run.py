@@ -12,7 +12,7 @@ from typing import Final
 
 from runward.daemon.ports.processes import NotTold, Told
 from runward.daemon.processes.identity import ProcessIdentity, descriptor_of, read_stat
-from runward.handlers.facts import RunProcesses
+from runward.handlers.model.sessions import RunProcesses
 
 _MARK: Final = b"RUNWARD_RUN_DIR="
 _LARGEST_ENVIRONMENT: Final = 4 << 20

@@ -25,8 +25,8 @@ from runward.daemon.store.tables import events, jobs
 from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
-from runward.handlers.effects import Emit
-from runward.handlers.events import Event
+from runward.handlers.model.effects import Emit
+from runward.handlers.model.events import Event
 from runward.handlers.route import in_background
 
 _T = TypeVar("_T")

@@ -5,9 +5,9 @@ import os
 from runward.daemon.rundir.last_change import MOST_ENTRIES
 from runward.daemon.rundir.opening import ABSENT, unreadable
 from runward.handlers.bundle.parts import OURS, is_part_or_temporary
-from runward.handlers.facts import LastChange
 from runward.handlers.layouts import native
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.sessions import LastChange
+from runward.handlers.model.unreadable import Unreadable
 
 
 def change_of_run(path: str) -> LastChange | Unreadable | None:

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from runward.config.path_rule import names_in
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, ROOT, open_below, unreadable
-from runward.handlers.contracts.artifact_facts import FileFact, RootFacts, RuledPath
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.contracts import FileFact, RootFacts, RuledPath
+from runward.handlers.model.unreadable import Unreadable
 
 MAXIMUM_LINKS: Final = 40
 """Links that are followed for one path, as the kernel does."""

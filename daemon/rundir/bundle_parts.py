@@ -16,9 +16,8 @@ from runward.daemon.faults import point
 from runward.daemon.ports.files import Gone, PartMissing, PartsPlaced
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, REGULAR, opened, unreadable
 from runward.daemon.rundir.parts_standing import is_part
-from runward.handlers.bundle.facts import NoDraft
-from runward.handlers.bundle.part import Part
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.bundle import NoDraft, Part
+from runward.handlers.model.unreadable import Unreadable
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LISTING: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

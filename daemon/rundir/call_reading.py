@@ -18,8 +18,8 @@ from runward.handlers.bundle.calls import Place, Told, Unusable
 from runward.handlers.layouts.call_reader import LONGEST_LINE, CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.places import PACKED, unpacked_name
 from runward.handlers.layouts.registry import CALLS
-from runward.handlers.layouts.scanner import Complaint, Document
 from runward.handlers.layouts.transcript import LogLine
+from runward.handlers.model.sessions import Complaint, Document
 
 
 class CallReading:

@@ -18,7 +18,7 @@ from runward.daemon.rundir.journals import find
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REGULAR, unreadable
 from runward.daemon.rundir.our_lines import SEARCHED, Line, each_line
 from runward.handlers.layouts.foreign_json import read_json
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 REPLACED: Final = frozenset({errno.ELOOP, errno.ENXIO})
 """The error of an open if something other than a file is there now."""

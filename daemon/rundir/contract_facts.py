@@ -2,8 +2,8 @@
 
 from runward.config.contract import Contract
 from runward.daemon.rundir.artifacts import artifact_facts
-from runward.handlers.contracts.artifact_facts import RootFacts
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.contracts import RootFacts
+from runward.handlers.model.unreadable import Unreadable
 
 
 def contract_facts(
@@ -27,7 +27,7 @@ def contract_facts(
     if isinstance(facts, Unreadable) or not reads_outcomes(contract):
         return facts
     from runward.daemon.rundir.outcomes import outcomes_in
-    from runward.handlers.outcomes.facts import BeingRead
+    from runward.handlers.model.outcomes import BeingRead
     from runward.handlers.outcomes.reading import ReadOutcome, read_outcomes
 
     files = outcomes_in(run, root, outcome_paths(contract))

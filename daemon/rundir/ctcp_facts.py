@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from runward.config.ctcp_profile import BY_PATH, CTCP
 from runward.daemon.rundir.artifacts import fact_at
 from runward.daemon.rundir.ctcp_run import check_run
-from runward.handlers.contracts.artifact_facts import FileFact, RuleFact
 from runward.handlers.ctcp.report import Report
+from runward.handlers.model.contracts import FileFact, RuleFact
 
 
 def ctcp_facts(root: int, paths: Sequence[str]) -> list[FileFact]:

@@ -8,7 +8,7 @@ from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.daemon.rundir.unpacking import CannotUnpack, Unpacked
 from runward.handlers.layouts.places import PACKED
 from runward.handlers.layouts.registry import FINAL_MESSAGES
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 MOST_BYTES: Final = 4 << 20
 """Bytes before the end of a log in which the last message is looked for."""

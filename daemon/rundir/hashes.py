@@ -16,9 +16,8 @@ from runward.daemon.disk.sparse import data_after
 from runward.daemon.ports.files import Halted
 from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal, resolve
 from runward.daemon.rundir.opening import REGULAR, unreadable
-from runward.handlers.contracts.artifact_facts import FileFact
-from runward.handlers.contracts.file_hashes import MOST_GIB, FileHash, RootHashes
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.contracts import MOST_GIB, FileFact, FileHash, RootHashes
+from runward.handlers.model.unreadable import Unreadable
 
 CHUNK: Final = 8 << 20
 """Bytes that are read and hashed in one go, outside the interpreter's lock; a stop waits for at most one such piece.

@@ -17,7 +17,7 @@ from runward.daemon.rundir.unpacking import CannotUnpack
 from runward.handlers.layouts.places import LOG, is_glob, mixed_shape, unpacked_name
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout, Scan
 from runward.handlers.layouts.transcript import LogLine
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 MOST_NAMES: Final = 10_000
 """Entries of a directory that are looked at; a session has a handful."""

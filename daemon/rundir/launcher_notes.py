@@ -9,7 +9,7 @@ from typing import Final
 from runward.daemon.ports.files import Gone
 from runward.daemon.ports.processes import RunPlace
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, unreadable
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

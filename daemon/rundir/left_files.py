@@ -30,12 +30,12 @@ from runward.daemon.rundir.opening import (
 )
 from runward.daemon.rundir.work_tree import checked_out
 from runward.handlers.approvals import left_files
-from runward.handlers.approvals.left_files import FileIdentity, LeftFile, LeftFiles, LeftPlace, WorkPlace
 from runward.handlers.bundle.parts import is_part_or_temporary
-from runward.handlers.contracts.file_hashes import FileHash
 from runward.handlers.exchange.tell import RESULTS
 from runward.handlers.journal.lines import EVENTS
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.approvals import FileIdentity, LeftFile, LeftFiles, LeftPlace, WorkPlace
+from runward.handlers.model.contracts import FileHash
+from runward.handlers.model.unreadable import Unreadable
 
 DEEPEST: Final = 40
 """Directories below a run's own: each one is open while what is in it is listed."""

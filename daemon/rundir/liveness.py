@@ -6,7 +6,7 @@ from typing import Final
 from runward.daemon.rundir import pid_files, writer_locks
 from runward.handlers.layouts import claude_code, codex
 from runward.handlers.layouts.claude_code_pid import PidFile
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.sessions.over import Writer
 
 NOBODY_KNOWS: Final = Writer("unknown")

@@ -12,8 +12,8 @@ from typing import Final
 
 from runward.daemon.ports.files import Gone, Listing, Mark, Sight, Standing
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REGULAR, unreadable
-from runward.handlers.layouts.scanner import Document, Signature
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.sessions import Document, Signature
+from runward.handlers.model.unreadable import Unreadable
 
 MAXIMUM_DOCUMENT: Final = 1 << 20
 """Bytes of the largest document that is read."""

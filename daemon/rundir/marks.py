@@ -1,6 +1,6 @@
 """The mark of a directory: its signature in one number, and whether it may be trusted."""
 
-from runward.handlers.layouts.scanner import Signature
+from runward.handlers.model.sessions import Signature
 
 UNTRUSTED = 0
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """A directory as a place to start from. O_PATH, because an ordinary open would notify our own watch."""

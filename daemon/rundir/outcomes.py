@@ -20,11 +20,11 @@ from runward.daemon.rundir.opening import (
 from runward.daemon.rundir.report_reading import LARGEST_REPORT, LargeReport, Reader, read_here
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.layouts.native import ARTIFACTS, OUTCOME_NAMES
-from runward.handlers.layouts.scanner import Signature
-from runward.handlers.outcomes.facts import BeingRead, OutcomeFile
+from runward.handlers.model.outcomes import BeingRead, OutcomeFile
+from runward.handlers.model.sessions import Signature
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes.reading import LARGEST
 from runward.handlers.outcomes.report import REPORTS
-from runward.handlers.unreadable import Unreadable
 
 OUTCOME, OUTCOMES = OUTCOME_NAMES
 _USUAL: Final = (*OUTCOME_NAMES, *(f"{ARTIFACTS}/{each}" for each in OUTCOME_NAMES))

@@ -24,8 +24,8 @@ from runward.daemon.processes.namespaced import NotThere, number_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts import claude_code
 from runward.handlers.layouts.claude_code_pid import PidFile, read_pid_file
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.death import FIRST_NAMESPACE, NO_TICKS, Absence
+from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, RecordedProcess
+from runward.handlers.sessions.death import Absence
 from runward.handlers.sessions.observe import ProcessState, together
 from runward.handlers.sessions.over import Writer, WriterStatus
 

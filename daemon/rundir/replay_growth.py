@@ -15,7 +15,7 @@ from runward.daemon.ports.files import Gone, KeptAside, ReplayStanding
 from runward.daemon.rundir.bundle_parts import keep_aside
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened, unreadable
 from runward.daemon.rundir.whole_lines import whole_lines
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 _CHUNK: Final = 1 << 20
 _WRITING: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY

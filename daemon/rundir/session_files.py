@@ -22,8 +22,8 @@ from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.daemon.rundir.unpacking import CannotUnpack
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.places import PACKED, is_glob, is_storable
-from runward.handlers.layouts.scanner import Complaint, Document, Signature
 from runward.handlers.layouts.transcript import LogLine
+from runward.handlers.model.sessions import Complaint, Document, Signature
 
 MOST_FILES: Final = 1000
 """The maximum number of files of one session that a glob may match."""

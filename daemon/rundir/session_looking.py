@@ -11,9 +11,9 @@ from runward.daemon.rundir.session_files import AnotherLog, SessionFiles
 from runward.daemon.rundir.session_places import directory_signature, log_at
 from runward.handlers.layouts.places import beside, directory_shape
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
-from runward.handlers.layouts.scanner import Document, Signature
 from runward.handlers.layouts.transcript import LogLine
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.sessions import Document, Signature
+from runward.handlers.model.unreadable import Unreadable
 
 
 def look_at_session(

@@ -30,8 +30,8 @@ from runward.handlers.layouts.places import (
     unpacked_name,
 )
 from runward.handlers.layouts.registry import DirectoryLayout
-from runward.handlers.layouts.scanner import Signature
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.sessions import Signature
+from runward.handlers.model.unreadable import Unreadable
 
 MOST_ENTRIES: Final = 1_000_000
 """Entries of directories that are looked at in all."""

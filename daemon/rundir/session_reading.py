@@ -10,8 +10,8 @@ from runward.daemon.rundir.opening import DIRECTORY, opened
 from runward.daemon.rundir.session_files import SessionFiles
 from runward.handlers.layouts.places import beside, unpacked_name
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout, Scan
-from runward.handlers.layouts.scanner import Complaint, Document
 from runward.handlers.layouts.transcript import LogLine, Told
+from runward.handlers.model.sessions import Complaint, Document
 
 MOST_RETRIES: Final = 5
 """Times that a session's documents are read again because one may be half written."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from runward.daemon.rundir.opening import REGULAR, opened
-from runward.handlers.bundle.edits import FileEdit
-from runward.handlers.bundle.work_tree import MOST_COMMITS, MOST_FILES, WorkTree, changed, subjects
+from runward.handlers.bundle.work_tree import MOST_COMMITS, MOST_FILES, changed, subjects
+from runward.handlers.model.bundle import FileEdit, WorkTree
 
 PATIENCE_S: Final = 5.0
 """Seconds that all questions about one directory may take."""

@@ -13,7 +13,7 @@ from runward.daemon.disk.mounts import is_local
 from runward.daemon.processes.identity import identity_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts.codex_names import lock_of
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.sessions.death import Absence
 from runward.handlers.sessions.over import Writer
 

@@ -12,8 +12,7 @@ from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.schedules import all_standings
 from runward.daemon.worker.part import Part
-from runward.handlers.schedules.effects import LOST
-from runward.handlers.schedules.events import ScheduleChanged
+from runward.handlers.model.schedules import LOST, ScheduleChanged
 
 PERIOD: Final = 5.0
 """Seconds between two looks at the files."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from runward.daemon.store.values import as_float, as_int
-from runward.handlers.exchange.facts import SharedArtifact
+from runward.handlers.model.exchange import SharedArtifact
 
 COLUMNS: Final = (
     "a.id, a.type, {content}, a.owner_id, a.created_at, a.updated_at, a.executable, {code}, a.price, a.policy,"

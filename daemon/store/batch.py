@@ -12,8 +12,8 @@ from runward.daemon.store.tables import events, jobs
 from runward.daemon.store.tables.jobs import JOBS_AN_EVENT, Job, JobResult
 from runward.daemon.store.tables.table import Rows, Write
 from runward.daemon.store.transaction import Row, Statement
-from runward.handlers.effects import Effect
-from runward.handlers.events import Event
+from runward.handlers.model.effects import Effect
+from runward.handlers.model.events import Event
 from runward.handlers.route import SCHEDULED, TIMERS, Duty, duties, in_background
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from runward.handlers.events import Event
+    from runward.handlers.model.events import Event
 
 GENESIS: Final = "0" * 64
 
@@ -67,7 +67,9 @@ class BrokenChain(NamedTuple):
 
 def link(head: Head, event: Event, recorded_at: float, cause: str | None, depth: int) -> Recorded:
     """`event` as the next link after `head`."""
-    from runward.handlers.events import dump_payload  # commands that follow the chain don't need event types
+    from runward.handlers.model.events import (
+        dump_payload,  # commands that follow the chain don't need event types
+    )
 
     payload = dump_payload(event)
     digest = event_hash(head.hash, event.key, event.type, event.version, recorded_at, cause, depth, payload)

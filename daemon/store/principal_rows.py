@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from runward.daemon.store.values import as_float, as_int
-from runward.handlers.exchange.facts import Principal
+from runward.handlers.model.exchange import Principal
 
 PRINCIPALS: Final = (
     "select id, created_at, users, disk_quota, disk_used, cpu_seconds, version, disk_default, cpu_default, coalesce((select a.has_standing"

@@ -15,8 +15,10 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.transaction import Row, Statement, Value
 from runward.daemon.store.values import as_float, as_int, listed
-from runward.handlers.events import AttemptStarted, Event, HookSpoke, PlayRunRequested
-from runward.handlers.exchange.events import IntentMade
+from runward.handlers.model.events import Event
+from runward.handlers.model.exchange import IntentMade
+from runward.handlers.model.requests import PlayRunRequested
+from runward.handlers.model.sessions import AttemptStarted, HookSpoke
 from runward.handlers.requests.play import run_name
 from runward.handlers.requests.subjects import of_start
 

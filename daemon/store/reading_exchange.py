@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.daemon.store.artifact_rows import DESCRIBED, WHOLE, artifact_of, described_of
 from runward.daemon.store.principal_rows import PRINCIPALS, principal_of
-from runward.handlers.exchange.facts import GENESIS, MINT, SCRIP, Existing, Principal, SharedArtifact
+from runward.handlers.model.exchange import GENESIS, MINT, SCRIP, Existing, Principal, SharedArtifact
 
 LAST: Final = (1 << 63) - 1
 """A number after which nothing comes."""

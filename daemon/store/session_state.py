@@ -15,8 +15,8 @@ from runward.daemon.store.hash_chain import GENESIS_HEAD
 from runward.daemon.store.migrate import make_empty
 from runward.daemon.store.packed_document import Document
 from runward.daemon.store.tables.jobs import Job
-from runward.handlers.effects import Effects
-from runward.handlers.events import AttemptStarted
+from runward.handlers.model.effects import Effects
+from runward.handlers.model.sessions import AttemptStarted
 
 _SESSION: Final = (
     "session_id",

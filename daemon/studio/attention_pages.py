@@ -29,7 +29,7 @@ from runward.daemon.views.sessions import newest_sessions, sessions_as_json
 from runward.daemon.views.status import status_in
 
 if TYPE_CHECKING:
-    from runward.handlers.events import SessionSeenRequested
+    from runward.handlers.model.requests import SessionSeenRequested
 
 _HEADINGS: Final[Mapping[Kind, str]] = {
     "daemon": "Daemon",
@@ -167,7 +167,7 @@ def _page_of(need: Need) -> str:
 def _seen(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
 ) -> "list[SessionSeenRequested]":
-    from runward.handlers.events import SessionSeenRequested  # the first page comes sooner without it
+    from runward.handlers.model.requests import SessionSeenRequested  # the first page comes sooner without it
 
     key = form.need("session")
     if session(connection, key) is None:
@@ -181,7 +181,7 @@ def _seen_all(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
 ) -> "list[SessionSeenRequested]":
     """All whose verdict was there when the page was made, which is as of event `until`: a later one was not on it."""
-    from runward.handlers.events import SessionSeenRequested  # the first page comes sooner without it
+    from runward.handlers.model.requests import SessionSeenRequested  # the first page comes sooner without it
 
     until = whole_number(form, "until")
     rows = [row for row in _unseen(connection) if _verdict_event(connection, row) <= until]

@@ -40,8 +40,7 @@ from runward.daemon.views.units import local
 from runward.handlers.secrets import text_without_secrets
 
 if TYPE_CHECKING:
-    from runward.handlers.chains.effects import ChainStatus
-    from runward.handlers.chains.events import ChainFireRequested, ChainStatusRequested
+    from runward.handlers.model.chains import ChainFireRequested, ChainStatus, ChainStatusRequested
 
 _FILTERS: Final = ("status", "since", "after")
 _FIRINGS: Final = 100
@@ -212,7 +211,7 @@ def _runs(connection: sqlite3.Connection, request: Request, given: Filters, chai
 def _fire(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
 ) -> "list[ChainFireRequested]":
-    from runward.handlers.chains.events import ChainFireRequested
+    from runward.handlers.model.chains import ChainFireRequested
 
     name = request.path_params["name"]
     file = chain_file(settings, name)
@@ -237,7 +236,7 @@ def _setting(status: "ChainStatus") -> Act:
     def act(
         connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
     ) -> "list[ChainStatusRequested]":
-        from runward.handlers.chains.events import ChainStatusRequested
+        from runward.handlers.model.chains import ChainStatusRequested
 
         name = request.path_params["name"]
         file = chain_file(settings, name)

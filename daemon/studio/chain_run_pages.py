@@ -41,8 +41,8 @@ from runward.handlers.secrets import json_without_secrets, without_secrets_in
 
 if TYPE_CHECKING:
     from runward.daemon.views.why.stories import Story
-    from runward.handlers.approvals.events import ApprovalRequested
-    from runward.handlers.chains.events import ChainRunCancelRequested
+    from runward.handlers.model.approvals import ApprovalRequested
+    from runward.handlers.model.chains import ChainRunCancelRequested
 
 ENDLESS: Final = ("running", "waiting_approval", "asked")
 """States of a chain run that can be cancelled."""
@@ -220,7 +220,7 @@ def _deny(
 def _answer(
     row: ApprovalRow, form: Form, decision: Literal["approved", "denied"], without: tuple[str, ...] = ()
 ) -> "ApprovalRequested":
-    from runward.handlers.approvals.events import ApprovalRequested
+    from runward.handlers.model.approvals import ApprovalRequested
 
     note = form.text("note").strip()[:LONGEST_NOTE]
     return ApprovalRequested(form.request, form.now, row.id, row.run, decision, note, without=without)
@@ -246,7 +246,7 @@ def _shown_there(connection: sqlite3.Connection, request: Request, form: Form) -
 def _cancel(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
 ) -> "list[ChainRunCancelRequested]":
-    from runward.handlers.chains.events import ChainRunCancelRequested
+    from runward.handlers.model.chains import ChainRunCancelRequested
 
     identifier, reason = request.path_params["identifier"], form.text("reason").strip()[:LONGEST_NOTE]
     is_recorded = _recorded(connection, identifier) is not None

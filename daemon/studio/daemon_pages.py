@@ -24,8 +24,8 @@ from runward.daemon.views.notices import notice_as_json
 from runward.daemon.views.status import roots_as_json, status_in, status_of
 
 if TYPE_CHECKING:
-    from runward.handlers.events import JobDiscardRequested, JobRetryRequested
-    from runward.handlers.notices.events import NoticeRetryRequested
+    from runward.handlers.model.notices import NoticeRetryRequested
+    from runward.handlers.model.requests import JobDiscardRequested, JobRetryRequested
 
 ALL: Final = "all"
 """Instead of the number of a job: every held one."""
@@ -84,7 +84,7 @@ def retry(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
 ) -> "list[JobRetryRequested]":
     """Have one held job tried again, or all."""
-    from runward.handlers.events import JobRetryRequested
+    from runward.handlers.model.requests import JobRetryRequested
 
     if form.need("job") != ALL:
         return [JobRetryRequested(form.request, form.now, _job(connection, form).id)]
@@ -96,7 +96,7 @@ def retry(
 def _discard(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
 ) -> "list[JobDiscardRequested]":
-    from runward.handlers.events import JobDiscardRequested
+    from runward.handlers.model.requests import JobDiscardRequested
 
     reason = form.text("reason").strip() or "no reason given"
     return [JobDiscardRequested(form.request, form.now, _job(connection, form).id, reason)]
@@ -122,7 +122,7 @@ def whole_number(form: Form, name: str) -> int:
 def _retry_notice(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
 ) -> "list[NoticeRetryRequested]":
-    from runward.handlers.notices.events import NoticeRetryRequested
+    from runward.handlers.model.notices import NoticeRetryRequested
 
     identifier = form.need("notice")
     if all(each.id != identifier for each in notices_called(connection, identifier)):

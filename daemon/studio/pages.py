@@ -30,7 +30,7 @@ from runward.daemon.views.requests import request_result
 from runward.daemon.web.body import SMALL, BodyReader, BodyTooLong
 
 if TYPE_CHECKING:
-    from runward.handlers.event_kinds import Request as PersonsRequest
+    from runward.handlers.model.events import Request as PersonsRequest
 
 _MOST_FIELDS: Final = 32
 

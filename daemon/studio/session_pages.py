@@ -39,7 +39,7 @@ from runward.daemon.views.sessions import (
 )
 
 if TYPE_CHECKING:
-    from runward.handlers.events import SessionCancelRequested, SessionSeenRequested
+    from runward.handlers.model.requests import SessionCancelRequested, SessionSeenRequested
 
 _FILTERS: Final = (
     *("status", "failed", "layout", "root", "playbook", "agent", "cwd", "since", "search", "after"),
@@ -202,7 +202,7 @@ def _attempt_seen(form: Form, row: SessionRow) -> int:
 def _cancel(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
 ) -> "list[SessionCancelRequested]":
-    from runward.handlers.events import SessionCancelRequested
+    from runward.handlers.model.requests import SessionCancelRequested
 
     row = _named(connection, settings, request)
     reason = form.text("reason")
@@ -212,7 +212,7 @@ def _cancel(
 def _seen(
     connection: sqlite3.Connection, settings: Settings, request: Request, form: Form
 ) -> "list[SessionSeenRequested]":
-    from runward.handlers.events import SessionSeenRequested
+    from runward.handlers.model.requests import SessionSeenRequested
 
     row = _named(connection, settings, request)
     return [SessionSeenRequested(form.request, form.now, row.key, _attempt_seen(form, row))]

@@ -127,7 +127,7 @@ def asked_runs(state: Path) -> list[AskedRun]:
         return []
     from runward.daemon.inbox.requests import load_request
     from runward.handlers.chains.advancing import run_id
-    from runward.handlers.chains.events import ChainFireRequested
+    from runward.handlers.model.chains import ChainFireRequested
 
     orders = [event for file in files if isinstance(event := load_request(file), ChainFireRequested)]
     return [

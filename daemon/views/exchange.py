@@ -18,9 +18,9 @@ from runward.daemon.store.reading_exchange import (
 from runward.daemon.views.interface_problems import interface_problems
 from runward.daemon.views.units import iso
 from runward.handlers.exchange.artifacts import metadata_of
-from runward.handlers.exchange.facts import MILLIONTHS, SCRIP, SharedArtifact
 from runward.handlers.exchange.genesis import METHODS, genesis_artifact
 from runward.handlers.exchange.intent import without_content
+from runward.handlers.model.exchange import MILLIONTHS, SCRIP, SharedArtifact
 
 
 def artifact_with_id(connection: sqlite3.Connection, identifier: str) -> SharedArtifact | None:

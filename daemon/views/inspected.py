@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.views.units import iso
-from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.layouts.transcript import Counts, Usage
+from runward.handlers.model.sessions import Complaint
 from runward.handlers.sessions.over import Standing
 
 

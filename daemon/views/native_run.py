@@ -20,15 +20,16 @@ from runward.daemon.rundir.looking import look
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, open_in_run
 from runward.daemon.views.inspected import InspectedSession
 from runward.daemon.world.machine import RealProcesses
-from runward.handlers.events import AttemptEnded
 from runward.handlers.exchange.intent import NotAnIntent, parse_intent, shown
 from runward.handlers.exchange.tell import RESULTS
-from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.process_host import has_namespace, is_here
-from runward.handlers.layouts.scanner import Complaint, Ended, Item, RecordedProcess, Signature, Started
+from runward.handlers.layouts.scanner import Ended, Item, Started
 from runward.handlers.layouts.transcript import Counts
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import AttemptEnded, Complaint, Launch, Signature
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions.death import MissingProcess
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
@@ -40,7 +41,6 @@ from runward.handlers.sessions.observe import (
     together,
 )
 from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, Standing
-from runward.handlers.unreadable import Unreadable
 
 if TYPE_CHECKING:
     from runward.handlers.sessions.reasons import ReasonCode

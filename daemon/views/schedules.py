@@ -11,7 +11,7 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.settings import chain_names, find_chain
 from runward.daemon.store.reading_schedules import FiringRow, ScheduleRow, last_firing, schedules
 from runward.daemon.views.units import iso
-from runward.handlers.schedules.events import schedule_of_item
+from runward.handlers.model.schedules import schedule_of_item
 
 
 class DeclaredSchedule(NamedTuple):

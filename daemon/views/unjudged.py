@@ -23,7 +23,7 @@ from runward.daemon.store.reading_unjudged import OpenRun
 from runward.handlers.layouts.process_host import is_here
 
 if TYPE_CHECKING:
-    from runward.handlers.facts import Launch
+    from runward.handlers.model.sessions import Launch
 
 NOT_JUDGED: Final = "not judged yet"
 _END: Final = "exit.json"

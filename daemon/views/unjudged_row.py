@@ -9,11 +9,11 @@ from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.native_run import NativeRun, read_native
 from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
 from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
-from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
+from runward.handlers.model.sessions import Launch
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions.observe import NOT_THE_LAUNCHERS
 from runward.handlers.sessions.over import Standing
-from runward.handlers.unreadable import Unreadable
 
 
 class _End(NamedTuple):

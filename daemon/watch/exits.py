@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from runward.daemon.ports.processes import Processes
 from runward.daemon.watch.hints import Hints, Target, Why
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
 
 MOST: Final = 256
 """Processes that are watched at once, each by a descriptor; the rounds check the others."""

@@ -12,7 +12,7 @@ from runward.daemon.ports.files import Files, Gone, Listing
 from runward.daemon.rundir.marks import mark
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 
 class Replaced(NamedTuple):

@@ -10,7 +10,7 @@ from runward.config.settings_keys import AUTO, DEFAULT_LAYOUT
 from runward.daemon.ports.files import Standing
 from runward.daemon.store.ownership import UNREAD
 from runward.handlers.layouts.places import Shape
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
 
 Health: TypeAlias = Literal["unknown", "ok", "missing", "unreadable", "replaced"]
 """The state of a root at its last scan; unknown before the first one."""

@@ -26,7 +26,8 @@ from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.reconcile import Scanned, scan, settle
 from runward.daemon.watch.roots import WatchedRoot
-from runward.handlers.layouts.scanner import RecordedProcess, Signature
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import Signature
 
 BEAT: Final = 1.0
 """Seconds between heartbeats."""

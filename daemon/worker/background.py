@@ -23,7 +23,7 @@ from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.worker.deciding import Arguments, Decider, Result
-from runward.handlers.event_kinds import OfFiles
+from runward.handlers.model.events import OfFiles
 
 GATHER: Final = 1.0
 """Seconds for which follow-up work of verdicts is gathered, so that few commits delay others."""

@@ -25,9 +25,8 @@ from runward.daemon.store.transaction import CommitUnknown, Statement
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.reactions import Done
 from runward.daemon.worker.retrying import let_verdicts_pass
-from runward.handlers.effects import RepairJournal
-from runward.handlers.events import JournalDamaged
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.journal import JournalDamaged, RepairJournal
+from runward.handlers.model.unreadable import Unreadable
 
 BATCH: Final = 64
 """Journals that are compared between two looks at whether verdicts are waiting."""

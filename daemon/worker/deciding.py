@@ -17,9 +17,9 @@ from runward.daemon.ports.files import Halted
 from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Fold
 from runward.handlers import route
-from runward.handlers.asking import Given, NotYet, Question, TryLater
-from runward.handlers.effects import Deciding, Effect, Effects
-from runward.handlers.events import MAXIMUM_DEPTH
+from runward.handlers.model.asking import Given, NotYet, Question, TryLater
+from runward.handlers.model.effects import Deciding, Effect, Effects
+from runward.handlers.model.events import MAXIMUM_DEPTH
 
 LONGEST_WAIT: Final = 60.0
 FIRST_WAIT: Final = 0.5

@@ -10,7 +10,7 @@ from typing import ClassVar
 import anyio
 
 from runward.config.settings import Settings
-from runward.handlers.effects import Effect
+from runward.handlers.model.effects import Effect
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from runward.daemon.store.tables.jobs import Job, JobResult
 from runward.daemon.worker.part import Part
-from runward.handlers.effects import Effect
+from runward.handlers.model.effects import Effect
 
 E = TypeVar("E")
 

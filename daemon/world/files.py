@@ -57,20 +57,16 @@ from runward.daemon.rundir.report_reading import Reports
 from runward.daemon.rundir.session_calls import told_by
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.daemon.rundir.work_tree import work_tree_since
-from runward.handlers.approvals.left_files import LeftFiles, LeftPlace, WorkPlace
 from runward.handlers.bundle.calls import Told
-from runward.handlers.bundle.facts import NoDraft
-from runward.handlers.bundle.part import Part
-from runward.handlers.bundle.work_tree import WorkTree
-from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
-from runward.handlers.contracts.file_hashes import RootHashes
-from runward.handlers.facts import EarlyLegs, LastChange, LegsBefore
 from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
-from runward.handlers.layouts.scanner import Signature
-from runward.handlers.outcomes.facts import BeingRead, OutcomeFile
-from runward.handlers.shows.facts import PlayFiles
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.approvals import LeftFiles, LeftPlace, WorkPlace
+from runward.handlers.model.bundle import NoDraft, Part, WorkTree
+from runward.handlers.model.contracts import EarlyLegs, LegsBefore, RootFacts, RootHashes, RuledPath
+from runward.handlers.model.outcomes import BeingRead, OutcomeFile
+from runward.handlers.model.sessions import LastChange, Signature
+from runward.handlers.model.shows import PlayFiles
+from runward.handlers.model.unreadable import Unreadable
 
 _Found = TypeVar("_Found")
 

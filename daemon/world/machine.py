@@ -16,9 +16,8 @@ from runward.daemon.processes.namespaced import NotThere, number_of
 from runward.daemon.processes.own_host import own_host, own_whereabouts
 from runward.daemon.processes.tree_of_run import end_tree
 from runward.daemon.rundir.liveness import Writers, says_so
-from runward.handlers.facts import RunProcesses
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.death import Whereabouts
+from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import RunProcesses
 from runward.handlers.sessions.observe import ProcessState
 
 

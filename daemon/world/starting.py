@@ -12,14 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pydantic_core import to_json
-
 from runward.daemon.launch import detached, worktree
 from runward.daemon.launch.ticket import throw_away
 from runward.daemon.ports.journals import EpochPassed
 from runward.daemon.ports.processes import Begun, NotBegun, NotRemoved
 from runward.daemon.world.machine import RealProcesses
-from runward.handlers.effects import StartRun
+from runward.handlers.model.starts import StartRun
+from runward.handlers.model.stored import as_json
 
 LAUNCHER: Final = (sys.executable, "-P", "-m", detached.__name__)
 """The words that start a launcher; `-P`, for nothing may be imported from the directory it is started in. The state
@@ -124,7 +123,7 @@ class StartingProcesses(RealProcesses):
         log = self._open_log()
         try:
             with open(os.memfd_create("order"), "w+b") as content:
-                content.write(to_json(order._asdict()))
+                content.write(as_json(order).encode())
                 content.flush()
                 answer = self._ask_forked(epoch, content.fileno(), log)
                 return self._ask_new(order, epoch, content.fileno(), log) if answer == "" else answer

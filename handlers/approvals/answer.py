@@ -2,16 +2,21 @@
 
 from typing import Final, NamedTuple
 
-from runward.handlers.approvals.effects import DecideApproval
-from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, Decision
-from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding
 from runward.handlers.approvals.left_files import hash_of, why_not_without
 from runward.handlers.approvals.shown import Shown, shown
-from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.chains.advancing import position_of
-from runward.handlers.chains.facts import ChainRunOf
 from runward.handlers.chains.stepping import NotStarted
-from runward.handlers.effects import Deciding, Effects, Emit, Explain
+from runward.handlers.model.approvals import (
+    ApprovalDecided,
+    ApprovalOf,
+    ApprovalRequested,
+    ApprovalStanding,
+    DecideApproval,
+    Decision,
+)
+from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.chains import ChainRunOf
+from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 
 LINK: Final = "link"
 """Who decided, when the link in a notice was used."""

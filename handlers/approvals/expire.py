@@ -3,13 +3,13 @@
 from typing import Final
 
 from runward.handlers.approvals.answer import NotCovered, approved, decided
-from runward.handlers.approvals.facts import ApprovalOf
 from runward.handlers.approvals.show import EXPIRES
-from runward.handlers.asking import Given, ask
 from runward.handlers.chains.advancing import position_of
-from runward.handlers.chains.facts import ChainRunOf
-from runward.handlers.effects import Deciding
-from runward.handlers.timers.events import TimerRang
+from runward.handlers.model.approvals import ApprovalOf
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.chains import ChainRunOf
+from runward.handlers.model.effects import Deciding
+from runward.handlers.model.timers import TimerRang
 
 NOBODY: Final = "no one decided in time"
 BY: Final = "on_timeout"

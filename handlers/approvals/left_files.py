@@ -6,10 +6,10 @@ It imports little, because commands start with it.
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.contracts.file_hashes import MOST_GIB, HashState
+from runward.handlers.model.contracts import MOST_GIB
 
 MOST_LISTED: Final = 1000
 """Files of an approval that are shown one by one. The others are bound together."""
@@ -25,10 +25,6 @@ ELSEWHERE: Final = (
 )
 """What an approval never covers, in words for the person."""
 
-LeftState: TypeAlias = HashState | Literal["link", "many", "not_listed", "commit"]
-"""`link`: a link, which is bound by its target and not followed. `many`: all files beyond those that are shown one by
-one. `not_listed`: a directory whose entries are too many or too deep to be looked at. `commit`: a worktree, which is
-bound by its commit and by what is staged in it."""
 
 UNBOUND: Final = frozenset({"denied", "unreadable", "changing", "not_listed"})
 """States in which nothing says later that a file is still the same: a person approves only without it."""
@@ -46,64 +42,6 @@ STATES: Final[Mapping[str, str]] = {
     "not_listed": "has too many entries, or too deep ones, to be shown",
 }
 """What the state of a file means that has no hash."""
-
-
-class FileIdentity(NamedTuple):
-    """What tells a file that is not hashed from another one, or from the same one after a change."""
-
-    device: int
-    inode: int
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-
-
-class LeftFile(NamedTuple):
-    """A file that a run left, by its path from the run's artifacts.
-
-    `identity` is that of a file that is not hashed because it is too large. Of `many` files, `sha256` is a hash of
-    their paths and identities, and `number` says how many there are. `target` is that of a link. For a `commit`,
-    `target` is the commit and `sha256` a hash of what is staged, if anything is.
-
-    `changed_at` (Unix seconds) is when a file outside the run directories was changed, by the kernel's time.
-    """
-
-    path: str
-    state: LeftState
-    size: int = 0
-    sha256: str | None = None
-    identity: FileIdentity | None = None
-    target: str | None = None
-    number: int = 1
-    changed_at: float | None = None
-
-
-class LeftPlace(NamedTuple):
-    """Where a run left files: its own directory and that of its artifacts, below which the `named` paths are."""
-
-    path: str
-    artifacts_path: str
-    named: tuple[str, ...] = ()
-
-
-class WorkPlace(NamedTuple):
-    """A directory outside their run directories in which commands of steps worked.
-
-    A worktree belongs to its step: all its files count, and those that changed since then are shown one by one. `path`
-    is its name among the worktrees. In any other directory others work, too: there only files count that changed
-    between `since` and `until` (Unix seconds; None: now).
-    """
-
-    path: str
-    since: float
-    until: float | None = None
-    is_worktree: bool = False
-
-
-class LeftFiles(NamedTuple):
-    """All files that a run left, in the order of their paths. The `named` paths that lead elsewhere come last."""
-
-    files: tuple[LeftFile, ...]
 
 
 def hash_of(value: dict[str, JsonValue], without: Collection[str] = ()) -> str:

@@ -4,16 +4,15 @@ import hashlib
 import json
 from typing import Final
 
-from runward.handlers.approvals.effects import AskApproval
-from runward.handlers.approvals.events import ApprovalDecided, ApprovalWanted, lane_of
 from runward.handlers.approvals.shown import shown
-from runward.handlers.asking import Given, ask
 from runward.handlers.chains.advancing import position_of
-from runward.handlers.chains.facts import ChainRunOf
 from runward.handlers.chains.stepping import NotStarted
-from runward.handlers.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.approvals import ApprovalDecided, ApprovalWanted, AskApproval, lane_of
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.chains import ChainRunOf
+from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.timers import TimerSet
 from runward.handlers.notices.addressing import notices
-from runward.handlers.timers.events import TimerSet
 
 EXPIRES: Final = "expires "
 

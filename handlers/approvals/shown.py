@@ -10,22 +10,24 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.approvals.facts import FilesLeftIn, Workplace, WorkplaceOf
-from runward.handlers.approvals.left_files import (
-    STATES,
+from runward.handlers.approvals.left_files import STATES, hash_of
+from runward.handlers.chains.advancing import Position, command_at
+from runward.handlers.chains.stepping import NotStarted
+from runward.handlers.contracts.hashes import TRIES
+from runward.handlers.model.approvals import (
+    FilesLeftIn,
     LeftFile,
     LeftFiles,
     LeftPlace,
     WorkPlace,
-    hash_of,
+    Workplace,
+    WorkplaceOf,
 )
-from runward.handlers.asking import Asking, TryLater, ask
-from runward.handlers.chains.advancing import Position, command_at
-from runward.handlers.chains.stepping import NotStarted
-from runward.handlers.contracts.hashes import TRIES
-from runward.handlers.facts import ProducedBy, Session, SessionOf
-from runward.handlers.outcomes.facts import ArtifactFilesOf, BeingRead, OutcomeFile, OutcomesIn
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.asking import Asking, TryLater, ask
+from runward.handlers.model.contracts import ProducedBy
+from runward.handlers.model.outcomes import ArtifactFilesOf, BeingRead, OutcomeFile, OutcomesIn
+from runward.handlers.model.sessions import Session, SessionOf
+from runward.handlers.model.unreadable import Unreadable
 
 
 class Shown(NamedTuple):

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from math import inf
 
 from runward.handlers.bundle.calls import Called, PlanTold, Returned, StepDone, Told
-from runward.handlers.bundle.order import Step
+from runward.handlers.model.bundle import Step
 
 
 def by_time(one: Iterable[Told], other: Iterable[Told]) -> Iterator[Told]:

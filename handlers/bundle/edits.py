@@ -2,10 +2,11 @@
 
 import difflib
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.verification_runs import command_of
+from runward.handlers.model.bundle import FileEdit
 
 MOST_FILES: Final = 1000
 _MOST_LINES: Final = 2000
@@ -33,13 +34,6 @@ _EDITORS: Final = frozenset(
 """Names of tools that change files, in small letters."""
 
 _PATCH_FILE: Final = ("*** Update File: ", "*** Add File: ", "*** Delete File: ")
-
-
-class FileEdit(NamedTuple):
-    """A file that was changed, and how many lines in all. None if a change to it can't be counted."""
-
-    path: str
-    lines_changed: int | None
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from runward.handlers.events import Status
+from runward.handlers.model.sessions import Status
 
 _BY_REASON: Final[Mapping[str, str]] = {
     "run.failed.missing_artifact": "check which artifacts are missing, and have them delivered: `runward session show {id}`",

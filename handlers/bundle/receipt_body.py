@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.part import Part
 from runward.handlers.bundle.receipt import file_entry
 from runward.handlers.bundle.replay import CallRecord, Replay
 from runward.handlers.journal.iso_time import iso_time
+from runward.handlers.model.bundle import Part
 
 
 def receipt_body(replay: Replay, parts: Sequence[Part], plain_names: Sequence[str]) -> dict[str, JsonValue]:

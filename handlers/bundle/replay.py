@@ -28,14 +28,14 @@ from runward.handlers.bundle.calls import (
 from runward.handlers.bundle.canonical import NotCanonical, canonical_bytes
 from runward.handlers.bundle.edits import Edits
 from runward.handlers.bundle.many_values import MOST_VALUES, OF_A_LINE, has_more_values
-from runward.handlers.bundle.order import BundleOrder
 from runward.handlers.bundle.redaction import Redaction
 from runward.handlers.bundle.shown import DEEPEST, Showing, is_deeper
 from runward.handlers.bundle.verification_runs import VerificationRuns
-from runward.handlers.events import Status
 from runward.handlers.exchange.tell import RESULTS
 from runward.handlers.journal.iso_time import iso_time
 from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.model.bundle import BundleOrder
+from runward.handlers.model.sessions import Status
 from runward.handlers.secrets import REDACTED
 
 TOO_MANY: Final = f"has more than {MOST_VALUES - OF_A_LINE:,} values"

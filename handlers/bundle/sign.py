@@ -1,9 +1,8 @@
 """A person wants a receipt signed: from then on the signature is pending, and its result is stored."""
 
-from runward.handlers.asking import Given
-from runward.handlers.bundle.effects import SignReceipt
-from runward.handlers.bundle.events import ReceiptSignRequested
-from runward.handlers.effects import Effects, Explain
+from runward.handlers.model.asking import Given
+from runward.handlers.model.bundle import ReceiptSignRequested, SignReceipt
+from runward.handlers.model.effects import Effects, Explain
 
 
 def decide(event: ReceiptSignRequested, given: Given) -> Effects:

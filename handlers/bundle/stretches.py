@@ -10,7 +10,7 @@ attempt's calls.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from runward.handlers.bundle.order import Stretch
+from runward.handlers.model.bundle import Stretch
 
 
 class BeganAndEnded(NamedTuple):

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-from runward.handlers.bundle.edits import FileEdit
-from runward.handlers.bundle.order import BundleOrder, Cost
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.bundle.summary import Failure, Summary, rates, verified
 from runward.handlers.bundle.work_tree import with_git
+from runward.handlers.model.bundle import BundleOrder, Cost, FileEdit
 
 
 def summary_of(replay: Replay) -> Summary:

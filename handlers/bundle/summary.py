@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.edits import FileEdit
-from runward.handlers.bundle.order import Cost
 from runward.handlers.bundle.verification_runs import VerificationRun
+from runward.handlers.model.bundle import Cost, FileEdit
 from runward.handlers.model.stored import Stored, as_json
 
 LONGEST: Final = 500

@@ -1,25 +1,12 @@
 """What git says about the session's working directory: commits and changed lines since the session's start."""
 
 from collections.abc import Collection, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from runward.handlers.bundle.edits import FileEdit
+from runward.handlers.model.bundle import FileEdit
 
 MOST_COMMITS: Final = 200
 MOST_FILES: Final = 1000
-
-
-class WorkTree(NamedTuple):
-    """The subjects of the commits, oldest first, and the files that differ, by their paths below `top`.
-
-    Files that git does not track are among them, if they were made or changed since the session's start. With
-    `lacks_untracked`, git did not list them.
-    """
-
-    top: str
-    commits: tuple[str, ...]
-    files: tuple[FileEdit, ...]
-    lacks_untracked: bool = False
 
 
 def subjects(text: str, unsure: Collection[str] = ()) -> tuple[str, ...]:

@@ -7,26 +7,27 @@ for their results.
 
 from typing import Final
 
-from runward.handlers.asking import Given, NotYet, TryLater, ask
-from runward.handlers.bundle.effects import RecordReceipt
-from runward.handlers.bundle.facts import (
+from runward.handlers.bundle.next_steps import next_steps
+from runward.handlers.journal.place import journal_directory, own_directory
+from runward.handlers.model.asking import Given, NotYet, TryLater, ask
+from runward.handlers.model.bundle import (
     BegunReplayOf,
+    BundleOrder,
     BundleRulesOf,
     Draft,
     DraftOf,
     NoDraft,
+    RecordReceipt,
     ReportedOf,
+    Stretch,
     StretchOf,
+    Verdict,
     WorkTreeOf,
 )
-from runward.handlers.bundle.next_steps import next_steps
-from runward.handlers.bundle.order import BundleOrder, Stretch, Verdict
-from runward.handlers.effects import Deciding, Explain
-from runward.handlers.events import SessionFinished
-from runward.handlers.exchange.facts import ActionsOf
-from runward.handlers.facts import SessionOf
-from runward.handlers.journal.place import journal_directory, own_directory
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.exchange import ActionsOf
+from runward.handlers.model.sessions import SessionFinished, SessionOf
+from runward.handlers.model.unreadable import Unreadable
 
 TRIES: Final = 5
 """How often writing is tried in a place that refuses the parts, before that is recorded instead."""

@@ -4,20 +4,25 @@ from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.step import NOT_STARTED
-from runward.handlers.asking import Asking, Given, TryLater, ask
 from runward.handlers.chains.advancing import Position, onward, position_of
-from runward.handlers.chains.effects import SetStep, StepResult, StepStatus
-from runward.handlers.chains.events import chain_run_of
-from runward.handlers.chains.facts import ChainRunOf, LeftBy, StepStanding
 from runward.handlers.chains.rang import TRY
 from runward.handlers.chains.slots import let_go
-from runward.handlers.effects import Deciding, Effect, Emit, Explain
-from runward.handlers.events import SessionFinished
-from runward.handlers.facts import LaneWaits, SessionOf
-from runward.handlers.outcomes.events import lane
-from runward.handlers.starts.effects import RemoveWorktree
-from runward.handlers.starts.events import StartedEarlier, StartFailed
-from runward.handlers.timers.events import TimerSet
+from runward.handlers.model.asking import Asking, Given, TryLater, ask
+from runward.handlers.model.chains import (
+    ChainRunOf,
+    LaneWaits,
+    LeftBy,
+    SetStep,
+    StepResult,
+    StepStanding,
+    StepStatus,
+    chain_run_of,
+)
+from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.outcomes import lane
+from runward.handlers.model.sessions import SessionFinished, SessionOf
+from runward.handlers.model.starts import RemoveWorktree, StartedEarlier, StartFailed
+from runward.handlers.model.timers import TimerSet
 
 
 def decide(event: SessionFinished | StartFailed | StartedEarlier, given: Given) -> Deciding:

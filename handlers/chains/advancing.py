@@ -10,11 +10,6 @@ from runward.config.counted_values import Budget
 from runward.config.json_value import JsonValue
 from runward.config.seen import SeenChain, SeenStep
 from runward.config.step import NOT_STARTED, Step
-from runward.handlers.approvals.events import ApprovalWanted
-from runward.handlers.asking import Asking, ask
-from runward.handlers.chains.effects import ChainRunStatus, SetChainRun, SetStep, StepResult, StepStatus
-from runward.handlers.chains.events import ChainRunFinished
-from runward.handlers.chains.facts import WAITS_FOR_SLOT, ChainRunStanding, StepStanding, Waiter
 from runward.handlers.chains.slots import let_go, offer, room
 from runward.handlers.chains.stepping import (
     Judged,
@@ -26,12 +21,26 @@ from runward.handlers.chains.stepping import (
     outcomes_seen,
     unseen,
 )
-from runward.handlers.effects import Effect, Emit, Explain, StartRun
-from runward.handlers.facts import ActionOf, Play, PlayOf
-from runward.handlers.invocations.effects import OpenInvocation
 from runward.handlers.invocations.ids import of_try
 from runward.handlers.layouts.native import session_key
-from runward.handlers.timers.events import TimerSet
+from runward.handlers.model.approvals import ApprovalWanted
+from runward.handlers.model.asking import Asking, ask
+from runward.handlers.model.chains import (
+    WAITS_FOR_SLOT,
+    ChainRunFinished,
+    ChainRunStanding,
+    ChainRunStatus,
+    SetChainRun,
+    SetStep,
+    StepResult,
+    StepStanding,
+    StepStatus,
+    Waiter,
+)
+from runward.handlers.model.effects import Effect, Emit, Explain
+from runward.handlers.model.invocations import OpenInvocation
+from runward.handlers.model.starts import ActionOf, Play, PlayOf, StartRun
+from runward.handlers.model.timers import TimerSet
 from runward.handlers.timestamps import in_utc
 
 FAILED_BY: Final[Mapping[StepStatus, str]] = {

@@ -1,13 +1,12 @@
 """An approval was decided: its step begins, approval is requested again, or the chain run ends."""
 
-from runward.handlers.approvals.events import ApprovalDecided
-from runward.handlers.asking import Given, ask
 from runward.handlers.chains import late
 from runward.handlers.chains.advancing import Ending, begin, command_at, onward, position_of, without
-from runward.handlers.chains.effects import SetStep
-from runward.handlers.chains.facts import ChainRunOf
 from runward.handlers.chains.stepping import NotStarted
-from runward.handlers.effects import Deciding, Explain
+from runward.handlers.model.approvals import ApprovalDecided
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.chains import ChainRunOf, SetStep
+from runward.handlers.model.effects import Deciding, Explain
 
 DENIED = "chain.aborted.denied"
 EXPIRED = "chain.aborted.approval_expired"

@@ -1,11 +1,11 @@
 """A session began: if it is a step whose start came too late to be withdrawn, it is ended."""
 
-from runward.handlers.asking import Given, ask
 from runward.handlers.chains.cancel import WITHDRAWN
-from runward.handlers.chains.events import chain_run_of
-from runward.handlers.chains.facts import ChainRunOf
-from runward.handlers.effects import Deciding, Emit
-from runward.handlers.events import AttemptStarted, SessionCancelRequested
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.chains import ChainRunOf, chain_run_of
+from runward.handlers.model.effects import Deciding, Emit
+from runward.handlers.model.requests import SessionCancelRequested
+from runward.handlers.model.sessions import AttemptStarted
 
 
 def decide(event: AttemptStarted, given: Given) -> Deciding:

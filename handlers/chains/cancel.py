@@ -2,18 +2,16 @@
 
 from typing import Final
 
-from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.chains.advancing import over
-from runward.handlers.chains.effects import SetStep
-from runward.handlers.chains.events import ChainRunCancelRequested
-from runward.handlers.chains.facts import ChainRunOf, StepStanding
 from runward.handlers.chains.slots import let_go
-from runward.handlers.effects import Deciding, Effect, Emit, Explain
-from runward.handlers.events import SessionCancelRequested
-from runward.handlers.facts import SessionOf
 from runward.handlers.invocations.completed import completed
-from runward.handlers.invocations.facts import InvocationOf
-from runward.handlers.starts.effects import WithdrawStart
+from runward.handlers.model.asking import Given, TryLater, ask
+from runward.handlers.model.chains import ChainRunCancelRequested, ChainRunOf, SetStep, StepStanding
+from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.invocations import InvocationOf
+from runward.handlers.model.requests import SessionCancelRequested
+from runward.handlers.model.sessions import SessionOf
+from runward.handlers.model.starts import WithdrawStart
 
 WITHDRAWN = "its chain run was cancelled"
 

@@ -4,14 +4,22 @@ from typing import Final
 
 from runward.config import own_events
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, Given, ask
-from runward.handlers.chains.effects import SetChainStatus
-from runward.handlers.chains.events import ChainRunFinished, ChainRunTurn, EventOccurred
-from runward.handlers.chains.facts import ChainFiresNow, ChainNamed, ChainRunOf, ListenersTo, OpenRunsOf
-from runward.handlers.effects import Deciding, Effect, Effects, Emit, Explain
 from runward.handlers.invocations.completed import COMPLETED, completed
-from runward.handlers.invocations.facts import Invocation
 from runward.handlers.invocations.ids import of_chain_run
+from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.chains import (
+    ChainFiresNow,
+    ChainNamed,
+    ChainRunFinished,
+    ChainRunOf,
+    ChainRunTurn,
+    EventOccurred,
+    ListenersTo,
+    OpenRunsOf,
+    SetChainStatus,
+)
+from runward.handlers.model.effects import Deciding, Effect, Effects, Emit, Explain
+from runward.handlers.model.invocations import Invocation
 from runward.handlers.notices.addressing import notices
 
 FINISHED: Final = "chain.finished"

@@ -8,25 +8,29 @@ from runward.config.expression import Value
 from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 from runward.config.step import NAMES
-from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.chains.advancing import TURN, WAITS, Position, about, begin_within, onward, over, run_id
-from runward.handlers.chains.effects import OpenChainRun, RecordFiring, SetChainRun, SetStep
-from runward.handlers.chains.events import ChainFired, ChainRunCancelRequested
-from runward.handlers.chains.facts import (
-    MOST_FIRINGS,
-    ChainFiresNow,
-    ChainRunOf,
-    FiringsOf,
-    OpenRun,
-    OpenRunsOf,
-)
 from runward.handlers.chains.finished import CHAIN
 from runward.handlers.chains.rang import DEADLINE
 from runward.handlers.chains.stepping import given_to
-from runward.handlers.effects import Deciding, Effect, Emit, Explain
-from runward.handlers.invocations.effects import OpenInvocation
 from runward.handlers.invocations.ids import of_chain_run
-from runward.handlers.timers.events import TimerSet
+from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.chains import (
+    MOST_FIRINGS,
+    ChainFired,
+    ChainFiresNow,
+    ChainRunCancelRequested,
+    ChainRunOf,
+    FiringsOf,
+    OpenChainRun,
+    OpenRun,
+    OpenRunsOf,
+    RecordFiring,
+    SetChainRun,
+    SetStep,
+)
+from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.invocations import OpenInvocation
+from runward.handlers.model.timers import TimerSet
 from runward.handlers.timestamps import in_utc
 
 MOST_DEEP: Final = 8

@@ -2,10 +2,12 @@
 
 from typing import assert_never
 
-from runward.handlers.chains.effects import OpenChainRun, SetChainRun, SetStep
-from runward.handlers.chains.facts import (
+from runward.handlers.model.chains import (
     WAITS_FOR_SLOT,
     ChainRunStanding,
+    OpenChainRun,
+    SetChainRun,
+    SetStep,
     SlotsStanding,
     StepStanding,
     Waiter,

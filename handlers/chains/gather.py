@@ -7,12 +7,21 @@ from typing import Final
 
 from runward.config.chain import Chain, chain_of
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.chains.composite import Seen, fold
-from runward.handlers.chains.effects import HoldEvent, RecordFiring, ReleaseEvents
-from runward.handlers.chains.events import ChainFired, TriggerMatched
-from runward.handlers.chains.facts import ChainFiresNow, ChainRunOf, Held, HeldFor, ToldBy
-from runward.handlers.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.chains import (
+    ChainFired,
+    ChainFiresNow,
+    ChainRunOf,
+    Held,
+    HeldFor,
+    HoldEvent,
+    RecordFiring,
+    ReleaseEvents,
+    ToldBy,
+    TriggerMatched,
+)
+from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.timestamps import in_utc
 
 MOST_HELD: Final = 100

@@ -1,10 +1,9 @@
 """The time for a whole chain run has passed: a waiting step ends, and only the steps of `on_failure` follow."""
 
-from runward.handlers.asking import Asking, Given
 from runward.handlers.chains.advancing import ASKED, LATE, STARTED, WAITS, onward, position_of
-from runward.handlers.chains.effects import SetStep
-from runward.handlers.chains.facts import ChainRunStanding
-from runward.handlers.effects import Effect, Explain
+from runward.handlers.model.asking import Asking, Given
+from runward.handlers.model.chains import ChainRunStanding, SetStep
+from runward.handlers.model.effects import Effect, Explain
 
 
 def is_late(run: ChainRunStanding, at: float) -> bool:

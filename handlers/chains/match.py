@@ -5,10 +5,9 @@ from runward.config.event_filter import why_not
 from runward.config.glob_rule import path_matches
 from runward.config.problem import quoted
 from runward.config.trigger import Trigger
-from runward.handlers.asking import Given, ask
-from runward.handlers.chains.events import ChainFired, EventOccurred, TriggerMatched
-from runward.handlers.chains.facts import ListenersTo
-from runward.handlers.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.chains import ChainFired, EventOccurred, ListenersTo, TriggerMatched
+from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
 
 
 def decide(event: EventOccurred, given: Given) -> Deciding:

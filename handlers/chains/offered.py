@@ -1,14 +1,13 @@
 """There is a slot for a step: it begins, or the slot is offered to the next step."""
 
 from runward.config.step import NOT_STARTED
-from runward.handlers.asking import Given, ask
 from runward.handlers.chains import late
 from runward.handlers.chains.advancing import begin, command_at, ended, position_of
-from runward.handlers.chains.events import SlotOffered
-from runward.handlers.chains.facts import WAITS_FOR_SLOT, ChainRunOf
 from runward.handlers.chains.slots import let_go
 from runward.handlers.chains.stepping import NotStarted
-from runward.handlers.effects import Deciding
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.chains import WAITS_FOR_SLOT, ChainRunOf, SlotOffered
+from runward.handlers.model.effects import Deciding
 
 
 def decide(event: SlotOffered, given: Given) -> Deciding:

@@ -1,9 +1,8 @@
 """A person asks for a chain to be fired."""
 
-from runward.handlers.asking import Given, ask
-from runward.handlers.chains.events import ChainFired, ChainFireRequested
-from runward.handlers.chains.facts import ChainNamed
-from runward.handlers.effects import Deciding, Emit, Explain
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.chains import ChainFired, ChainFireRequested, ChainNamed
+from runward.handlers.model.effects import Deciding, Emit, Explain
 
 
 def decide(event: ChainFireRequested, given: Given) -> Deciding:

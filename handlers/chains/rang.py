@@ -3,7 +3,6 @@
 from typing import Final
 
 from runward.config.step import NOT_STARTED
-from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.chains import late
 from runward.handlers.chains.advancing import (
     BEGIN,
@@ -16,10 +15,11 @@ from runward.handlers.chains.advancing import (
     ended,
     position_of,
 )
-from runward.handlers.chains.facts import WAITS_FOR_SLOT, ChainRunOf, ChainRunStanding, StepStanding
 from runward.handlers.chains.stepping import NotStarted
-from runward.handlers.effects import Deciding, Effect, Explain
-from runward.handlers.timers.events import TimerRang
+from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.chains import WAITS_FOR_SLOT, ChainRunOf, ChainRunStanding, StepStanding
+from runward.handlers.model.effects import Deciding, Effect, Explain
+from runward.handlers.model.timers import TimerRang
 
 DEADLINE: Final = "deadline"
 TRY: Final = "try "

@@ -2,10 +2,9 @@
 
 from typing import NamedTuple
 
-from runward.handlers.asking import Asking, ask
-from runward.handlers.chains.events import SlotOffered
-from runward.handlers.chains.facts import SlotsNow, StepsAtOnce, Waiter
-from runward.handlers.effects import Effect, Emit
+from runward.handlers.model.asking import Asking, ask
+from runward.handlers.model.chains import SlotOffered, SlotsNow, StepsAtOnce, Waiter
+from runward.handlers.model.effects import Effect, Emit
 
 
 class Room(NamedTuple):

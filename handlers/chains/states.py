@@ -6,7 +6,7 @@ The store enforces these tables: a change that they do not name is refused. The 
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from runward.handlers.chains.effects import ChainRunStatus, StepStatus
+from runward.handlers.model.chains import ChainRunStatus, StepStatus
 
 _ENDS: Final = ("failed", "timed_out", "aborted", "cancelled")
 

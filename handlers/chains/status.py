@@ -1,9 +1,8 @@
 """A person pauses, disables or resumes a chain."""
 
-from runward.handlers.asking import Given
-from runward.handlers.chains.effects import SetChainStatus
-from runward.handlers.chains.events import ChainStatusRequested
-from runward.handlers.effects import Effects, Explain
+from runward.handlers.model.asking import Given
+from runward.handlers.model.chains import ChainStatusRequested, SetChainStatus
+from runward.handlers.model.effects import Effects, Explain
 
 
 def decide(event: ChainStatusRequested, given: Given) -> Effects:

@@ -1,11 +1,10 @@
 """A chain run that waited for another one has its turn: its first step begins."""
 
-from runward.handlers.asking import Given, ask
 from runward.handlers.chains import late
 from runward.handlers.chains.advancing import WAITS, onward, position_of, without
-from runward.handlers.chains.events import ChainRunTurn
-from runward.handlers.chains.facts import ChainRunOf
-from runward.handlers.effects import Deciding
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.chains import ChainRunOf, ChainRunTurn
+from runward.handlers.model.effects import Deciding
 
 
 def decide(event: ChainRunTurn, given: Given) -> Deciding:

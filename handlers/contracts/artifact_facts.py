@@ -1,61 +1,12 @@
 """What is found where artifacts are expected. It imports little, because commands and launchers start with it."""
 
 import unicodedata
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final
 
 from runward.config.problem import quoted
 
-if TYPE_CHECKING:
-    from runward.config.artifact_rules import ArtifactRules
-
 RULES: Final = "rules"
 """The key of the stored verification that ADR-0029's object doesn't have."""
-
-FileState: TypeAlias = Literal[
-    "file", "absent", "empty", "not_regular", "outside", "denied", "unfit", "excused"
-]
-"""`unfit` means present, but breaking a rule of its entry. `excused` means absent, and allowed to be."""
-
-
-class RuleFact(NamedTuple):
-    """Whether one rule of an entry is fulfilled, named by the entry's key, and for which file.
-
-    `reason` says what was found, `line` where in the file, counted from 1.
-    """
-
-    rule: str
-    path: str
-    holds: bool
-    reason: str
-    line: int | None = None
-
-
-class Match(NamedTuple):
-    """One file that a glob found: its path below the root, its size in bytes and its modification time (ns)."""
-
-    path: str
-    size: int
-    modified_ns: int
-
-
-class FileFact(NamedTuple):
-    """What was found at one path: its size in bytes and modification time (ns) if it is a file.
-
-    An entry with rules also has their results, and an entry with a glob the files that it found. If it is absent, `near` is
-    the path of a file that is nearly it, from the root.
-    """
-
-    state: FileState
-    size: int = 0
-    modified_ns: int = 0
-    rules: tuple[RuleFact, ...] = ()
-    matches: tuple[Match, ...] = ()
-    near: str | None = None
-
-    @property
-    def is_right(self) -> bool:
-        """Whether nothing is missing."""
-        return self.state in ("file", "excused")
 
 
 def there_is(near: str, wanted: str) -> str:
@@ -70,36 +21,3 @@ def _matches(path: str, glob: str) -> bool:
     from runward.config.glob_rule import path_matches  # only what is nearly there pays for this
 
     return path_matches(f"/{path}", f"/{glob}")
-
-
-class RuledPath(NamedTuple):
-    """An entry with rules, to be looked at. A `fresh` file was modified after `since_ns`."""
-
-    path: str
-    rules: "ArtifactRules"
-    since_ns: int
-
-    @property
-    def file(self) -> str | None:
-        """The path of the one file that it is about. None for a glob or an outcome."""
-        return self.path if self.rules.path is None else None
-
-
-class RootFacts(NamedTuple):
-    """The answer to `ArtifactsUnder`: whether the root is a directory, and a fact for each path."""
-
-    exists: bool
-    files: tuple[FileFact, ...] = ()
-
-    def for_each(self, count: int) -> tuple[FileFact, ...]:
-        """A fact for each of `count` entries. Without a directory, no file is there."""
-        return self.files if self.exists else self.files or (FileFact("absent"),) * count
-
-
-class Produced(NamedTuple):
-    """An expected artifact that was there: a regular file with `size` bytes (at least one); its time in ns."""
-
-    id: str
-    path: str
-    size: int
-    modified_ns: int = 0

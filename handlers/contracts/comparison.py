@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.contract import Contract, ContractEntry
-from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
-from runward.handlers.contracts.file_hashes import FileHash
 from runward.handlers.contracts.verify import id_of
+from runward.handlers.model.contracts import FileFact, FileHash, RootFacts
 
 ArtifactState: TypeAlias = Literal[
     "same",

@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from runward.config.contract import resolve_contract
-from runward.handlers.asking import Asking, ask
 from runward.handlers.contracts.snapshots import NO_CONTRACT, Snapshot, snapshot_of
-from runward.handlers.events import SessionDeclaration
-from runward.handlers.facts import DeclaredContract, Ruled, RuledPlaybook
 from runward.handlers.layouts.native import LAYOUT
+from runward.handlers.model.asking import Asking, ask
+from runward.handlers.model.contracts import DeclaredContract, Ruled, RuledPlaybook
+from runward.handlers.model.sessions import SessionDeclaration
 
 
 class DeclaredNow(NamedTuple):

@@ -17,7 +17,7 @@ from runward.config.contract import (
 from runward.config.flow import Leg
 from runward.config.path_rule import names_in
 from runward.config.problem import quoted
-from runward.handlers.facts import Declarations, EarlyLegs
+from runward.handlers.model.contracts import Declarations, EarlyLegs
 
 if TYPE_CHECKING:
     from runward.config.artifact_rules import ArtifactRules

@@ -6,15 +6,24 @@ Done in the background: a verdict never waits for it, and nothing that follows a
 from collections.abc import Mapping
 from typing import Final
 
-from runward.handlers.asking import Given, TryLater, ask
-from runward.handlers.contracts.artifact_facts import Produced
-from runward.handlers.contracts.file_hashes import FileHash, HashState, RootHashes
-from runward.handlers.contracts.file_problems import MEANINGS, FileProblem
 from runward.handlers.contracts.verify import boundary
-from runward.handlers.effects import Deciding, Effect, Explain, RecordedFile, RecordFiles
-from runward.handlers.events import SessionFinished
-from runward.handlers.facts import HashesOf, ProducedBy, ProducedFiles
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.asking import Given, TryLater, ask
+from runward.handlers.model.contracts import (
+    MEANINGS,
+    FileHash,
+    FileProblem,
+    HashesOf,
+    HashState,
+    Produced,
+    ProducedBy,
+    ProducedFiles,
+    RecordedFile,
+    RecordFiles,
+    RootHashes,
+)
+from runward.handlers.model.effects import Deciding, Effect, Explain
+from runward.handlers.model.sessions import SessionFinished
+from runward.handlers.model.unreadable import Unreadable
 
 TRIES: Final = 5
 """How often a file that is being written or can't be read is hashed again before that is recorded instead."""

@@ -5,23 +5,16 @@ can't be folded is refused: the contract stays as it is, and the session keeps t
 """
 
 from runward.config.counting import counted
-from runward.handlers.asking import Given, TryLater, ask
 from runward.handlers.contracts.fold import Folded, Unfoldable, fold_legs, why_too_late
 from runward.handlers.contracts.snapshots import snapshot_of, stored_contract
 from runward.handlers.contracts.verify import boundary
-from runward.handlers.effects import (
-    AppendLines,
-    ContractBasis,
-    Deciding,
-    Effects,
-    Explain,
-    FoldContract,
-    RefuseFold,
-)
-from runward.handlers.events import FlowPlanned
-from runward.handlers.facts import Declarations, DeclaredContract, LegsBefore, Session, SessionOf
 from runward.handlers.journal import lines
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.asking import Given, TryLater, ask
+from runward.handlers.model.contracts import Declarations, DeclaredContract, FlowPlanned, LegsBefore
+from runward.handlers.model.effects import Deciding, Effects, Explain
+from runward.handlers.model.journal import AppendLines
+from runward.handlers.model.sessions import ContractBasis, FoldContract, RefuseFold, Session, SessionOf
+from runward.handlers.model.unreadable import Unreadable
 
 
 def decide(event: FlowPlanned, given: Given) -> Deciding:

@@ -13,15 +13,8 @@ from pydantic_core import to_json
 from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
 from runward.config.problem import printable
-from runward.handlers.contracts.artifact_facts import (
-    RULES,
-    FileFact,
-    Match,
-    Produced,
-    RootFacts,
-    RuleFact,
-    there_is,
-)
+from runward.handlers.contracts.artifact_facts import RULES, there_is
+from runward.handlers.model.contracts import FileFact, Match, Produced, RootFacts, RuleFact
 
 VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]

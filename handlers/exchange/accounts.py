@@ -10,20 +10,26 @@ from typing import Any, TypeVar
 
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, Given, Question, ask
 from runward.handlers.exchange.action_result import Refused
-from runward.handlers.exchange.effects import ExchangeEffect, KeepArtifact, KeepPrincipal, Post
 from runward.handlers.exchange.existing import View, existing_with
-from runward.handlers.exchange.facts import (
+from runward.handlers.exchange.intent import MOST, why_no_name
+from runward.handlers.exchange.reading import Reading
+from runward.handlers.exchange.running_code import CodeRun, Ran
+from runward.handlers.model.asking import Asking, Given, Question, ask
+from runward.handlers.model.exchange import (
     GENESIS,
     MINT,
     SCRIP,
     SYSTEM,
     BalanceOf,
     CpuUsedBy,
+    ExchangeEffect,
     ExchangeRulesNow,
     Existing,
+    KeepArtifact,
+    KeepPrincipal,
     NamesLike,
+    Post,
     Principal,
     PrincipalOf,
     ResourcesOf,
@@ -31,9 +37,6 @@ from runward.handlers.exchange.facts import (
     SharedArtifactOf,
     without_case,
 )
-from runward.handlers.exchange.intent import MOST, why_no_name
-from runward.handlers.exchange.reading import Reading
-from runward.handlers.exchange.running_code import CodeRun, Ran
 
 T = TypeVar("T")
 

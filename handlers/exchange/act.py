@@ -9,8 +9,6 @@ from collections.abc import Callable
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, Given, NotYet, ask
-from runward.handlers.effects import Deciding, Effects, Emit
 from runward.handlers.exchange import artifacts, genesis, invoke
 from runward.handlers.exchange.accounts import (
     Accounts,
@@ -28,12 +26,21 @@ from runward.handlers.exchange.acting_with_code import (
     Unable,
 )
 from runward.handlers.exchange.action_result import ActionResult, Refused, result_to_json
-from runward.handlers.exchange.effects import CountIntent, RecordAction, UseCpu
-from runward.handlers.exchange.events import ActionRequested, ActionTaken, IntentMade
-from runward.handlers.exchange.facts import CpuUsedBy, Principal
 from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, shown
 from runward.handlers.exchange.reading import ReadTooMuch
 from runward.handlers.journal.iso_time import iso_time
+from runward.handlers.model.asking import Asking, Given, NotYet, ask
+from runward.handlers.model.effects import Deciding, Effects, Emit
+from runward.handlers.model.exchange import (
+    ActionRequested,
+    ActionTaken,
+    CountIntent,
+    CpuUsedBy,
+    IntentMade,
+    Principal,
+    RecordAction,
+    UseCpu,
+)
 
 _SHOWN_TEXT: Final = 100
 """Characters of a line that is not an intent, as shown in its result."""

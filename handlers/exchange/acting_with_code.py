@@ -1,14 +1,12 @@
 """An action for which code must run: worked out in parallel with the worker, over the exchange as it was at first."""
 
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from runward.handlers.asking import Given, Question
 from runward.handlers.exchange.action_result import ActionResult
-from runward.handlers.exchange.effects import ExchangeEffect, Post
-from runward.handlers.exchange.events import ActionRequested, IntentMade
 from runward.handlers.exchange.intent import Intent
 from runward.handlers.exchange.reading import Reading
+from runward.handlers.model.asking import Given, Question
+from runward.handlers.model.exchange import ActionRequested, ExchangeEffect, IntentMade, Post
 
 
 class Decided(NamedTuple):
@@ -53,8 +51,7 @@ class Acted(NamedTuple):
     worked: Worked
 
 
-@dataclass(frozen=True, slots=True)
-class ActedWithCode(Question["Running | Acted | Unable"]):
+class ActedWithCode(Question["Running | Acted | Unable"], frozen=True):
     """Question: the result of an action worked out in parallel with the worker. Answer: `Running`, `Acted`,
     or `Unable`.
 
@@ -75,11 +72,7 @@ class CodeRan(NamedTuple):
     paid: tuple[Post, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CodeOf(Question["Running | CodeRan"]):
+class CodeOf(Question["Running | CodeRan"], frozen=True):
     """Question: what code has run for this action. Answer: `Running`, or `CodeRan`."""
 
     action: str
-
-
-QUESTIONS: Final = (ActedWithCode, CodeOf)

@@ -1,17 +1,17 @@
 """Artifacts as actions read, write, delete and transfer them."""
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts, is_reserved
 from runward.handlers.exchange.action_result import ActionResult, Refused
 from runward.handlers.exchange.contracts import FUNCTION
 from runward.handlers.exchange.dependencies import check_dependencies
-from runward.handlers.exchange.facts import GENESIS, Principal, SharedArtifact
 from runward.handlers.exchange.intent import DEFAULT_METHOD, KEPT, MOST, Intent
 from runward.handlers.exchange.permission import permitted
 from runward.handlers.exchange.policy import REFERENCE, policy_of, price
 from runward.handlers.exchange.running_code import CodeRun, Frame
 from runward.handlers.journal.iso_time import iso_time
+from runward.handlers.model.asking import Asking
+from runward.handlers.model.exchange import GENESIS, Principal, SharedArtifact
 
 
 def artifact_to_json(artifact: SharedArtifact) -> dict[str, JsonValue]:

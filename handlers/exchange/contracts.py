@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts
-from runward.handlers.exchange.facts import GENESIS, SharedArtifact
 from runward.handlers.exchange.intent import MOST
 from runward.handlers.exchange.running_code import CodeRun, Frame
+from runward.handlers.model.asking import Asking
+from runward.handlers.model.exchange import GENESIS, SharedArtifact
 
 CONTRACT: Final = f"{GENESIS}contract_"
 """The prefix of the ids of the genesis contracts."""

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from runward.handlers.asking import Asking, Given
-from runward.handlers.effects import Deciding, Explain
 from runward.handlers.exchange.accounts import (
     Accounts,
     accounts_of,
@@ -12,8 +10,9 @@ from runward.handlers.exchange.accounts import (
     taken,
 )
 from runward.handlers.exchange.action_result import Refused
-from runward.handlers.exchange.events import PrincipalCreateRequested
-from runward.handlers.exchange.facts import Principal
+from runward.handlers.model.asking import Asking, Given
+from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.exchange import Principal, PrincipalCreateRequested
 
 MEMORY: Final = "_memory"
 """The suffix of the id of a principal's memory."""

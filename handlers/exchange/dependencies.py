@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.contracts import CONTRACTS
-from runward.handlers.exchange.facts import LEDGER, STORE
+from runward.handlers.model.asking import Asking
+from runward.handlers.model.exchange import LEDGER, STORE
 
 FROM_THE_BEGINNING: Final = frozenset({LEDGER, STORE, *CONTRACTS})
 """The genesis artifacts, which depend on nothing."""

@@ -4,8 +4,15 @@ from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange.effects import ExchangeEffect, KeepArtifact, KeepPrincipal, Post
-from runward.handlers.exchange.facts import SCRIP, Existing, described
+from runward.handlers.model.exchange import (
+    SCRIP,
+    ExchangeEffect,
+    Existing,
+    KeepArtifact,
+    KeepPrincipal,
+    Post,
+    described,
+)
 
 MOST_COMPARED: Final = 100_000
 """Artifacts that are compared for all views of an action together. If there are more, the views count as changed."""

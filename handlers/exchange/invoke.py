@@ -7,15 +7,15 @@ for the same caller and from the same budget.
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking
 from runward.handlers.exchange import artifacts, genesis
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import ActionResult, Refused
-from runward.handlers.exchange.facts import SharedArtifact
 from runward.handlers.exchange.intent import DEFAULT_METHOD, Intent
 from runward.handlers.exchange.permission import permitted
 from runward.handlers.exchange.policy import price
 from runward.handlers.exchange.running_code import CodeRun, Frame
+from runward.handlers.model.asking import Asking
+from runward.handlers.model.exchange import SharedArtifact
 
 
 class Returned(NamedTuple):

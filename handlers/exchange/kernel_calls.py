@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking
 from runward.handlers.exchange import artifacts, genesis, invoke, resources
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import Refused
-from runward.handlers.exchange.facts import Existing
 from runward.handlers.exchange.intent import Intent
 from runward.handlers.exchange.running_code import Frame
+from runward.handlers.model.asking import Asking
+from runward.handlers.model.exchange import Existing
 
 Arguments: TypeAlias = tuple[JsonValue, ...]
 _Call: TypeAlias = Callable[[Accounts, Frame, Arguments], Asking[JsonValue]]

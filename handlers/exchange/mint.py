@@ -1,11 +1,11 @@
 """Only people mint: units of a resource are created, or taken away."""
 
-from runward.handlers.asking import Given
-from runward.handlers.effects import Deciding, Explain
 from runward.handlers.exchange.accounts import accounts_of
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.create import SUBJECT
-from runward.handlers.exchange.events import MintRequested
+from runward.handlers.model.asking import Given
+from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.exchange import MintRequested
 
 
 def decide(event: MintRequested, given: Given) -> Deciding:

@@ -2,13 +2,13 @@
 
 from typing import Final, Literal, TypeAlias
 
-from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.contracts import evaluated
-from runward.handlers.exchange.facts import SharedArtifact
 from runward.handlers.exchange.policy import REFERENCE, is_listed, policy_of
 from runward.handlers.exchange.running_code import Frame
+from runward.handlers.model.asking import Asking
+from runward.handlers.model.exchange import SharedArtifact
 
 Use: TypeAlias = Literal["read", "write", "invoke", "delete", "transfer"]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange.facts import SharedArtifact
+from runward.handlers.model.exchange import SharedArtifact
 
 EVERYONE: Final = "*"
 REFERENCE: Final = "@"

@@ -7,9 +7,9 @@ showed, a payment on there being enough, and not on what else its giver and take
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from runward.handlers.asking import Asking, Question, ask
 from runward.handlers.exchange.existing import View, shows_the_same
-from runward.handlers.exchange.facts import BalanceOf, Existing, ExistingInExchange, PrincipalOf
+from runward.handlers.model.asking import Asking, Question, ask
+from runward.handlers.model.exchange import BalanceOf, Existing, ExistingInExchange, PrincipalOf
 
 MOST_READ: Final = 600
 """How many different things a call tree may read: all of them are asked again when its action is recorded."""

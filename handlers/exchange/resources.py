@@ -4,11 +4,11 @@ from decimal import Decimal
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import Refused
-from runward.handlers.exchange.facts import MILLIONTHS, SCRIP, Principal
 from runward.handlers.exchange.intent import MOST
+from runward.handlers.model.asking import Asking
+from runward.handlers.model.exchange import MILLIONTHS, SCRIP, Principal
 
 CPU: Final = "cpu_seconds"
 DISK: Final = "disk_bytes"

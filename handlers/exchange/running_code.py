@@ -1,10 +1,9 @@
 """Running code: on whose behalf it runs, and its result."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Question
+from runward.handlers.model.asking import Question
 
 
 class Frame(NamedTuple):
@@ -39,8 +38,7 @@ class Ran(NamedTuple):
     error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class CodeRun(Question[Ran]):
+class CodeRun(Question[Ran], frozen=True):
     """Question: the result of this code. Answer: `Ran`. Only asked where code runs, in parallel with the worker.
 
     `cpu_s` are the seconds of CPU time that everything below the action may use, None for no limit. A contract's code

@@ -5,13 +5,13 @@ from typing import Final
 from pydantic_core import to_json
 
 from runward.config import own_events
-from runward.handlers.asking import Given, ask
-from runward.handlers.chains.events import EventOccurred, chain_run_of
-from runward.handlers.chains.facts import ListenersTo
-from runward.handlers.effects import AppendLines, Deciding, Effect, Emit
-from runward.handlers.exchange.events import ActionTaken
-from runward.handlers.facts import SessionOf
 from runward.handlers.journal.lines import EVENTS, action_taken, artifact_deleted
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
+from runward.handlers.model.effects import Deciding, Effect, Emit
+from runward.handlers.model.exchange import ActionTaken
+from runward.handlers.model.journal import AppendLines
+from runward.handlers.model.sessions import SessionOf
 
 RESULTS: Final = "results.jsonl"
 

@@ -4,13 +4,11 @@ from typing import Final
 
 from runward.config import own_events
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, ask
-from runward.handlers.chains.events import EventOccurred
-from runward.handlers.chains.facts import ListenersTo
-from runward.handlers.effects import Effects, Emit
-from runward.handlers.facts import Session
-from runward.handlers.invocations.effects import EndInvocation, EndStatus
-from runward.handlers.invocations.facts import Invocation, InvocationOf
+from runward.handlers.model.asking import Asking, ask
+from runward.handlers.model.chains import EventOccurred, ListenersTo
+from runward.handlers.model.effects import Effects, Emit
+from runward.handlers.model.invocations import EndInvocation, EndStatus, Invocation, InvocationOf
+from runward.handlers.model.sessions import Session
 from runward.handlers.sessions.announced import outcome_among, verdict_among
 
 COMPLETED: Final = "invocation.completed"

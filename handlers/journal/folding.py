@@ -15,14 +15,17 @@ from pydantic_core import to_json
 
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
-from runward.handlers.contracts.artifact_facts import RULES, Produced
+from runward.handlers.contracts.artifact_facts import RULES
 from runward.handlers.contracts.snapshots import BrokenSnapshot, snapshot_of, stored_contract
 from runward.handlers.contracts.verify import VerificationStatus, entry_as_json
-from runward.handlers.effects import (
+from runward.handlers.model.contracts import Produced
+from runward.handlers.model.effects import Effect, Effects
+from runward.handlers.model.sessions import (
+    AttemptStarted,
     ContractBasis,
-    Effect,
-    Effects,
+    DeliveryState,
     EndAttempt,
+    Evidence,
     EvidenceRef,
     FoldContract,
     HoldToLaunch,
@@ -30,9 +33,10 @@ from runward.handlers.effects import (
     OpenSession,
     Reason,
     RefuseFold,
+    SessionDeclaration,
     Source,
+    Status,
 )
-from runward.handlers.events import AttemptStarted, DeliveryState, Evidence, SessionDeclaration, Status
 from runward.handlers.sessions.opened import why_started
 
 Lacking: TypeAlias = frozenset[str]

@@ -4,11 +4,11 @@ Lines are never rewritten in place. Lines that a crash lost are appended again. 
 line, the changed one stays as a foreign one, the true one is appended, and the problem is kept.
 """
 
-from runward.handlers.asking import Given, ask
-from runward.handlers.effects import AppendLines, Deciding, Explain, RepairJournal
-from runward.handlers.events import JournalDamaged
-from runward.handlers.facts import SessionOf
 from runward.handlers.journal import lines
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.journal import AppendLines, JournalDamaged, RepairJournal
+from runward.handlers.model.sessions import SessionOf
 
 
 def decide(event: JournalDamaged, given: Given) -> Deciding:

@@ -25,9 +25,9 @@ from runward.handlers.layouts.adjutant_replay import BEGINS, KINDS, LONGEST_TIME
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import document_object, list_in, text_in
 from runward.handlers.layouts.kept_state import KeepsState
-from runward.handlers.layouts.scanner import Complaint, Document
 from runward.handlers.layouts.transcript import Counts, Heads, LogLine, Resumed, Told
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
+from runward.handlers.model.sessions import Complaint, Document
 
 LAYOUT: Final = "adjutant"
 RECEIPT: Final = "RECEIPT.json"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from runward.handlers.bundle.calls import Place, Told
-from runward.handlers.layouts.scanner import Document
+from runward.handlers.model.sessions import Document
 
 LONGEST_LINE: Final = 64 << 20
 """Bytes of a line that is read. Longer lines are not read at all."""

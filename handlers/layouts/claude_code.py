@@ -16,9 +16,9 @@ from runward.handlers.layouts.claude_code_session import Session
 from runward.handlers.layouts.claude_code_state import LONGEST_ID, VERSION, State, headless
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.kept_state import KeepsState
-from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.transcript import Counts, LogLine, Resumed, Told, Usage
 from runward.handlers.layouts.transcript_lines import Unreadable, records
+from runward.handlers.model.sessions import Document
 
 LAYOUT: Final = "claude-code"
 

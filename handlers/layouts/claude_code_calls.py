@@ -26,10 +26,10 @@ from runward.handlers.layouts.claude_code_records import (
 )
 from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.plan_calls import Plans
-from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.told_values import value_in
 from runward.handlers.layouts.transcript import LogLine
 from runward.handlers.layouts.transcript_lines import Unreadable, records
+from runward.handlers.model.sessions import Document
 
 PLAN_TOOL: Final = "TodoWrite"
 

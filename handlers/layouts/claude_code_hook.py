@@ -3,10 +3,10 @@
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.events import HookKind
 from runward.handlers.layouts.foreign_values import text_in
 from runward.handlers.layouts.hook_payload import HookSaid, id_in, path_in, whole
 from runward.handlers.layouts.scanner import clip_prompt
+from runward.handlers.model.sessions import HookKind
 
 LAYOUT: Final = "claude-code"
 _KINDS: Final[dict[str, HookKind]] = {

@@ -4,8 +4,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.handlers.layouts.claude_code_meanings import is_headless
 from runward.handlers.layouts.foreign_json import parse_time
-from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.layouts.transcript import Close, Turn
+from runward.handlers.model.sessions import Complaint
 
 VERSION: Final = 3
 LONGEST_ID: Final = 128

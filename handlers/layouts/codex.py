@@ -14,9 +14,9 @@ from runward.handlers.layouts.codex_records import read_record
 from runward.handlers.layouts.codex_rollout import Rollout
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.kept_state import KeepsState
-from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.transcript import Counts, LogLine, Resumed, Told, Usage
 from runward.handlers.layouts.transcript_lines import MOST_GLUED, Unreadable, records
+from runward.handlers.model.sessions import Document
 
 LAYOUT: Final = "codex"
 

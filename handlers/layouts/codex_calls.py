@@ -24,10 +24,10 @@ from runward.handlers.layouts.codex_rollout import Rollout
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import object_in, whole_text_in
 from runward.handlers.layouts.plan_calls import Plans
-from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.told_values import Value, text_value, value_in
 from runward.handlers.layouts.transcript import LogLine
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
+from runward.handlers.model.sessions import Document
 
 PLAN_TOOL: Final = "update_plan"
 

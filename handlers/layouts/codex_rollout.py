@@ -17,8 +17,9 @@ from runward.handlers.layouts.codex_origin import LONGEST_PATH, Origin, name_in,
 from runward.handlers.layouts.codex_turns import UNNUMBERED, Turns
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import whole_text_in
-from runward.handlers.layouts.scanner import Complaint, clip_prompt
+from runward.handlers.layouts.scanner import clip_prompt
 from runward.handlers.layouts.transcript import Resumed
+from runward.handlers.model.sessions import Complaint
 
 Payload: TypeAlias = dict[str, JsonValue]
 

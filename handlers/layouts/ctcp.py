@@ -26,9 +26,10 @@ from runward.handlers.layouts.ctcp_log import KNOWN, Log
 from runward.handlers.layouts.ctcp_times import LONGEST_TIME, ahead_of_utc, time_at
 from runward.handlers.layouts.foreign_values import document_object, text_in
 from runward.handlers.layouts.kept_state import KeepsState
-from runward.handlers.layouts.scanner import Complaint, Document, clip_prompt
+from runward.handlers.layouts.scanner import clip_prompt
 from runward.handlers.layouts.transcript import Close, Counts, Heads, LogLine, Resumed, Told
 from runward.handlers.layouts.transcript_lines import Unreadable, records
+from runward.handlers.model.sessions import Complaint, Document
 
 LAYOUT: Final = "ctcp"
 RUN: Final = "RUN.json"

@@ -16,8 +16,8 @@ from runward.handlers.layouts.ctcp_log import KNOWN
 from runward.handlers.layouts.ctcp_times import ahead_of_utc, time_at
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import document_object, text_in
-from runward.handlers.layouts.scanner import Complaint, Document
 from runward.handlers.layouts.told_values import whole_in
+from runward.handlers.model.sessions import Complaint, Document
 
 _VERIFY: Final = "verify"
 _BEGINS: Final = "verify_started"

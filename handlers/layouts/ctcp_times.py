@@ -6,7 +6,7 @@ What is written is kept as it is, because the zone is known only if `RUN.json` w
 from datetime import UTC, datetime
 from typing import Final
 
-from runward.handlers.layouts.foreign_json import LATEST
+from runward.config.plain_data import LATEST
 
 LONGEST_TIME: Final = 40
 """Characters of a time that are kept: no real time is longer."""

@@ -11,11 +11,9 @@ from datetime import datetime
 from typing import Final
 
 from runward.config.json_value import JsonValue
+from runward.config.plain_data import LATEST
 
 MAXIMUM_DEPTH: Final = 64
-
-LATEST: Final = 253_402_300_799.0
-"""The last second of the year 9999 in Unix seconds: later times can't be written as ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)

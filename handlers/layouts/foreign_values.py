@@ -6,9 +6,9 @@ For the scanners of other tools' files, where any field may hold anything.
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_json import LATEST
-from runward.handlers.layouts.scanner import Complaint, Document
+from runward.config.plain_data import LATEST
 from runward.handlers.layouts.transcript_lines import decode, error_line, why_not
+from runward.handlers.model.sessions import Complaint, Document
 
 LONGEST_TEXT: Final = 1000
 """Characters of a short field (a name, an id, a path) that are kept."""

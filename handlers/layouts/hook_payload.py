@@ -8,7 +8,7 @@ import re
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.events import HookKind
+from runward.handlers.model.sessions import HookKind
 
 LONGEST_PATH: Final = 4096
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

@@ -34,7 +34,7 @@ from runward.handlers.layouts.lionagi_branch import (
     tally_of_chunks,
     tally_of_messages,
 )
-from runward.handlers.layouts.scanner import Complaint, Document, clip_prompt
+from runward.handlers.layouts.scanner import clip_prompt
 from runward.handlers.layouts.transcript import (
     Close,
     Counts,
@@ -45,6 +45,7 @@ from runward.handlers.layouts.transcript import (
     Usage,
 )
 from runward.handlers.layouts.transcript_lines import Unreadable, records
+from runward.handlers.model.sessions import Complaint, Document
 from runward.handlers.sessions.reasons import ReasonCode, status_of
 
 LAYOUT: Final = "lionagi"

@@ -14,8 +14,8 @@ from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedL
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import list_in, object_in, seconds_in, text_in, whole_text_in
 from runward.handlers.layouts.lionagi import RUN
-from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.told_values import number_in
+from runward.handlers.model.sessions import Document
 
 _BRANCHES: Final = "branches/*.json"
 

@@ -12,20 +12,11 @@ from typing import Final, NamedTuple
 from runward.config.flow import Leg, flow_from_json
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.parts import is_part_or_temporary
-from runward.handlers.events import SessionDeclaration
 from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json, sane_time
 from runward.handlers.layouts.process_host import host_with_namespace
-from runward.handlers.layouts.scanner import (
-    Complaint,
-    Document,
-    Ended,
-    Item,
-    Planned,
-    ProcessNamed,
-    RecordedProcess,
-    Signature,
-    Started,
-)
+from runward.handlers.layouts.scanner import Ended, Item, Planned, ProcessNamed, Started
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import Complaint, Document, SessionDeclaration, Signature
 from runward.handlers.sessions.reasons import ReasonCode, status_of
 
 LAYOUT: Final = "native"

@@ -15,8 +15,8 @@ from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedL
 from runward.handlers.layouts.foreign_values import document_object
 from runward.handlers.layouts.native import RUN
 from runward.handlers.layouts.replay_calls import told_by_events
-from runward.handlers.layouts.scanner import Complaint, Document
 from runward.handlers.layouts.told_values import whole_in
+from runward.handlers.model.sessions import Complaint, Document
 
 TRACE: Final = "trace.jsonl"
 

@@ -29,8 +29,8 @@ from runward.handlers.layouts import (
     show,
 )
 from runward.handlers.layouts.call_reader import CallLayout
-from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.transcript import Heads, LogLine, Resumed, Said, State, Told, TranscriptScanner
+from runward.handlers.model.sessions import Document
 
 
 class Scan(Protocol):

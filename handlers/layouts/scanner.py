@@ -7,34 +7,9 @@ and items. `daemon/rundir/` reads; `handlers/sessions/observe.py` draws the conc
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.flow import Leg
-from runward.handlers.events import SessionDeclaration, Status
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import Complaint, SessionDeclaration, Status
 from runward.handlers.sessions.reasons import ReasonCode
-
-Signature: TypeAlias = tuple[int, int, int]
-"""Tells one version of a file from another without reading it: inode, size, mtime in ns."""
-
-
-class Document(NamedTuple):
-    """A file of the run directory: its bytes if it could be read, else the reason why not.
-
-    `modified_at` is its modification time in Unix seconds, `changed_ns` when anything about it last changed (ns),
-    which no program can set.
-    """
-
-    name: str
-    signature: Signature
-    modified_at: float
-    content: bytes = b""
-    problem: str | None = None
-    changed_ns: int = 0
-
-
-class RecordedProcess(NamedTuple):
-    """A process as a run's own file names it: by pid, start time (clock ticks) and boot."""
-
-    pid: int
-    start_ticks: int
-    boot_id: str
 
 
 class Started(NamedTuple):
@@ -84,15 +59,6 @@ class Planned(NamedTuple):
     legs: tuple[Leg, ...]
     modified_ns: int
     changed_ns: int
-
-
-class Complaint(NamedTuple):
-    """An agent's file is malformed: where, what is wrong, and what to do."""
-
-    file: str
-    line: int | None
-    message: str
-    fix: str | None
 
 
 PROMPT_KEPT: Final = 1000

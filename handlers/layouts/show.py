@@ -19,8 +19,8 @@ from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedL
 from runward.handlers.layouts.foreign_json import sane_time
 from runward.handlers.layouts.foreign_values import document_object, text_in
 from runward.handlers.layouts.kept_state import KeepsState
-from runward.handlers.layouts.scanner import Complaint, Document
 from runward.handlers.layouts.transcript import Close, Heads, LogLine, Resumed, Told
+from runward.handlers.model.sessions import Complaint, Document
 from runward.handlers.shows.meta import read_meta
 
 LAYOUT: Final = "show"

@@ -9,8 +9,7 @@ never raises because of what an agent wrote: it counts what it can't read, and s
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from runward.handlers.events import Status
-from runward.handlers.layouts.scanner import Complaint, Document
+from runward.handlers.model.sessions import Complaint, Document, Status
 from runward.handlers.sessions.reasons import ReasonCode
 
 Turn: TypeAlias = Literal["none", "open", "closed"]

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.layouts.transcript import MOST_COMPLAINTS, LogLine
+from runward.handlers.model.sessions import Complaint
 
 MOST_GLUED: Final = 1000
 """Records that are searched for in one line; anything after them in that line is given up."""

@@ -2,9 +2,8 @@
 
 import hashlib
 
-from runward.handlers.asking import Asking, ask
-from runward.handlers.notices.effects import SendNotice
-from runward.handlers.notices.facts import RecipientsOf
+from runward.handlers.model.asking import Asking, ask
+from runward.handlers.model.notices import RecipientsOf, SendNotice
 
 _LONGEST = 2000
 

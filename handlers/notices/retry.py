@@ -1,10 +1,8 @@
 """A person has a notice tried again."""
 
-from runward.handlers.asking import Given, ask
-from runward.handlers.effects import Deciding, Explain
-from runward.handlers.notices.effects import ResendNotice
-from runward.handlers.notices.events import NoticeRetryRequested
-from runward.handlers.notices.facts import NoticeStateOf
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.notices import NoticeRetryRequested, NoticeStateOf, ResendNotice
 
 
 def decide(event: NoticeRetryRequested, given: Given) -> Deciding:

@@ -4,12 +4,11 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.config.path_rule import PathRuleError, relative_parts
-from runward.handlers.asking import Given, TryLater, ask
-from runward.handlers.effects import Deciding, Explain
-from runward.handlers.facts import SessionOf
+from runward.handlers.model.asking import Given, TryLater, ask
+from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.outcomes import ArtifactAddRequested, RecordArtifact
+from runward.handlers.model.sessions import SessionOf
 from runward.handlers.outcomes.added_event import told
-from runward.handlers.outcomes.effects import RecordArtifact
-from runward.handlers.outcomes.events import ArtifactAddRequested
 from runward.handlers.outcomes.files import named
 
 PATIENCE: Final = 8

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from runward.config import own_events
-from runward.handlers.asking import Asking, ask
-from runward.handlers.chains.events import EventOccurred, chain_run_of
-from runward.handlers.chains.facts import ListenersTo
-from runward.handlers.effects import Effects, Emit
-from runward.handlers.facts import Session
-from runward.handlers.outcomes.effects import RecordArtifact
+from runward.handlers.model.asking import Asking, ask
+from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
+from runward.handlers.model.effects import Effects, Emit
+from runward.handlers.model.outcomes import RecordArtifact
+from runward.handlers.model.sessions import Session
 from runward.handlers.outcomes.ids import artifact_id
 
 ADDED: Final = "artifact.added"

@@ -1,12 +1,14 @@
 """A running session wrote outcomes: they are stored at once, until its verdict reads them again."""
 
-from runward.handlers.asking import Given, NotYet, TryLater, ask
+from msgspec.structs import replace
+
 from runward.handlers.contracts.needed_facts import outcome_kinds
 from runward.handlers.contracts.snapshots import stored_contract
-from runward.handlers.effects import Deciding
-from runward.handlers.facts import SessionOf
+from runward.handlers.model.asking import Given, NotYet, TryLater, ask
+from runward.handlers.model.effects import Deciding
+from runward.handlers.model.outcomes import OutcomesChanged
+from runward.handlers.model.sessions import SessionOf
 from runward.handlers.outcomes.added_event import told
-from runward.handlers.outcomes.events import OutcomesChanged
 from runward.handlers.outcomes.recording import recorded
 
 
@@ -22,5 +24,5 @@ def decide(event: OutcomesChanged, given: Given) -> Deciding:
         raise  # the verdict needs the same reports, and finds them read
     except TryLater:
         return ()  # the verdict reads them again, and must not wait behind this
-    provisional = tuple(each._replace(is_provisional=True) for each in kept)
+    provisional = tuple(replace(each, is_provisional=True) for each in kept)
     return (*provisional, *(yield from told(session, kept, given.at)))

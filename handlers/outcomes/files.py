@@ -5,17 +5,15 @@ The path is resolved again each time, and a link or a name that leads out of the
 
 from collections.abc import Sequence
 
-from runward.handlers.asking import Given, TryLater, ask
-from runward.handlers.contracts.file_hashes import FileHash
-from runward.handlers.contracts.file_problems import MEANINGS
 from runward.handlers.contracts.hashes import MAY_PASS, PROBLEMS, TRIES
 from runward.handlers.contracts.verify import boundary
-from runward.handlers.effects import Deciding, Effects, Emit, Explain
-from runward.handlers.facts import HashesOf, SessionOf
-from runward.handlers.outcomes.effects import RecordArtifact, RecordArtifactFile
-from runward.handlers.outcomes.events import ArtifactFilesNamed
+from runward.handlers.model.asking import Given, TryLater, ask
+from runward.handlers.model.contracts import MEANINGS, FileHash, HashesOf
+from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
+from runward.handlers.model.outcomes import ArtifactFilesNamed, RecordArtifact, RecordArtifactFile
+from runward.handlers.model.sessions import SessionOf
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes.ids import artifact_id
-from runward.handlers.unreadable import Unreadable
 
 
 def named(kept: Sequence[RecordArtifact], at: float, cause: str) -> Effects:

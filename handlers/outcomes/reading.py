@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.registry import NO_FILES, AsOutcome
-from runward.handlers.outcomes.facts import OutcomeFile
+from runward.handlers.model.outcomes import OutcomeFile
 from runward.handlers.outcomes.report import LARGEST_OUTCOME, REPORTS, NotAReport, outcomes_of
 
 if TYPE_CHECKING:

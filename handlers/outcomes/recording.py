@@ -4,14 +4,13 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, NotYet, TryLater, ask
-from runward.handlers.facts import Session, WorkingDirectoryOf
 from runward.handlers.layouts.registry import FINAL_MESSAGES, outcome_files
-from runward.handlers.outcomes.effects import RecordArtifact
-from runward.handlers.outcomes.facts import BeingRead, FinalMessageOf, OutcomesIn
+from runward.handlers.model.asking import Asking, NotYet, TryLater, ask
+from runward.handlers.model.outcomes import BeingRead, FinalMessageOf, OutcomesIn, RecordArtifact
+from runward.handlers.model.sessions import Session, WorkingDirectoryOf
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes.final_message import outcome_in
 from runward.handlers.outcomes.reading import InvalidOutcome, ReadOutcome, read_outcomes
-from runward.handlers.unreadable import Unreadable
 
 
 class Recorded(NamedTuple):

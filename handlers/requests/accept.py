@@ -1,8 +1,8 @@
 """A person says which directory a root is."""
 
-from runward.handlers.asking import Given
-from runward.handlers.effects import AcceptRoot, Effects, Explain, ScanRoots
-from runward.handlers.events import RootAcceptRequested
+from runward.handlers.model.asking import Given
+from runward.handlers.model.effects import Effects, Explain
+from runward.handlers.model.requests import AcceptRoot, RootAcceptRequested, ScanRoots
 
 
 def accept(event: RootAcceptRequested, given: Given) -> Effects:

@@ -3,10 +3,10 @@
 from typing import Final
 
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.handlers.asking import Given, TryLater, ask
-from runward.handlers.effects import CancelRun, Deciding, Effects, Explain
-from runward.handlers.events import SessionCancelRequested
-from runward.handlers.facts import LaunchOf, ProcessesOf, RunProcesses, SessionOf
+from runward.handlers.model.asking import Given, TryLater, ask
+from runward.handlers.model.effects import Deciding, Effects, Explain
+from runward.handlers.model.requests import CancelRun, SessionCancelRequested
+from runward.handlers.model.sessions import LaunchOf, ProcessesOf, RunProcesses, SessionOf
 
 _NAMELESS: Final = "its files name no process that could be asked to end"
 _LOOKS: Final = 4

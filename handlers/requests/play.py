@@ -7,14 +7,14 @@ from typing import Final
 
 from runward.config.contract import contract_to_json, resolve_contract
 from runward.config.playbook import fill_command
-from runward.handlers.asking import Given, ask
-from runward.handlers.effects import Deciding, Effects, Explain, StartRun
-from runward.handlers.events import PlayRunRequested
-from runward.handlers.facts import Play, PlayOf
-from runward.handlers.invocations.effects import OpenInvocation
 from runward.handlers.invocations.ids import of_request
 from runward.handlers.layouts.foreign_json import sane_time
 from runward.handlers.layouts.native import session_key
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.effects import Deciding, Effects, Explain
+from runward.handlers.model.invocations import OpenInvocation
+from runward.handlers.model.requests import PlayRunRequested
+from runward.handlers.model.starts import Play, PlayOf, StartRun
 from runward.handlers.requests.subjects import of_start
 
 _LONGEST_WORD: Final = 100

@@ -3,9 +3,9 @@
 from typing import Final
 
 from runward.config.duration import render_duration
-from runward.handlers.asking import Given
-from runward.handlers.effects import Effects, Explain, PruneSessions
-from runward.handlers.events import PruneRequested
+from runward.handlers.model.asking import Given
+from runward.handlers.model.effects import Effects, Explain
+from runward.handlers.model.requests import PruneRequested, PruneSessions
 from runward.handlers.requests.subjects import PRUNE
 
 SHORTEST: Final = 1.0

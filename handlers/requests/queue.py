@@ -2,12 +2,17 @@
 
 from typing import Literal
 
-from runward.handlers.asking import Given, ask
-from runward.handlers.effects import Deciding, Effects, Explain, ReleaseJob, ScanRoots
-from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
-from runward.handlers.exchange.effects import CountIntent
-from runward.handlers.exchange.events import IntentMade
-from runward.handlers.facts import JobStateOf
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.effects import Deciding, Effects, Explain
+from runward.handlers.model.exchange import CountIntent, IntentMade
+from runward.handlers.model.requests import (
+    JobDiscardRequested,
+    JobRetryRequested,
+    JobStateOf,
+    ReleaseJob,
+    ScanRequested,
+    ScanRoots,
+)
 
 
 def retry(event: JobRetryRequested, given: Given) -> Deciding:

@@ -1,8 +1,8 @@
 """A person has seen how a session ended: it no longer counts as a failure that needs attention."""
 
-from runward.handlers.asking import Given
-from runward.handlers.effects import Effects
-from runward.handlers.events import SessionSeenRequested
+from runward.handlers.model.asking import Given
+from runward.handlers.model.effects import Effects
+from runward.handlers.model.requests import SessionSeenRequested
 
 
 def seen(event: SessionSeenRequested, given: Given) -> Effects:

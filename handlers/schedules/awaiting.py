@@ -1,11 +1,9 @@
 """Waiting for the next time of a schedule."""
 
-from runward.handlers.asking import Given
-from runward.handlers.effects import Effect, Emit
-from runward.handlers.schedules.effects import SetSchedule
-from runward.handlers.schedules.events import LANE
-from runward.handlers.schedules.facts import Scheduled
-from runward.handlers.timers.events import TimerSet
+from runward.handlers.model.asking import Given
+from runward.handlers.model.effects import Effect, Emit
+from runward.handlers.model.schedules import LANE, Scheduled, SetSchedule
+from runward.handlers.model.timers import TimerSet
 
 
 def until(

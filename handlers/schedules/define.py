@@ -1,11 +1,15 @@
 """The file of a chain gives other times: the next one is found, and a timer waits for it."""
 
-from runward.handlers.asking import Given, ask
-from runward.handlers.effects import Deciding, Explain
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.schedules import (
+    ScheduleChanged,
+    ScheduleIn,
+    ScheduleOf,
+    SetSchedule,
+    chain_and_item,
+)
 from runward.handlers.schedules.awaiting import until
-from runward.handlers.schedules.effects import SetSchedule
-from runward.handlers.schedules.events import ScheduleChanged, chain_and_item
-from runward.handlers.schedules.facts import ScheduleIn, ScheduleOf
 from runward.handlers.timestamps import in_utc
 
 

@@ -4,16 +4,19 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, Given, ask
-from runward.handlers.chains.effects import RecordFiring
-from runward.handlers.chains.events import ChainFired, TriggerMatched
-from runward.handlers.chains.facts import ChainNamed
-from runward.handlers.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.chains import ChainFired, ChainNamed, RecordFiring, TriggerMatched
+from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.schedules import (
+    LANE,
+    Scheduled,
+    ScheduleIn,
+    ScheduleOf,
+    SetSchedule,
+    chain_and_item,
+)
+from runward.handlers.model.timers import TimerRang
 from runward.handlers.schedules.awaiting import until
-from runward.handlers.schedules.effects import SetSchedule
-from runward.handlers.schedules.events import LANE, chain_and_item
-from runward.handlers.schedules.facts import Scheduled, ScheduleIn, ScheduleOf
-from runward.handlers.timers.events import TimerRang
 from runward.handlers.timestamps import in_utc
 
 PATIENCE: Final = 30.0

@@ -4,11 +4,10 @@ from typing import Final
 
 from runward.config import own_events
 from runward.config.json_value import JsonValue
-from runward.handlers.chains.events import EventOccurred, chain_run_of
-from runward.handlers.effects import Effects, Emit
-from runward.handlers.events import SessionFinished
-from runward.handlers.facts import Session
-from runward.handlers.outcomes.effects import RecordArtifact
+from runward.handlers.model.chains import EventOccurred, chain_run_of
+from runward.handlers.model.effects import Effects, Emit
+from runward.handlers.model.outcomes import RecordArtifact
+from runward.handlers.model.sessions import Session, SessionFinished
 
 FINISHED: Final = "session.finished"
 

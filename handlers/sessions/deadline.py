@@ -6,11 +6,10 @@ daemon itself checks a while later.
 
 from typing import Final
 
-from runward.handlers.asking import Given, NotYet, ask
-from runward.handlers.effects import Deciding, EndTree, Explain
-from runward.handlers.events import RunLaunched
-from runward.handlers.facts import AgeOf, RunProcesses, SessionOf
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.asking import Given, NotYet, ask
+from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import AgeOf, EndTree, RunLaunched, RunProcesses, SessionOf
 
 MARGIN: Final = 5.0
 """Seconds after timeout and grace that the launcher may take to end its run."""

@@ -5,14 +5,12 @@ keeps that cause, and the verification is recorded with it.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, Literal
+
+from msgspec.structs import replace
 
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, Given, TryLater, ask
-from runward.handlers.chains.facts import ListenersTo
-from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.contracts.needed_facts import (
     outcome_kinds,
     outcome_paths,
@@ -30,40 +28,40 @@ from runward.handlers.contracts.verify import (
     missing_summary,
     verify,
 )
-from runward.handlers.effects import (
-    AppendLines,
-    Deciding,
-    Effects,
-    Emit,
-    EndAttempt,
-    EndTree,
-    EvidenceRef,
-    Explain,
-    Reason,
-    RingNow,
-)
-from runward.handlers.events import AttemptEnded, SessionFinished, Status
-from runward.handlers.facts import (
-    ArtifactsUnder,
-    Cancellation,
-    CancellationOf,
-    Launch,
-    LaunchOf,
-    LinkedSession,
-    LinkedSessionsOf,
-    RunProcesses,
-    Session,
-    SessionOf,
-    WorkingDirectoryOf,
-)
 from runward.handlers.invocations.completed import with_session
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native, show
 from runward.handlers.layouts.registry import outcome_files
+from runward.handlers.model.asking import Asking, Given, TryLater, ask
+from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.contracts import ArtifactsUnder, RootFacts
+from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
+from runward.handlers.model.journal import AppendLines
+from runward.handlers.model.outcomes import RecordArtifact
+from runward.handlers.model.sessions import (
+    AttemptEnded,
+    Cancellation,
+    CancellationOf,
+    EndAttempt,
+    EndTree,
+    EvidenceRef,
+    Launch,
+    LaunchOf,
+    LinkedSession,
+    LinkedSessionsOf,
+    Reason,
+    RunProcesses,
+    Session,
+    SessionFinished,
+    SessionOf,
+    Status,
+    WorkingDirectoryOf,
+)
+from runward.handlers.model.timers import RingNow
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.notices.addressing import notices
 from runward.handlers.outcomes.added_event import told as artifacts_told
-from runward.handlers.outcomes.effects import RecordArtifact
 from runward.handlers.outcomes.files import named
 from runward.handlers.outcomes.reading import ReadOutcome
 from runward.handlers.outcomes.recording import NO_OUTCOMES, Recorded, recorded
@@ -71,7 +69,6 @@ from runward.handlers.sessions import announced, deadline, late
 from runward.handlers.sessions.launched import held_to_launch, is_as_launched
 from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
 from runward.handlers.shows import recording as shows
-from runward.handlers.unreadable import Unreadable
 
 MOST_AGENTS: Final = 20
 """Agents in one command whose last messages are read."""
@@ -222,7 +219,7 @@ def _held_to_contract(
         known[late.OUTCOME_FILES] = [*sorted({*(each.file for each in outcomes), *invalid})]
     concluded = _conclude(event, given.event_hash, session, contract, verification, answer, known)
     return tuple(
-        each._replace(was_awaited=was_awaited) if isinstance(each, EndAttempt) else each for each in concluded
+        replace(each, was_awaited=was_awaited) if isinstance(each, EndAttempt) else each for each in concluded
     )
 
 

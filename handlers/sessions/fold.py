@@ -1,16 +1,16 @@
 """Folding effects into a session, so that the next job in its lane sees the results of this one."""
 
-from runward.handlers.effects import (
-    Effects,
+from runward.handlers.model.effects import Effects
+from runward.handlers.model.invocations import LinkSession
+from runward.handlers.model.sessions import (
     EndAttempt,
     FoldContract,
     HoldToLaunch,
     OpenAttempt,
     OpenSession,
     RefuseFold,
+    Session,
 )
-from runward.handlers.facts import Session
-from runward.handlers.invocations.effects import LinkSession
 
 
 def fold(session: Session | None, effects: Effects) -> Session | None:

@@ -7,7 +7,9 @@ is at a number of turns, so it is drawn once, whether the daemon was running whe
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.handlers.events import (
+from runward.handlers.layouts.transcript import Close, Resumed, Told, Turn
+from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import (
     EVIDENCE_STRENGTH,
     AttemptEnded,
     AttemptStarted,
@@ -15,13 +17,10 @@ from runward.handlers.events import (
     Origin,
     SessionDeclaration,
 )
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.layouts.transcript import Close, Resumed, Told, Turn
-from runward.handlers.sessions.death import Whereabouts
+from runward.handlers.model.shows import PlayChanged
 from runward.handlers.sessions.history import End, end_before, end_by, ended
 from runward.handlers.sessions.observe import Phase
 from runward.handlers.sessions.over import GRACE, SETTLE, Liveness, Standing, Writer, judge
-from runward.handlers.shows.events import PlayChanged
 
 
 class Followed(NamedTuple):

@@ -5,8 +5,8 @@ Pure. Its caller knows whether the root records history at all, and whether this
 
 from typing import Final, NamedTuple
 
-from runward.handlers.events import Evidence
 from runward.handlers.layouts.transcript import Close, Told
+from runward.handlers.model.sessions import Evidence
 from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, Standing
 
 LONG_QUIET: Final = 86_400.0

@@ -6,14 +6,21 @@ the files say as well.
 
 import posixpath
 
+from msgspec.structs import replace
+
 from runward.config.counting import counted
-from runward.handlers.asking import Asking, Given, ask
 from runward.handlers.contracts.declared import DeclaredNow, declared_now
-from runward.handlers.effects import Deciding, Explain, NoteHook
-from runward.handlers.events import HookSpoke, SessionDeclaration
-from runward.handlers.facts import HookDeclaration, RootOf, SessionOf
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.death import Whereabouts
+from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import (
+    HookDeclaration,
+    HookSpoke,
+    NoteHook,
+    RootOf,
+    SessionDeclaration,
+    SessionOf,
+)
 
 
 def decide(event: HookSpoke, given: Given) -> Deciding:
@@ -29,7 +36,7 @@ def decide(event: HookSpoke, given: Given) -> Deciding:
     if why is not None:
         return note, Explain(event.session_key, "refused", f"nothing is fixed by its hook: {why}")
     declared = yield from declared_now(_declaration(event))
-    return note._replace(declared=_noted(declared, at)), Explain(
+    return replace(note, declared=_noted(declared, at)), Explain(
         event.session_key, "decided", _said(declared)
     )
 

@@ -1,10 +1,10 @@
 """Whether a session's contract is the one that its launcher recorded, and holding the session to that contract."""
 
 from runward.handlers.contracts.snapshots import stored_contract
-from runward.handlers.effects import AppendLines, Effects, HoldToLaunch
-from runward.handlers.events import AttemptEnded, AttemptStarted
-from runward.handlers.facts import Launch, Session
 from runward.handlers.journal import lines
+from runward.handlers.model.effects import Effects
+from runward.handlers.model.journal import AppendLines
+from runward.handlers.model.sessions import AttemptEnded, AttemptStarted, HoldToLaunch, Launch, Session
 
 
 def is_as_launched(session: Session, launch: Launch) -> bool:

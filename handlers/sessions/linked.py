@@ -7,8 +7,8 @@ ended well: agents exit 0 after errors.
 from collections.abc import Sequence
 from typing import Final
 
-from runward.handlers.facts import LinkedSession, LinkedSessions
 from runward.handlers.layouts import native
+from runward.handlers.model.sessions import LinkedSession, LinkedSessions
 
 PATIENCE: Final = 5
 """How often the end of a command is put off for the sessions in it, whose last lines come late: 15 s and more.

@@ -10,32 +10,26 @@ attempt, as a correction. A directory that was made again, or came back, opens t
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.handlers.events import (
+from msgspec.structs import replace
+
+from runward.handlers.layouts.native import PROCESS
+from runward.handlers.layouts.scanner import Ended, Item, Planned, ProcessNamed, Started
+from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import (
     EVIDENCE_STRENGTH,
     AttemptEnded,
     AttemptStarted,
+    Complaint,
     Evidence,
-    FlowPlanned,
+    Launch,
     Origin,
     SessionDeclaration,
-)
-from runward.handlers.facts import Launch
-from runward.handlers.layouts.native import PROCESS
-from runward.handlers.layouts.scanner import (
-    Complaint,
-    Ended,
-    Item,
-    Planned,
-    ProcessNamed,
-    RecordedProcess,
     Signature,
-    Started,
 )
 from runward.handlers.model.stored import Stored, as_json
-from runward.handlers.sessions.death import Whereabouts
 
 Phase: TypeAlias = Literal["none", "open", "over"]
 ProcessState: TypeAlias = Literal["alive", "gone", "unknown"]

@@ -6,36 +6,38 @@ that the session names or, if another tool's session names no playbook, by the r
 is missing or wrong is the operator's mistake: no contract, and the problem shown.
 """
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from runward.config.contract import Contract
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, Given, ask
-from runward.handlers.chains.events import chain_run_of
 from runward.handlers.contracts.declared import DeclaredNow, declared_now
 from runward.handlers.contracts.snapshots import NO_CONTRACT, Snapshot, snapshot_from_run, stored_contract
-from runward.handlers.effects import (
-    AppendLines,
-    ContractBasis,
-    Deciding,
-    Effect,
-    Effects,
-    EvidenceRef,
-    Explain,
-    OpenAttempt,
-    OpenSession,
-    Reason,
-)
-from runward.handlers.events import AttemptStarted, SessionDeclaration
-from runward.handlers.facts import DeclaredToHook, LaunchOf, Session, SessionOf
-from runward.handlers.invocations.facts import InvocationOf
 from runward.handlers.invocations.ids import of_play
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import show
 from runward.handlers.layouts.native import LAYOUT
+from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.chains import chain_run_of
+from runward.handlers.model.effects import Deciding, Effect, Effects, Explain
+from runward.handlers.model.invocations import InvocationOf
+from runward.handlers.model.journal import AppendLines
+from runward.handlers.model.sessions import (
+    AttemptStarted,
+    ContractBasis,
+    DeclaredToHook,
+    EvidenceRef,
+    LaunchOf,
+    OpenAttempt,
+    OpenSession,
+    Reason,
+    Session,
+    SessionDeclaration,
+    SessionOf,
+)
 from runward.handlers.sessions.launched import held_to_launch, is_as_launched
 from runward.handlers.shows import recording as shows
 

@@ -6,10 +6,10 @@ Pure, and without memory: callers that wait ask again when `again_in` has passed
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.handlers.events import Evidence, Status
-from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Close, Told
-from runward.handlers.sessions.death import Absence, Whereabouts
+from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import Evidence, Status
+from runward.handlers.sessions.death import Absence
 from runward.handlers.sessions.reasons import ReasonCode, UnknownCode
 
 Liveness: TypeAlias = Literal["alive", "gone", "unknown"]

@@ -6,7 +6,7 @@ Codes have three dotted parts and are stable; scripts rely on them.
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
-from runward.handlers.sessions.events import Status
+from runward.handlers.model.sessions import Status
 
 ReasonCode: TypeAlias = Literal[
     "run.started.ok",

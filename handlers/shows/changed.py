@@ -1,9 +1,9 @@
 """The data of a running play changed: its columns follow, until its verdict reads them a last time."""
 
-from runward.handlers.asking import Given, ask
-from runward.handlers.effects import Deciding
-from runward.handlers.facts import SessionOf
-from runward.handlers.shows.events import PlayChanged
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.effects import Deciding
+from runward.handlers.model.sessions import SessionOf
+from runward.handlers.model.shows import PlayChanged
 from runward.handlers.shows.recording import changed
 
 

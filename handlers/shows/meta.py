@@ -1,11 +1,12 @@
 """What a play's `_meta.json` says. Its fields are not documented anywhere: unknown ones are kept as they are."""
 
 import json
-from typing import Final, NamedTuple
+from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import list_in, seconds_in, text_in, whole_text_in
+from runward.handlers.model.shows import Meta
 from runward.handlers.secrets import without_secrets
 
 MOST_PLAYS: Final = 200
@@ -15,18 +16,6 @@ MOST_FURTHER: Final = 64 << 10
 """Bytes of the fields without a column, as JSON; more are not kept at all."""
 
 _KNOWN: Final = frozenset({"status", "agent", "model", "started_at", "finished_at", "depends_on"})
-
-
-class Meta(NamedTuple):
-    """The fields that have columns. Times are Unix seconds; `further` are the other fields."""
-
-    status: str | None = None
-    agent: str | None = None
-    model: str | None = None
-    started_at: float | None = None
-    finished_at: float | None = None
-    depends_on: tuple[str, ...] = ()
-    further: JsonValue = None
 
 
 def read_meta(content: dict[str, JsonValue]) -> Meta:

@@ -4,17 +4,16 @@ verdict."""
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking, ask
-from runward.handlers.effects import Effects, Explain
-from runward.handlers.invocations.effects import OpenInvocation
 from runward.handlers.invocations.ids import of_play
 from runward.handlers.layouts.foreign_values import document_object
-from runward.handlers.layouts.scanner import Complaint, Document
+from runward.handlers.model.asking import Asking, ask
+from runward.handlers.model.effects import Effects, Explain
+from runward.handlers.model.invocations import OpenInvocation
+from runward.handlers.model.sessions import Complaint, Document
+from runward.handlers.model.shows import Meta, PlayFilesIn, RecordPlay
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.secrets import text_without_secrets
-from runward.handlers.shows.effects import RecordPlay
-from runward.handlers.shows.facts import PlayFilesIn
-from runward.handlers.shows.meta import Meta, read_meta
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.shows.meta import read_meta
 
 SKILL: Final = "show"
 LONGEST_PLAN: Final = 64 << 10

@@ -1,13 +1,12 @@
 """A requested run began before the request was recorded: its session is linked to its invocation, and ends it if it is over."""
 
-from runward.handlers.asking import Given, ask
-from runward.handlers.effects import Deciding
-from runward.handlers.facts import SessionOf
 from runward.handlers.invocations.completed import completed
-from runward.handlers.invocations.effects import LinkSession
-from runward.handlers.invocations.facts import InvocationOf
-from runward.handlers.outcomes.facts import LatestOutcomeOf
-from runward.handlers.starts.events import StartedEarlier
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.effects import Deciding
+from runward.handlers.model.invocations import InvocationOf, LinkSession
+from runward.handlers.model.outcomes import LatestOutcomeOf
+from runward.handlers.model.sessions import SessionOf
+from runward.handlers.model.starts import StartedEarlier
 
 
 def decide(event: StartedEarlier, given: Given) -> Deciding:

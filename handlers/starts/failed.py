@@ -1,12 +1,11 @@
 """A requested run can never begin: the request is given up."""
 
 from runward.config.step import NOT_STARTED
-from runward.handlers.asking import Given, ask
-from runward.handlers.effects import Deciding
 from runward.handlers.invocations.completed import completed
-from runward.handlers.invocations.facts import InvocationOf
-from runward.handlers.starts.effects import GiveUpStart
-from runward.handlers.starts.events import StartFailed
+from runward.handlers.model.asking import Given, ask
+from runward.handlers.model.effects import Deciding
+from runward.handlers.model.invocations import InvocationOf
+from runward.handlers.model.starts import GiveUpStart, StartFailed
 
 
 def decide(event: StartFailed, given: Given) -> Deciding:

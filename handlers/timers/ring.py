@@ -1,9 +1,9 @@
 """A timer is due: its subject is notified, in the subject's own lane."""
 
-from runward.handlers.asking import Given, NotYet
-from runward.handlers.effects import Effects, Emit
-from runward.handlers.schedules.events import LANE as SCHEDULE
-from runward.handlers.timers.events import TimerRang, TimerSet
+from runward.handlers.model.asking import Given, NotYet
+from runward.handlers.model.effects import Effects, Emit
+from runward.handlers.model.schedules import LANE as SCHEDULE
+from runward.handlers.model.timers import TimerRang, TimerSet
 
 
 def decide(event: TimerSet, given: Given) -> Effects:

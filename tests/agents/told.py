@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from runward.config.json_value import JsonValue
-from runward.handlers.events import Status
 from runward.handlers.layouts.transcript import LogLine, Resumed, Told, TranscriptScanner
+from runward.handlers.model.sessions import Status
 
 Word: TypeAlias = Literal["open"] | Status
 Record: TypeAlias = Mapping[str, JsonValue]

@@ -36,7 +36,7 @@ from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.ready_workers import ReadyWorkers
 from runward.daemon.sandbox.workers import Job, Worker, execute
 from runward.daemon.store import reading
-from runward.handlers.exchange.events import PrincipalCreateRequested
+from runward.handlers.model.exchange import PrincipalCreateRequested
 
 _WARM: Final = Goal("at most", 3.0)
 _THROUGHPUT: Final = Goal("at least", 0.6)

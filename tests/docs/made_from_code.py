@@ -11,19 +11,18 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final, TypeVar, get_args
+from typing import Final, TypeVar
 
 from tests.docs.pages import ROOT
 
-from runward.handlers import effects, facts
 from runward.handlers.chains.states import RUN, STEP
-from runward.handlers.events import Event
+from runward.handlers.model.registry import EFFECTS, EVENTS, QUESTIONS
 from runward.handlers.route import HANDLERS
 from runward.handlers.sessions.reasons import MEANINGS
 
 Status = TypeVar("Status", bound=str)
-_EFFECTS: Final = {kind.__name__ for kind in get_args(effects.Effect)}
-_QUESTIONS: Final = {kind.__name__ for kind in facts.QUESTIONS}
+_EFFECTS: Final = {kind.__name__ for kind in EFFECTS}
+_QUESTIONS: Final = {kind.__name__ for kind in QUESTIONS}
 # The function behind a handler's name, where it isn't `decide` in the file of that name.
 _ENTRIES: Final = {
     "requests/retry": ("requests/queue", "retry"),
@@ -58,7 +57,7 @@ def layers() -> str:
 def events() -> str:
     """Each event, with its key and its handlers."""
     lines = ["| event | key | what happened | handlers |", "| -- | -- | -- | -- |"]
-    for kind in get_args(Event):
+    for kind in EVENTS.values():
         name = kind.__name__
         handlers = ", ".join(f"`{handler}`" for handler in HANDLERS[name])
         lines.append(f"| `{name}` | {_key(kind)} | {_cell(kind.__doc__)} | {handlers} |")
@@ -87,7 +86,7 @@ def handlers() -> str:
 
 def effects_table() -> str:
     """Each effect, with what it orders."""
-    kinds = sorted(get_args(effects.Effect), key=lambda kind: str(kind.__name__))
+    kinds = sorted(EFFECTS, key=lambda kind: kind.__name__)
     rows = [f"| `{kind.__name__}` | {_cell(kind.__doc__)} |" for kind in kinds]
     return "\n".join(["| effect | what it orders |", "| -- | -- |", *rows])
 
@@ -95,7 +94,7 @@ def effects_table() -> str:
 def questions() -> str:
     """Each question, with its answer."""
     lines = ["| question | what is asked | answer |", "| -- | -- | -- |"]
-    for kind in sorted(facts.QUESTIONS, key=lambda kind: kind.__name__):
+    for kind in sorted(QUESTIONS, key=lambda kind: kind.__name__):
         asked, _, answer = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).partition(" Answer: ")
         asked = asked.removeprefix("Question: ").rstrip(".?")
         lines.append(f"| `{kind.__name__}` | {_escaped(asked)} | {_escaped(answer.rstrip('.'))} |")

@@ -17,10 +17,10 @@ from runward.config.shape import ListOf, Table
 from runward.daemon.cli.commands import COMMANDS
 from runward.daemon.cli.run.launch import _WITH_VALUE, _WITHOUT_VALUE
 from runward.daemon.store.migrate import migrations
-from runward.handlers.contracts.artifact_facts import FileState
 from runward.handlers.ctcp.rules import RULES
 from runward.handlers.journal import lines
 from runward.handlers.layouts import registry
+from runward.handlers.model.contracts import FileState
 from runward.handlers.sessions.reasons import MEANINGS
 
 ARCHITECTURE = page("docs/architecture.md")

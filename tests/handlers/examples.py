@@ -4,15 +4,15 @@ import json
 
 from runward.config.contract import Contract, ContractEntry, contract_to_json
 from runward.config.flow import Leg
-from runward.handlers.events import (
+from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.sessions import (
     AttemptEnded,
     AttemptStarted,
-    FlowPlanned,
     Origin,
+    Session,
     SessionDeclaration,
     Status,
 )
-from runward.handlers.facts import Session
 
 KEY = "native:runs/alpha"
 PATH = "/runs/alpha"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from runward.handlers.asking import Given, Question, TryLater
-from runward.handlers.effects import Effects
+from runward.handlers.model.asking import Given, Question, TryLater
+from runward.handlers.model.effects import Effects
 from runward.handlers.route import Decision
 
 Answer: TypeAlias = object

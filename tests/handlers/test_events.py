@@ -1,18 +1,18 @@
 """Events as they are stored: written out, read back, lifted, and refused where they are not known."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.handlers.examples import declaration, ended, planned, started
 
 from runward.config.json_value import JsonValue
-from runward.handlers import events
-from runward.handlers.approvals.events import ApprovalDecided, ApprovalRequested, ApprovalWanted
-from runward.handlers.bundle.events import ReceiptSignRequested
-from runward.handlers.chains.events import (
+from runward.handlers.model import events
+from runward.handlers.model.approvals import ApprovalDecided, ApprovalRequested, ApprovalWanted
+from runward.handlers.model.bundle import ReceiptSignRequested
+from runward.handlers.model.chains import (
     ChainFired,
     ChainFireRequested,
     ChainRunCancelRequested,
@@ -23,40 +23,40 @@ from runward.handlers.chains.events import (
     SlotOffered,
     TriggerMatched,
 )
-from runward.handlers.events import (
-    AttemptEnded,
-    AttemptStarted,
-    Event,
-    HookSpoke,
-    JobDiscardRequested,
-    JobRetryRequested,
-    JournalDamaged,
-    PlayRunRequested,
-    PruneRequested,
-    RootAcceptRequested,
-    RunLaunched,
-    ScanRequested,
-    SessionCancelRequested,
-    SessionFinished,
-    SessionSeenRequested,
-    UnknownEvent,
-    dump_payload,
-    event_types,
-    load_payload,
-)
-from runward.handlers.exchange.events import (
+from runward.handlers.model.events import Event, UnknownEvent, dump_payload
+from runward.handlers.model.exchange import (
     ActionRequested,
     ActionTaken,
     IntentMade,
     MintRequested,
     PrincipalCreateRequested,
 )
-from runward.handlers.notices.events import NoticeRetryRequested
-from runward.handlers.outcomes.events import ArtifactAddRequested, ArtifactFilesNamed, OutcomesChanged
-from runward.handlers.schedules.events import ScheduleChanged
-from runward.handlers.shows.events import PlayChanged
-from runward.handlers.starts.events import StartedEarlier, StartFailed
-from runward.handlers.timers.events import TimerRang, TimerSet
+from runward.handlers.model.journal import JournalDamaged
+from runward.handlers.model.notices import NoticeRetryRequested
+from runward.handlers.model.outcomes import ArtifactAddRequested, ArtifactFilesNamed, OutcomesChanged
+from runward.handlers.model.registry import EVENTS, load_payload
+from runward.handlers.model.requests import (
+    JobDiscardRequested,
+    JobRetryRequested,
+    PlayRunRequested,
+    PruneRequested,
+    RootAcceptRequested,
+    ScanRequested,
+    SessionCancelRequested,
+    SessionSeenRequested,
+)
+from runward.handlers.model.schedules import ScheduleChanged
+from runward.handlers.model.sessions import (
+    EVIDENCE_STRENGTH,
+    AttemptEnded,
+    AttemptStarted,
+    HookSpoke,
+    RunLaunched,
+    SessionFinished,
+)
+from runward.handlers.model.shows import PlayChanged
+from runward.handlers.model.starts import StartedEarlier, StartFailed
+from runward.handlers.model.timers import TimerRang, TimerSet
 
 EXAMPLES: list[Event] = [
     NoticeRetryRequested("r", 1.0, "nt_1", "ann"),
@@ -138,7 +138,7 @@ def test_an_event_is_read_back_as_it_was_written(event: Event) -> None:
 
 
 def test_every_type_of_event_has_an_example_here() -> None:
-    assert {event.type for event in EXAMPLES} == set(event_types())
+    assert {event.type for event in EXAMPLES} == set(EVENTS)
 
 
 @given(plain, st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.floats(0, 1e12))
@@ -206,7 +206,7 @@ def test_what_this_program_does_not_know_is_refused(kind: str, version: int, pay
 
 
 def test_an_older_version_is_lifted_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(events._VERSIONS, "ScanRequested", 3)
+    monkeypatch.setattr(ScanRequested, "version", 3)
     monkeypatch.setitem(
         events.UPCASTERS, ("ScanRequested", 1), lambda old: {"request": old["name"], "when": 4.0}
     )
@@ -217,6 +217,6 @@ def test_an_older_version_is_lifted_step_by_step(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_evidence_is_ranked_from_declared_down_to_quiet() -> None:
-    ranked = sorted(events.EVIDENCE_STRENGTH, key=lambda evidence: -events.EVIDENCE_STRENGTH[evidence])
+    ranked = sorted(EVIDENCE_STRENGTH, key=lambda evidence: -EVIDENCE_STRENGTH[evidence])
     assert ranked == ["declared", "process_gone", "deadline", "quiet"]
     assert isinstance(ended(), AttemptEnded)

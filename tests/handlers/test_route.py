@@ -1,14 +1,14 @@
 import pytest
 from tests.handlers.examples import KEY, ended, started
 
-from runward.handlers.asking import Given
-from runward.handlers.events import Origin, SessionFinished, event_types
-from runward.handlers.facts import SessionOf
+from runward.handlers.model.asking import Given
+from runward.handlers.model.registry import EVENTS
+from runward.handlers.model.sessions import Origin, SessionFinished, SessionOf
 from runward.handlers.route import HANDLERS, NoSuchHandler, decide, duties, in_background
 
 
 def test_every_event_has_its_line_in_the_route() -> None:
-    assert set(HANDLERS) == set(event_types())
+    assert set(HANDLERS) == set(EVENTS)
 
 
 def test_an_event_goes_to_the_handler_of_its_job() -> None:

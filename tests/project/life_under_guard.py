@@ -16,28 +16,38 @@ from typing import Any
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.handlers import route
-from runward.handlers.asking import Given, Question
-from runward.handlers.chains.facts import ListenersTo
-from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
-from runward.handlers.effects import Effects, EndAttempt, OpenAttempt, OpenSession
-from runward.handlers.events import AttemptEnded, AttemptStarted, FlowPlanned, dump_payload, load_payload
-from runward.handlers.facts import (
+from runward.handlers.layouts import native
+from runward.handlers.model.asking import Given, Question
+from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.contracts import (
     ArtifactsUnder,
     Declarations,
     DeclaredContract,
     EarlyLegs,
+    FileFact,
+    FlowPlanned,
+    LegsBefore,
+    RootFacts,
+)
+from runward.handlers.model.effects import Effects
+from runward.handlers.model.events import dump_payload
+from runward.handlers.model.notices import RecipientsOf
+from runward.handlers.model.outcomes import OutcomesIn
+from runward.handlers.model.registry import load_payload
+from runward.handlers.model.sessions import (
+    AttemptEnded,
+    AttemptStarted,
+    Document,
+    EndAttempt,
     LastChangeOf,
     LaunchOf,
-    LegsBefore,
     LinkedSessions,
     LinkedSessionsOf,
+    OpenAttempt,
+    OpenSession,
     Session,
     SessionOf,
 )
-from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import Document
-from runward.handlers.notices.facts import RecipientsOf
-from runward.handlers.outcomes.facts import OutcomesIn
 from runward.handlers.sessions.fold import fold
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,

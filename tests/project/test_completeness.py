@@ -3,8 +3,7 @@
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -24,14 +23,15 @@ from runward.daemon.store.tables.all import APPLIERS, TABLES, TwoOwners, joined
 from runward.daemon.store.tables.jobs import JOBS
 from runward.daemon.store.transaction import Statement
 from runward.daemon.worker.deciding import Answers, NoAnswer
-from runward.handlers import facts
-from runward.handlers.asking import Question
-from runward.handlers.bundle.events import ReceiptSignRequested
-from runward.handlers.effects import Effect
-from runward.handlers.event_kinds import Request
-from runward.handlers.events import Event, PlayRunRequested, SessionCancelRequested, Status, event_types
-from runward.handlers.exchange import acting_with_code
-from runward.handlers.facts import QUESTIONS, Play
+from runward.handlers.exchange.running_code import CodeRun
+from runward.handlers.model.asking import Question
+from runward.handlers.model.bundle import ReceiptSignRequested
+from runward.handlers.model.effects import Effect
+from runward.handlers.model.events import Event, Request
+from runward.handlers.model.registry import EFFECTS, EVENTS, QUESTIONS
+from runward.handlers.model.requests import PlayRunRequested, SessionCancelRequested
+from runward.handlers.model.sessions import Status
+from runward.handlers.model.starts import Play
 from runward.handlers.route import HANDLERS
 from runward.handlers.sessions.reasons import MEANINGS, ReasonCode, status_of
 
@@ -80,16 +80,8 @@ def test_reasons_have_three_parts_and_go_with_their_status() -> None:
         assert status == ("running" if code.startswith("run.started.") else code.split(".")[1])
 
 
-FACTS = tuple((ROOT / "handlers").glob("*/facts.py"))
-"""The pages on which capabilities list what can be asked about them."""
-
-
-def names_of(union: object) -> set[str]:
-    return {each.__name__ for each in get_args(union)}
-
-
 def test_every_effect_is_applied() -> None:
-    assert {kind.__name__ for kind in APPLIERS} == names_of(Effect)
+    assert set(APPLIERS) == set(EFFECTS)
 
 
 @pytest.mark.parametrize(
@@ -129,20 +121,21 @@ def test_a_question_that_nobody_answers_keeps_the_daemon_from_starting() -> None
         answers.check(QUESTIONS)
 
 
-def test_every_question_of_the_facts_is_listed() -> None:
-    pages = [facts, acting_with_code] + [
-        import_module(f"runward.handlers.{path.parent.name}.facts") for path in FACTS
-    ]
-    assert {kind.__name__ for kind in QUESTIONS} == {
-        name
-        for page in pages
-        for name, kind in vars(page).items()
-        if isinstance(kind, type) and issubclass(kind, Question) and kind is not Question
-    }
+def kinds_of(base: type[object]) -> set[type[object]]:
+    """All kinds that are defined anywhere, apart from those that are only the base of others."""
+    found = {each for kind in base.__subclasses__() for each in (kinds_of(kind) or {kind})}
+    return {each for each in found if each.__module__.startswith("runward.")}
+
+
+@pytest.mark.parametrize(
+    ("base", "listed"), [(Event, EVENTS.values()), (Effect, EFFECTS), (Question, QUESTIONS)]
+)
+def test_what_a_capability_defines_is_registered(base: type[object], listed: Iterable[type[object]]) -> None:
+    assert kinds_of(base) - {CodeRun} == set(listed), "code is asked for in the sandbox alone"
 
 
 def test_every_event_has_its_handlers() -> None:
-    assert set(HANDLERS) == set(event_types()) == names_of(Event)
+    assert set(HANDLERS) == set(EVENTS)
     assert all(handlers for handlers in HANDLERS.values())
 
 

@@ -58,7 +58,10 @@ def test_each_package_imports_only_those_to_its_left() -> None:
 
 
 PLANTED = {
-    "config/up.py": ("from runward.handlers import events", "runward.config.up -> runward.handlers.events"),
+    "config/up.py": (
+        "from runward.handlers.model import events",
+        "runward.config.up -> runward.handlers.model.events",
+    ),
     "config/far_up.py": ("import runward.daemon.ports", "runward.config.far_up -> runward.daemon.ports"),
     "handlers/up.py": (
         "from runward.daemon.ports import Clock",

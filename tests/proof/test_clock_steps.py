@@ -32,9 +32,8 @@ from runward.daemon.watch.notifications import Inotify
 from runward.daemon.world.clock import SystemClock, SystemRandomness
 from runward.daemon.world.files import RealFiles
 from runward.daemon.world.starting import StartingProcesses
-from runward.handlers.contracts.artifact_facts import RootFacts
-from runward.handlers.facts import Declarations
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.contracts import Declarations, RootFacts
+from runward.handlers.model.unreadable import Unreadable
 
 NOW = datetime(2026, 10, 24, 12, tzinfo=UTC)
 STEPS = [timedelta(hours=1), timedelta(hours=-1), timedelta(days=1), timedelta(days=-1)]

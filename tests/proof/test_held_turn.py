@@ -19,7 +19,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import jobs
 from runward.daemon.store.transaction import EpochRefused, Fenced
-from runward.handlers.facts import Declarations
+from runward.handlers.model.contracts import Declarations
 
 DECLARED = Declarations((ExpectedArtifact("report", "report.md"),), None)
 

@@ -19,7 +19,7 @@ from tests.simulation.tally import Tally
 from tests.simulation.transcripts import End, Line, Meaning, Tool
 
 from runward.config.settings import Root
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.sessions.over import Writer
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ from runward.config.chain import Chain, read_chain
 from runward.config.json_value import JsonValue
 from runward.config.step import Callables
 from runward.daemon.backup.restore import MAYBE_BEGUN
-from runward.handlers.approvals.events import ApprovalRequested
-from runward.handlers.chains.events import (
+from runward.handlers.model.approvals import ApprovalRequested
+from runward.handlers.model.chains import (
     ChainFireRequested,
     ChainRunCancelRequested,
     EventOccurred,
     chain_run_of,
 )
-from runward.handlers.facts import Play
+from runward.handlers.model.schedules import Scheduled
+from runward.handlers.model.starts import Play
 from runward.handlers.schedules.due import PATIENCE
-from runward.handlers.schedules.facts import Scheduled
 
 if TYPE_CHECKING:
     from tests.simulation.people import People

@@ -28,7 +28,8 @@ from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.host.world import World
 from runward.daemon.parts.actions_with_code import ActionsWithCode
 from runward.daemon.store.store import Store
-from runward.handlers.facts import CoveringRoot, RootOf, Ruled
+from runward.handlers.model.contracts import Ruled
+from runward.handlers.model.sessions import CoveringRoot, RootOf
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe

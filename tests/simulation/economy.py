@@ -18,7 +18,7 @@ from tests.simulation.ports import TRADERS
 from tests.simulation.runs import Run, Scene
 from tests.simulation.universe import ROOTS, Universe
 
-from runward.handlers.exchange.events import ActionRequested, PrincipalCreateRequested
+from runward.handlers.model.exchange import ActionRequested, PrincipalCreateRequested
 
 SCRIP: Final = 10
 """What each principal begins with; nobody mints more."""

@@ -23,11 +23,10 @@ from runward.daemon.launch.ticket import EpochOver, TicketHeld
 from runward.daemon.ports.processes import Begun as HasBegun
 from runward.daemon.ports.processes import NotBegun, NotRemoved, NotTold, RunPlace, Told, WriterOf
 from runward.daemon.world.starting import PATIENCE, understood
-from runward.handlers.chains.events import chain_run_of
-from runward.handlers.effects import StartRun
-from runward.handlers.facts import RunProcesses
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.death import FIRST_NAMESPACE, Whereabouts
+from runward.handlers.model.chains import chain_run_of
+from runward.handlers.model.processes import FIRST_NAMESPACE, RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import RunProcesses
+from runward.handlers.model.starts import StartRun
 from runward.handlers.sessions.observe import ProcessState
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from runward.config.json_value import JsonValue
 from runward.daemon.backup.restore import MAYBE_BEGUN
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.inbox.requests import dump_request
-from runward.handlers.event_kinds import Request
-from runward.handlers.events import (
+from runward.handlers.model.events import Request
+from runward.handlers.model.requests import (
     JobDiscardRequested,
     JobRetryRequested,
     PlayRunRequested,

@@ -12,7 +12,7 @@ from typing import Final
 from tests.simulation.kernel import Kernel
 from tests.simulation.ports import HOST, PLAYBOOKS, ProcessTable
 
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
 
 Pairs = tuple[tuple[str, bool], ...]
 """What a contract expects: paths, and whether they are required."""

@@ -26,10 +26,11 @@ from runward.daemon.watch.notifications import CannotWatch, Translator, Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import RealFiles
 from runward.handlers.bundle.signatures import SecretKey
-from runward.handlers.facts import Declarations, Play
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.contracts import Declarations
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.starts import Play
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions.observe import ProcessState
-from runward.handlers.unreadable import Unreadable
 
 STATE: Final = Path("/state")
 INBOX: Final = "/state/inbox"

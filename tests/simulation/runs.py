@@ -12,7 +12,7 @@ from tests.simulation.places import CANCELLED, Begun, Named, Over, Pairs, Places
 from tests.simulation.ports import AGENTS, HOST, PLAYBOOKS
 from tests.simulation.universe import Universe
 
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
 
 _EXITS: Final[tuple[tuple[dict[str, object], str, str], ...]] = (
     ({"exit_code": 0, "cause": "exited"}, "completed", "run.completed.ok"),

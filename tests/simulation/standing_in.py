@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import anyio
 import anyio.lowlevel
+from msgspec.structs import replace
 from tests.simulation import trees
 from tests.simulation.ports import OWN_KEY
 from tests.simulation.recipients import GIVEN_UP_AFTER
@@ -21,9 +22,11 @@ from tests.simulation.virtual_time import VirtualLoop
 
 from runward.daemon import faults
 from runward.handlers import route
-from runward.handlers.asking import Given
-from runward.handlers.effects import Deciding, Effects, EndAttempt, FoldContract, OpenSession, RecordFiles
-from runward.handlers.events import Event
+from runward.handlers.model.asking import Given
+from runward.handlers.model.contracts import RecordFiles
+from runward.handlers.model.effects import Deciding, Effects
+from runward.handlers.model.events import Event
+from runward.handlers.model.sessions import EndAttempt, FoldContract, OpenSession
 
 T = TypeVar("T")
 
@@ -149,13 +152,13 @@ def _poisoning(deciding: Deciding) -> Deciding:
 def _poisoned(effects: Effects) -> Effects:
     """Effects that the database refuses."""
     return tuple(
-        each._replace(contract_basis="nonsense")  # type: ignore[arg-type] # that is the bug
+        replace(each, contract_basis="nonsense")  # that is the bug
         if isinstance(each, OpenSession)
-        else each._replace(delivery="nonsense")  # type: ignore[arg-type]
+        else replace(each, delivery="nonsense")
         if isinstance(each, EndAttempt)
-        else each._replace(contract_json="[]")
+        else replace(each, contract_json="[]")
         if isinstance(each, FoldContract)
-        else each._replace(attempt=999)
+        else replace(each, attempt=999)
         if isinstance(each, RecordFiles)
         else each
         for each in effects

@@ -18,9 +18,9 @@ from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import RealFiles
 from runward.handlers import route
-from runward.handlers.asking import Asking
 from runward.handlers.exchange.reading import Reading
 from runward.handlers.layouts.native import RunName
+from runward.handlers.model.asking import Asking
 
 FEW: Final = 2
 SOME: Final = (*range(FEW, 16), 23, 25)

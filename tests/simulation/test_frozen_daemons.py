@@ -24,7 +24,7 @@ from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import jobs
 from runward.daemon.store.tables.table import Write
 from runward.daemon.store.transaction import Fenced
-from runward.handlers.events import JobRetryRequested
+from runward.handlers.model.requests import JobRetryRequested
 
 SHORT: Final = 0.9
 LONG: Final = 30.0

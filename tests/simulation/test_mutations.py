@@ -1,14 +1,15 @@
 """The simulation would notice: with any one guard taken out of the daemon, a history breaks a law."""
 
+import dataclasses
 import math
 import sqlite3
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 from tests.simulation import backups, chaos, foreign_agents, standing_in
 from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
@@ -33,10 +34,9 @@ from runward.daemon.worker.outbox import Outbox
 from runward.daemon.world import files
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.contracts import hashes
-from runward.handlers.contracts.artifact_facts import Produced
-from runward.handlers.contracts.file_hashes import FileHash
-from runward.handlers.effects import Deciding, RecordedFile
-from runward.handlers.events import AttemptStarted
+from runward.handlers.model.contracts import FileHash, Produced, RecordedFile
+from runward.handlers.model.effects import Deciding
+from runward.handlers.model.sessions import AttemptStarted
 from runward.handlers.notices import addressing
 from runward.handlers.sessions import opened, over
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, _Look
@@ -121,7 +121,9 @@ def without_writing_again(patch: pytest.MonkeyPatch) -> None:
     usual = chaos.climate
     # Few histories see a sync of a journal fail and then the power: here many do.
     patch.setattr(
-        chaos, "climate", lambda dice: replace(usual(dice), errors=0.05, strikes=("cut",), lies=False)
+        chaos,
+        "climate",
+        lambda dice: dataclasses.replace(usual(dice), errors=0.05, strikes=("cut",), lies=False),
     )
 
 

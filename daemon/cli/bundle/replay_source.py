@@ -21,8 +21,8 @@ from runward.daemon.rundir.bundle_verifying import opened_part, opened_replay
 from runward.daemon.rundir.opening import ROOT, opened
 from runward.daemon.rundir.replay_file import ReplayFile
 from runward.daemon.store.reading_told_actions import told_actions
-from runward.handlers.bundle.order import BundleOrder
 from runward.handlers.bundle.parts import REPLAY, part_name
+from runward.handlers.model.bundle import BundleOrder
 
 
 class ReplaySource(NamedTuple):

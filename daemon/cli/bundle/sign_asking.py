@@ -22,8 +22,8 @@ from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_bundles import SigningRow, signing
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.bundles import SessionBundle, session_bundle
-from runward.handlers.bundle.events import ReceiptSignRequested
 from runward.handlers.bundle.signatures import NotSignable, nostr_event
+from runward.handlers.model.bundle import ReceiptSignRequested
 
 
 def ask_to_sign(

@@ -29,7 +29,7 @@ from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_chains import ChainRunRow, chain_runs_called
 from runward.daemon.store.reading_requests import why_refused
 from runward.handlers.chains.advancing import run_id
-from runward.handlers.chains.events import ChainFireRequested
+from runward.handlers.model.chains import ChainFireRequested
 
 _PERIOD: Final = 0.1
 """Seconds between two checks of the run's status."""

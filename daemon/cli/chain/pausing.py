@@ -17,7 +17,7 @@ from runward.daemon.cli.terminal.output import (
 )
 from runward.daemon.store.reading import reading
 from runward.daemon.store.reading_chains import chain_statuses
-from runward.handlers.chains.effects import ChainStatus
+from runward.handlers.model.chains import ChainStatus
 
 
 @click.command()
@@ -69,7 +69,7 @@ def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *
     from runward.daemon.inbox.requests import dump_request
     from runward.daemon.inbox.spool import put
     from runward.daemon.store.ownership import prepare
-    from runward.handlers.chains.events import ChainStatusRequested
+    from runward.handlers.model.chains import ChainStatusRequested
 
     parsed = found_chain(settings, name)
     called = name if parsed.value is None else parsed.value.name

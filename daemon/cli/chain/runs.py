@@ -93,7 +93,7 @@ def request_cancel(settings: Settings, run: str, reason: str, *, before_it_began
     """
     from runward.daemon.inbox.requests import dump_request
     from runward.daemon.inbox.spool import put
-    from runward.handlers.chains.events import ChainRunCancelRequested
+    from runward.handlers.model.chains import ChainRunCancelRequested
 
     request, state = str(uuid.uuid4()), Path(settings.state_dir)
     event = ChainRunCancelRequested(request, time.time(), run, reason, before_it_began=before_it_began)

@@ -23,8 +23,6 @@ from runward.daemon.cli.play.run import values_of
 from runward.daemon.cli.shell.given_file import text_of
 from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, safe
 from runward.daemon.configuration.declarations import Declarer
-from runward.handlers.chains.effects import StepResult
-from runward.handlers.chains.facts import MOST_OUTCOMES
 from runward.handlers.chains.stepping import (
     Judged,
     NotStarted,
@@ -35,7 +33,8 @@ from runward.handlers.chains.stepping import (
     result_of,
     unseen,
 )
-from runward.handlers.facts import Play
+from runward.handlers.model.chains import MOST_OUTCOMES, StepResult
+from runward.handlers.model.starts import Play
 from runward.handlers.timestamps import in_utc
 
 MOST_TRIAL: Final = 16 << 20

@@ -146,7 +146,7 @@ def _ask_for_scan(state_dir: str) -> bool:
 
     from runward.daemon.inbox.requests import dump_request
     from runward.daemon.inbox.spool import put
-    from runward.handlers.events import ScanRequested
+    from runward.handlers.model.requests import ScanRequested
 
     name = str(uuid.uuid4())
     put(Path(state_dir), name, dump_request(ScanRequested(name, time.time())))

@@ -127,7 +127,7 @@ def retry(context: click.Context, identifier: str, as_json: bool) -> None:
     from runward.daemon.cli.shell.request_waiting import note_without_daemon
     from runward.daemon.inbox.requests import dump_request
     from runward.daemon.inbox.spool import put
-    from runward.handlers.notices.events import NoticeRetryRequested
+    from runward.handlers.model.notices import NoticeRetryRequested
 
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:

@@ -14,7 +14,6 @@ from runward.daemon.cli.shell.context import own_settings, settings_in_force
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import fail, print_json, safe, to_stderr
 from runward.daemon.store.reading import STORE
-from runward.handlers.asking import Asking
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.contracts import (
     ACTIONS,
@@ -25,9 +24,10 @@ from runward.handlers.exchange.contracts import (
     evaluated,
     run_contract,
 )
-from runward.handlers.exchange.facts import SharedArtifact
 from runward.handlers.exchange.genesis import genesis_artifact
 from runward.handlers.exchange.reading import ReadTooMuch
+from runward.handlers.model.asking import Asking
+from runward.handlers.model.exchange import SharedArtifact
 
 
 @click.group(cls=Group)

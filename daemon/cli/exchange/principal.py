@@ -26,10 +26,10 @@ from runward.daemon.store.reading_requests import why_refused
 from runward.daemon.views.exchange import shown_principal
 from runward.daemon.views.units import ago, size
 from runward.handlers.exchange.accounts import why_no_principal
-from runward.handlers.exchange.facts import MILLIONTHS, SCRIP
+from runward.handlers.model.exchange import MILLIONTHS, SCRIP
 
 if TYPE_CHECKING:
-    from runward.handlers.event_kinds import Request
+    from runward.handlers.model.events import Request
 
 _NO_LIMIT = "none"
 
@@ -97,7 +97,7 @@ def create(
     Example:
       runward exchange principal create writer --scrip 100 --disk 10MB
     """
-    from runward.handlers.exchange.events import PrincipalCreateRequested
+    from runward.handlers.model.exchange import PrincipalCreateRequested
 
     why = why_no_principal(name)
     if why is not None:
@@ -211,7 +211,7 @@ def mint(
       runward exchange mint writer 100 --reason "for November"
       runward exchange mint writer -- -20
     """
-    from runward.handlers.exchange.events import MintRequested
+    from runward.handlers.model.exchange import MintRequested
 
     units = _units(amount, resource)
     event = MintRequested(str(uuid.uuid4()), time.time(), principal, units, resource, reason)

@@ -32,7 +32,7 @@ from runward.daemon.store.reading_exchange import (
 )
 from runward.daemon.views.exchange import action_as_json, ledger_as_json, shown_result
 from runward.daemon.views.units import local
-from runward.handlers.exchange.facts import MILLIONTHS, SCRIP
+from runward.handlers.model.exchange import MILLIONTHS, SCRIP
 
 _PERIOD = 0.25
 

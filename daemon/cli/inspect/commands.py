@@ -18,7 +18,7 @@ from runward.daemon.views.inspected import InspectedSession, with_file
 from runward.daemon.views.native_run import inspect_native
 from runward.daemon.views.units import duration, local
 from runward.handlers.layouts import native, registry
-from runward.handlers.layouts.scanner import Complaint
+from runward.handlers.model.sessions import Complaint
 
 
 def _layouts() -> tuple[str, ...]:

@@ -12,8 +12,8 @@ from runward.daemon.rundir.session_reading import SessionRead, read_session
 from runward.daemon.views.inspected import InspectedSession
 from runward.handlers.layouts.places import PACKED, unpacked_name
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
-from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.layouts.transcript import Told
+from runward.handlers.model.sessions import Complaint
 from runward.handlers.sessions.over import Standing, Writer, judge
 
 

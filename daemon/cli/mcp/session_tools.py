@@ -23,10 +23,10 @@ from runward.daemon.views.sessions import FAILED, newest_sessions, session_as_js
 from runward.daemon.views.unjudged_row import row_of
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import boundary, rules_as_json, verification_as_json, verify
-from runward.handlers.outcomes.facts import OutcomeFile
+from runward.handlers.model.outcomes import OutcomeFile
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, read_outcome
 from runward.handlers.secrets import without_secrets_in
-from runward.handlers.unreadable import Unreadable
 
 _LISTED: Final = 20
 _MOST_LISTED: Final = 200

@@ -14,7 +14,7 @@ from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import complain, fail, note, print_json
-from runward.handlers.contracts.artifact_facts import RootFacts
+from runward.handlers.model.contracts import RootFacts
 
 
 @click.group(cls=Group)
@@ -104,7 +104,7 @@ def _declared(context: click.Context, playbook: str | None, agent: str | None) -
 def _facts(directory: str, held: Contract) -> RootFacts:
     """What is at the contract's paths; ends the program if that can't be determined."""
     from runward.daemon.rundir.contract_facts import contract_facts
-    from runward.handlers.unreadable import Unreadable
+    from runward.handlers.model.unreadable import Unreadable
 
     facts = contract_facts(held, directory, "", directory, 0.0)
     if isinstance(facts, Unreadable):

@@ -23,8 +23,8 @@ from runward.daemon.configuration.settings import NotFound
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
-from runward.handlers.events import PlayRunRequested
 from runward.handlers.layouts.native import session_key
+from runward.handlers.model.requests import PlayRunRequested
 from runward.handlers.requests.play import run_name
 
 
@@ -104,7 +104,7 @@ def run_and_end(
 
 def own_chain_run() -> str | None:
     """The chain run whose step this command is called in."""
-    from runward.handlers.chains.events import chain_run_of
+    from runward.handlers.model.chains import chain_run_of
 
     return chain_run_of(os.environ.get("RUNWARD_SESSION_ID", ""))
 

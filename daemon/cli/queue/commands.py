@@ -145,7 +145,7 @@ def retry(
       runward queue retry 352 --wait
     """
     from runward.daemon.cli.queue.requests import Asked, carry_out
-    from runward.handlers.events import JobRetryRequested
+    from runward.handlers.model.requests import JobRetryRequested
 
     asked = Asked("retried", "done", lambda name, at, job: JobRetryRequested(name, at, job))
     settings = settings_in_force(context)
@@ -185,7 +185,7 @@ def discard(
       runward queue discard 352 --reason "its disk is gone"
     """
     from runward.daemon.cli.queue.requests import Asked, carry_out
-    from runward.handlers.events import JobDiscardRequested
+    from runward.handlers.model.requests import JobDiscardRequested
 
     if not reason.strip():
         fail("--reason is empty: say why, for the record", WRONG_USAGE)

@@ -21,7 +21,7 @@ from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading, reading_causes
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_causes import JobRow
-from runward.handlers.events import JobDiscardRequested, JobRetryRequested
+from runward.handlers.model.requests import JobDiscardRequested, JobRetryRequested
 
 _OPEN: Final = ("waiting", "running")
 

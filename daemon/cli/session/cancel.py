@@ -20,7 +20,7 @@ from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading, reading_causes, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import SessionRow
-from runward.handlers.events import SessionCancelRequested
+from runward.handlers.model.requests import SessionCancelRequested
 
 
 class Standing(NamedTuple):

@@ -21,8 +21,8 @@ from runward.daemon.views.bundles import (
     session_bundle,
 )
 from runward.daemon.views.units import size
-from runward.handlers.bundle.part import Part
 from runward.handlers.bundle.parts import PARTS
+from runward.handlers.model.bundle import Part
 
 
 def export_bundle(

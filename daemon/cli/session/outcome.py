@@ -44,7 +44,7 @@ def check(file: str, kind: str | None, as_json: bool) -> None:
       runward outcome check outcome.json --kind review_verdict
     """
     from runward.daemon.rundir.report_reading import read_report
-    from runward.handlers.outcomes.facts import OutcomeFile
+    from runward.handlers.model.outcomes import OutcomeFile
     from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, read_outcome
     from runward.handlers.outcomes.report import REPORTS
 

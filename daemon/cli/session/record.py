@@ -15,7 +15,7 @@ from runward.daemon.rundir.comparing import compare
 from runward.daemon.store.hash_chain import BrokenChain
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.reading_chain import broken_event, lines_off_the_chain
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 
 class JournalCheck(NamedTuple):

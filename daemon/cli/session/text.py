@@ -20,7 +20,7 @@ from runward.daemon.views.run_output import last_lines
 from runward.daemon.views.sessions import about_of, contract_of, files_of, tokens_of, verification_of
 from runward.daemon.views.units import ago, duration, local, size
 from runward.daemon.views.unjudged import NOT_JUDGED
-from runward.handlers.contracts.file_problems import MEANINGS
+from runward.handlers.model.contracts import MEANINGS
 
 NOT_RECORDED: Final = f"{NOT_JUDGED}: this is what its own files say; the daemon's verdict counts"
 

@@ -19,12 +19,11 @@ from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.sessions import produced_of, verification_of
 from runward.daemon.views.units import iso, local, size
-from runward.handlers.contracts.artifact_facts import RootFacts
 from runward.handlers.contracts.comparison import Compared, Look, compare, each_file
-from runward.handlers.contracts.file_hashes import FileHash
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import Verification, boundary, verification_as_json, verify
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.contracts import FileHash, RootFacts
+from runward.handlers.model.unreadable import Unreadable
 
 _LONG: Final = 256 << 20
 """Bytes from which on hashing shows its progress."""

@@ -65,7 +65,7 @@ def accept(context: click.Context, name: str, as_json: bool) -> None:
     from runward.daemon.inbox.requests import dump_request
     from runward.daemon.inbox.spool import put
     from runward.daemon.rundir.looking import standing
-    from runward.handlers.events import RootAcceptRequested
+    from runward.handlers.model.requests import RootAcceptRequested
 
     settings = settings_in_force(context)
     asked = next((each for each in settings.roots if each.name == name), None)

@@ -90,7 +90,7 @@ def _ask(settings: Settings, now: float, older_than: float) -> str:
     from runward.daemon.inbox.requests import dump_request
     from runward.daemon.inbox.spool import put
     from runward.daemon.store.ownership import prepare
-    from runward.handlers.events import PruneRequested
+    from runward.handlers.model.requests import PruneRequested
 
     name, state = str(uuid.uuid4()), Path(settings.state_dir)
     prepare(state)

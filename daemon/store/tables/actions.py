@@ -6,7 +6,7 @@ from pydantic_core import to_json
 
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
-from runward.handlers.exchange.effects import RecordAction
+from runward.handlers.model.exchange import RecordAction
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

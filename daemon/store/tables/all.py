@@ -39,8 +39,8 @@ from runward.daemon.store.tables.starts import STARTS
 from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table, Write
 from runward.daemon.store.tables.watched_files import WATCHED_FILES
 from runward.daemon.store.tables.worktrees import WORKTREES
-from runward.handlers.asking import Question
-from runward.handlers.effects import Effect
+from runward.handlers.model.asking import Question
+from runward.handlers.model.effects import Effect
 
 Kind = TypeVar("Kind", bound=type[Any])
 Declared = TypeVar("Declared")

@@ -9,8 +9,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, as_int, listed
-from runward.handlers.approvals.effects import AskApproval, DecideApproval
-from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding
+from runward.handlers.model.approvals import ApprovalOf, ApprovalStanding, AskApproval, DecideApproval
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

@@ -10,8 +10,13 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import listed
-from runward.handlers.outcomes.effects import RecordArtifact, RecordArtifactFile
-from runward.handlers.outcomes.facts import ArtifactFile, ArtifactFilesOf, LatestOutcomeOf
+from runward.handlers.model.outcomes import (
+    ArtifactFile,
+    ArtifactFilesOf,
+    LatestOutcomeOf,
+    RecordArtifact,
+    RecordArtifactFile,
+)
 from runward.handlers.outcomes.ids import artifact_id
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.transaction import Value
 from runward.daemon.store.values import as_float, as_int, listed, stored_text
-from runward.handlers.effects import CancelRun, EndTree
-from runward.handlers.facts import Cancellation, CancellationOf, RunProcesses
+from runward.handlers.model.requests import CancelRun
+from runward.handlers.model.sessions import Cancellation, CancellationOf, EndTree, RunProcesses
 from runward.handlers.model.stored import Stored, as_json
 
 if TYPE_CHECKING:

@@ -14,33 +14,31 @@ from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, as_int, listed
 from runward.handlers.chains import states
 from runward.handlers.chains.advancing import WAITS
-from runward.handlers.chains.effects import (
-    ChainRunStatus,
-    OpenChainRun,
-    SetChainRun,
-    SetChainStatus,
-    SetStep,
-    StepResult,
-    StepStatus,
-)
-from runward.handlers.chains.facts import (
+from runward.handlers.chains.folding import folded, slots_after
+from runward.handlers.chains.stepping import result_of
+from runward.handlers.model.chains import (
     MOST_OUTCOMES,
     WAITS_FOR_SLOT,
     ChainFires,
     ChainFiresNow,
     ChainRunOf,
     ChainRunStanding,
+    ChainRunStatus,
     LeftBy,
     LeftBySession,
+    OpenChainRun,
     OpenRun,
     OpenRunsOf,
+    SetChainRun,
+    SetChainStatus,
+    SetStep,
     SlotsNow,
     SlotsStanding,
+    StepResult,
     StepStanding,
+    StepStatus,
     Waiter,
 )
-from runward.handlers.chains.folding import folded, slots_after
-from runward.handlers.chains.stepping import result_of
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import listed, stored_text
-from runward.handlers.facts import ProcessesOf, RunProcesses
+from runward.handlers.model.sessions import ProcessesOf, RunProcesses
 from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
 
 UPSERT: Final = Write(

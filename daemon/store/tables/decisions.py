@@ -6,7 +6,7 @@ from pydantic_core import to_json
 
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
-from runward.handlers.effects import Explain
+from runward.handlers.model.effects import Explain
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

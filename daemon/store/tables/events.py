@@ -9,8 +9,8 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.values import as_int, listed
-from runward.handlers.effects import Emit
-from runward.handlers.event_kinds import AfterTime
+from runward.handlers.model.effects import Emit
+from runward.handlers.model.events import AfterTime
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

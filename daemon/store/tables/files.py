@@ -8,9 +8,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
-from runward.handlers.contracts.artifact_facts import Produced
-from runward.handlers.effects import RecordFiles
-from runward.handlers.facts import ProducedBy, ProducedFiles
+from runward.handlers.model.contracts import Produced, ProducedBy, ProducedFiles, RecordFiles
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

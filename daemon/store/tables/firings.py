@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import astuple
+
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, listed
-from runward.handlers.chains.effects import RecordFiring
-from runward.handlers.chains.facts import MOST_FIRINGS, FiringsOf
+from runward.handlers.model.chains import MOST_FIRINGS, FiringsOf, RecordFiring
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -21,7 +22,7 @@ RECORD: Final = Write(
 
 
 def _record(batch: "Batch", job: Job, effect: RecordFiring) -> None:
-    batch.row(RECORD, tuple(effect))
+    batch.row(RECORD, astuple(effect))
 
 
 async def by_events(store: Store, chains: Iterable[str]) -> dict[str, tuple[float, ...]]:

@@ -11,8 +11,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, listed
-from runward.handlers.chains.effects import HoldEvent, ReleaseEvents
-from runward.handlers.chains.facts import Held, HeldFor, ToldBy
+from runward.handlers.model.chains import Held, HeldFor, HoldEvent, ReleaseEvents, ToldBy
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

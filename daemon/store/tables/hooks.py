@@ -9,12 +9,9 @@ from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.transaction import Value
 from runward.daemon.store.values import as_float, listed, stored_text
-from runward.handlers.effects import NoteHook
-from runward.handlers.events import HookKind
-from runward.handlers.facts import DeclaredToHook, HookDeclaration
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import DeclaredToHook, HookDeclaration, HookKind, NoteHook
 from runward.handlers.model.stored import Stored, as_json
-from runward.handlers.sessions.death import Whereabouts
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

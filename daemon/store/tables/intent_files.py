@@ -12,10 +12,8 @@ from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
-from runward.handlers.exchange.effects import CountIntent
-from runward.handlers.exchange.events import LANES
-from runward.handlers.exchange.facts import ActionsOf, ActionsTaken
 from runward.handlers.layouts.native import RunName
+from runward.handlers.model.exchange import LANES, ActionsOf, ActionsTaken, CountIntent
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

@@ -9,8 +9,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import listed
-from runward.handlers.invocations.effects import EndInvocation, OpenInvocation
-from runward.handlers.invocations.facts import Invocation, InvocationOf
+from runward.handlers.model.invocations import EndInvocation, Invocation, InvocationOf, OpenInvocation
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

@@ -8,9 +8,12 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.store.values import as_float, as_int, listed
-from runward.handlers.effects import Effect, ReleaseJob, RingNow
-from runward.handlers.events import Event, UnknownEvent, load_payload
-from runward.handlers.facts import JobState, JobStateOf, LaneWaits
+from runward.handlers.model.chains import LaneWaits
+from runward.handlers.model.effects import Effect
+from runward.handlers.model.events import Event, UnknownEvent
+from runward.handlers.model.registry import load_payload
+from runward.handlers.model.requests import JobState, JobStateOf, ReleaseJob
+from runward.handlers.model.timers import RingNow
 from runward.handlers.route import BACKGROUND, SCHEDULED, TIMERS
 
 if TYPE_CHECKING:

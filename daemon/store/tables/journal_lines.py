@@ -8,7 +8,7 @@ from runward.daemon.store.tables import problems
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.values import as_bytes, as_int, listed
-from runward.handlers.effects import AppendLines, RepairJournal
+from runward.handlers.model.journal import AppendLines, RepairJournal
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

@@ -9,8 +9,8 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.transaction import Row
 from runward.daemon.store.values import as_float, listed
-from runward.handlers.facts import Launch, LaunchOf
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import Launch, LaunchOf
 
 INSERT: Final = Write(
     "insert into launches (id, session_key, at, seal, contract_json, timeout, grace, launcher, process, cgroup)"

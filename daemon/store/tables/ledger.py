@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import astuple
+
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
-from runward.handlers.exchange.effects import Post
 from runward.handlers.exchange.existing import existing_with
-from runward.handlers.exchange.facts import MINT, BalanceOf, ExistingInExchange, ResourcesOf
+from runward.handlers.model.exchange import MINT, BalanceOf, ExistingInExchange, Post, ResourcesOf
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -27,7 +28,7 @@ PROVE: Final = Write(
 
 
 def _post(batch: "Batch", job: Job, effect: Post) -> None:
-    batch.row(POST, tuple(effect))
+    batch.row(POST, astuple(effect))
     batch.row_once(PROVE, (MINT, effect.resource))
 
 

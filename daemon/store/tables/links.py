@@ -6,7 +6,7 @@ from typing import Final
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.values import listed
-from runward.handlers.facts import LinkedSession, LinkedSessions
+from runward.handlers.model.sessions import LinkedSession, LinkedSessions
 
 INSERT: Final = Write(
     "insert into links (linked, launcher) values (?, ?) on conflict (linked) do nothing", exact=False

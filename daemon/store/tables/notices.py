@@ -8,8 +8,7 @@ from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.transaction import Row
 from runward.daemon.store.values import as_float, as_int, listed
-from runward.handlers.notices.effects import ResendNotice, SendNotice
-from runward.handlers.notices.facts import NoticeStateOf
+from runward.handlers.model.notices import NoticeStateOf, ResendNotice, SendNotice
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

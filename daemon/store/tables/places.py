@@ -7,7 +7,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.transaction import Value
 from runward.daemon.store.values import listed, stored_text
-from runward.handlers.layouts.scanner import Signature
+from runward.handlers.model.sessions import Signature
 from runward.handlers.model.stored import Stored
 
 UPSERT: Final = Write(

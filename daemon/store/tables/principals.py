@@ -9,9 +9,15 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, listed
-from runward.handlers.exchange.effects import KeepPrincipal, UseCpu
 from runward.handlers.exchange.existing import existing_with
-from runward.handlers.exchange.facts import CpuUsedBy, ExistingInExchange, Principal, PrincipalOf
+from runward.handlers.model.exchange import (
+    CpuUsedBy,
+    ExistingInExchange,
+    KeepPrincipal,
+    Principal,
+    PrincipalOf,
+    UseCpu,
+)
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

@@ -7,7 +7,7 @@ from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.transaction import Statement
 from runward.daemon.store.values import as_float, as_int
-from runward.handlers.effects import PruneSessions
+from runward.handlers.model.requests import PruneSessions
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

@@ -12,11 +12,17 @@ from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.replays import GONE
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import as_float, as_int, listed
-from runward.handlers.bundle.effects import RecordReceipt
-from runward.handlers.bundle.facts import Reported, ReportedOf, StretchOf
-from runward.handlers.bundle.order import Stretch, dump_order
-from runward.handlers.bundle.part import Part, load_parts
 from runward.handlers.bundle.stretches import BeganAndEnded, stretch_of
+from runward.handlers.model.bundle import (
+    Part,
+    RecordReceipt,
+    Reported,
+    ReportedOf,
+    Stretch,
+    StretchOf,
+    dump_order,
+    load_parts,
+)
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

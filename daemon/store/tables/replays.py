@@ -11,8 +11,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.transaction import Row
 from runward.daemon.store.values import as_int, listed, stored_text
-from runward.handlers.bundle.facts import BegunReplay, BegunReplayOf
-from runward.handlers.bundle.order import Grown, Step
+from runward.handlers.model.bundle import BegunReplay, BegunReplayOf, Grown, Step
 from runward.handlers.model.stored import Stored, as_json
 
 GROW: Final = (

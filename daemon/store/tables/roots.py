@@ -6,7 +6,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, no_rows
 from runward.daemon.store.values import as_float
-from runward.handlers.effects import AcceptRoot, ScanRoots
+from runward.handlers.model.requests import AcceptRoot, ScanRoots
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

@@ -7,8 +7,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, as_int, listed
-from runward.handlers.schedules.effects import SetSchedule
-from runward.handlers.schedules.facts import ScheduleOf, ScheduleStanding
+from runward.handlers.model.schedules import ScheduleOf, ScheduleStanding, SetSchedule
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

@@ -12,8 +12,9 @@ from runward.daemon.store.tables import artifacts
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, listed
-from runward.handlers.contracts.artifact_facts import Produced
-from runward.handlers.effects import (
+from runward.handlers.model.contracts import Produced
+from runward.handlers.model.invocations import LinkSession
+from runward.handlers.model.sessions import (
     EndAttempt,
     EvidenceRef,
     FoldContract,
@@ -21,9 +22,10 @@ from runward.handlers.effects import (
     OpenAttempt,
     OpenSession,
     RefuseFold,
+    Session,
+    SessionOf,
+    WorkingDirectoryOf,
 )
-from runward.handlers.facts import Session, SessionOf, WorkingDirectoryOf
-from runward.handlers.invocations.effects import LinkSession
 from runward.handlers.sessions.fold import fold
 from runward.handlers.sessions.late import CORRECTED_WITHIN, Lacking, lacking
 

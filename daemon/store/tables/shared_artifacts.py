@@ -11,12 +11,12 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_int, listed
-from runward.handlers.exchange.effects import KeepArtifact
 from runward.handlers.exchange.existing import existing_with
-from runward.handlers.exchange.facts import (
+from runward.handlers.model.exchange import (
     SCRIP,
     Existing,
     ExistingInExchange,
+    KeepArtifact,
     NamesLike,
     Principal,
     PrincipalOf,

@@ -7,7 +7,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.values import as_int
-from runward.handlers.bundle.effects import SignReceipt
+from runward.handlers.model.bundle import SignReceipt
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

@@ -4,15 +4,13 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pydantic_core import to_json
-
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import as_bytes, as_float, listed
-from runward.handlers.approvals.facts import Workplace, WorkplaceOf
-from runward.handlers.effects import StartRun
-from runward.handlers.starts.effects import GiveUpStart, WithdrawStart
+from runward.handlers.model.approvals import Workplace, WorkplaceOf
+from runward.handlers.model.starts import GiveUpStart, StartRun, WithdrawStart
+from runward.handlers.model.stored import as_json
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
@@ -92,7 +90,7 @@ def load_start(text: str) -> StartRun:
 
 
 def _start(batch: "Batch", job: Job, effect: StartRun) -> None:
-    directory, content = f"{effect.root}/{effect.name}", to_json(effect._asdict()).decode()
+    directory, content = f"{effect.root}/{effect.name}", as_json(effect)
     batch.row(INSERT, (effect.key, job.seq, effect.session, effect.name, directory, content))
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row
-from runward.handlers.asking import Question
-from runward.handlers.effects import Effect
+from runward.handlers.model.asking import Question
+from runward.handlers.model.effects import Effect
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
-from runward.handlers.starts.effects import RemoveWorktree
+from runward.handlers.model.starts import RemoveWorktree
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

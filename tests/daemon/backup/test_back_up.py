@@ -12,7 +12,7 @@ from runward.daemon.backup.examine import Damaged, examine
 from runward.daemon.store.hash_chain import GENESIS_HEAD, Head, link
 from runward.daemon.store.migrate import migrate, migrations
 from runward.daemon.store.reading import StoreTooNew
-from runward.handlers.events import ScanRequested
+from runward.handlers.model.requests import ScanRequested
 
 PROBLEM = "insert into problems (path, message, since) values (?, ?, 0)"
 

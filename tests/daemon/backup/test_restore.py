@@ -20,7 +20,7 @@ from runward.daemon.store.ownership import prepare
 from runward.daemon.store.packed_document import COLUMNS, Document, pack
 from runward.daemon.store.reading import StoreTooNew
 from runward.daemon.store.transaction import Row
-from runward.handlers.events import PlayRunRequested
+from runward.handlers.model.requests import PlayRunRequested
 
 NOW = 1_790_000_000.0
 ASKED = PlayRunRequested("a-request", 1.0, "review", {}, "/")

@@ -8,11 +8,12 @@ from tests.handlers.test_events import EXAMPLES
 from runward.config.json_value import JsonValue
 from runward.daemon.views.units import local
 from runward.daemon.views.why.event_sentences import SENTENCES, sentence
-from runward.handlers.events import Event, dump_payload, event_types
+from runward.handlers.model.events import Event, dump_payload
+from runward.handlers.model.registry import EVENTS
 
 
 def test_every_type_of_event_has_its_sentence() -> None:
-    assert set(SENTENCES) == set(event_types())
+    assert set(SENTENCES) == set(EVENTS)
 
 
 @pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event.type)

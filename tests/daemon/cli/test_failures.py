@@ -12,7 +12,7 @@ from runward.daemon.cli.session.seen import put_seen
 from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import list_inbox
 from runward.daemon.store import reading, reading_sessions
-from runward.handlers.events import SessionSeenRequested
+from runward.handlers.model.requests import SessionSeenRequested
 
 
 def _ago(seconds: float) -> str:

@@ -73,7 +73,11 @@ def test_what_needs_no_events_does_not_pay_for_their_types(
 ) -> None:
     imported = _imported(recorded, *arguments)
     assert "runward.daemon.cli" in imported
-    assert not imported & {"runward.handlers.events", "runward.handlers.facts", "runward.handlers.effects"}
+    assert not imported & {
+        "runward.handlers.model.events",
+        "runward.handlers.model.registry",
+        "runward.handlers.model.effects",
+    }
 
 
 def test_the_launcher_does_not_pay_for_the_types_of_events_when_it_verifies(place: Place) -> None:
@@ -93,7 +97,7 @@ def test_the_launcher_does_not_pay_for_the_types_of_events_when_it_verifies(plac
     )
     imported = set(ended.stderr.split())
     assert "runward.handlers.contracts.verify" in imported
-    assert not imported & {"runward.handlers.events", "runward.handlers.facts"}
+    assert not imported & {"runward.handlers.model.events", "runward.handlers.model.registry"}
 
 
 def test_the_first_page_of_the_studio_does_not_wait_for_the_types_of_events() -> None:
@@ -103,7 +107,7 @@ def test_the_first_page_of_the_studio_does_not_wait_for_the_types_of_events() ->
     )
     imported = set(ended.stdout.split())
     assert "runward.daemon.studio.session_pages" in imported
-    assert "runward.handlers.events" not in imported
+    assert "runward.handlers.model.events" not in imported
 
 
 def test_the_daemon_imports_nothing_of_the_studio(place: Place) -> None:
@@ -115,4 +119,4 @@ def test_the_daemon_imports_nothing_of_the_studio(place: Place) -> None:
 def test_verifying_a_session_needs_no_types_of_events(recorded: Place) -> None:
     imported = _imported(recorded, "session", "verify", "silent")
     assert "runward.daemon.cli.session.verify" in imported
-    assert not imported & {"pydantic", "runward.handlers.events", "runward.handlers.facts"}
+    assert not imported & {"pydantic", "runward.handlers.model.events", "runward.handlers.model.registry"}

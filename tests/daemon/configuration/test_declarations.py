@@ -12,7 +12,8 @@ from runward.config.settings_layers import Placed
 from runward.config.step import Callables
 from runward.daemon.configuration import checked_chains, declarations
 from runward.daemon.configuration.declarations import Declarer, Remembering
-from runward.handlers.facts import CoveringRoot, RootOf, Ruled, RuledPlaybook
+from runward.handlers.model.contracts import Ruled, RuledPlaybook
+from runward.handlers.model.sessions import CoveringRoot, RootOf
 
 PLAYBOOK = "agent: reviewer\nartifacts:\n  expected:\n    - {id: review, path: review.md}\n"
 PROFILE = "---\nartifact_defaults:\n  expected:\n    - {id: report, path: report.md}\n---\n"

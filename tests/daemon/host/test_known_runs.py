@@ -11,8 +11,8 @@ from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 
 from runward.daemon.ports.files import Gone, Sight
 from runward.daemon.world.files import RealFiles
-from runward.handlers.layouts.scanner import Signature
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.sessions import Signature
+from runward.handlers.model.unreadable import Unreadable
 
 LONG_AGO = 1_700_000_000
 

@@ -13,7 +13,7 @@ from runward.daemon.hooks import runward_hook
 from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import list_inbox
 from runward.daemon.ports.inbox import InboxFile
-from runward.handlers.events import HookSpoke
+from runward.handlers.model.sessions import HookSpoke
 
 ID = "00391a7d-01ed-4b8a-934b-6cd5927bc522"
 STOP = {"session_id": ID, "hook_event_name": "Stop", "cwd": "/src", "transcript_path": f"/p/{ID}.jsonl"}

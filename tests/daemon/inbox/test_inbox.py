@@ -15,16 +15,20 @@ from runward.daemon.inbox import spool
 from runward.daemon.inbox.requests import dump_request, load_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, clear, list_inbox, put
 from runward.daemon.ports.inbox import InboxFile
-from runward.handlers.approvals.events import ApprovalRequested
-from runward.handlers.bundle.events import ReceiptSignRequested
-from runward.handlers.chains.events import (
+from runward.handlers.model.approvals import ApprovalRequested
+from runward.handlers.model.bundle import ReceiptSignRequested
+from runward.handlers.model.chains import (
     ChainFireRequested,
     ChainRunCancelRequested,
     ChainStatusRequested,
     EventOccurred,
 )
-from runward.handlers.event_kinds import Request
-from runward.handlers.events import (
+from runward.handlers.model.events import Request, dump_payload
+from runward.handlers.model.exchange import ActionRequested, MintRequested, PrincipalCreateRequested
+from runward.handlers.model.notices import NoticeRetryRequested
+from runward.handlers.model.outcomes import ArtifactAddRequested
+from runward.handlers.model.registry import REQUESTS, load_payload
+from runward.handlers.model.requests import (
     JobDiscardRequested,
     JobRetryRequested,
     PlayRunRequested,
@@ -33,13 +37,7 @@ from runward.handlers.events import (
     ScanRequested,
     SessionCancelRequested,
     SessionSeenRequested,
-    dump_payload,
-    load_payload,
-    requests,
 )
-from runward.handlers.exchange.events import ActionRequested, MintRequested, PrincipalCreateRequested
-from runward.handlers.notices.events import NoticeRetryRequested
-from runward.handlers.outcomes.events import ArtifactAddRequested
 
 NAME = "7b0e7b8e-0000-4000-8000-000000000001"
 EXAMPLES: list[Request] = [
@@ -80,7 +78,7 @@ def test_a_request_is_read_as_it_was_put(tmp_path: Path, request_: Request) -> N
 
 
 def test_every_request_has_an_example_here() -> None:
-    assert {type(example) for example in EXAMPLES} == set(requests())
+    assert {type(example) for example in EXAMPLES} == set(REQUESTS)
 
 
 def test_who_said_it_is_the_owner_of_the_file_and_not_what_the_file_says() -> None:

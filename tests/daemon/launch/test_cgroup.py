@@ -12,7 +12,7 @@ from runward.daemon.launch.cgroup import cgroup_of, end_run_in
 from runward.daemon.launch.containment_methods import ContainmentUnavailable
 from runward.daemon.ports.processes import Told
 from runward.daemon.world import machine
-from runward.handlers.facts import RunProcesses
+from runward.handlers.model.sessions import RunProcesses
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.daemon.rundir.arriving import change_of_run
-from runward.handlers.facts import LastChange
+from runward.handlers.model.sessions import LastChange
 
 
 def copied(base: Path, *required: str) -> Path:

@@ -23,10 +23,10 @@ from runward.daemon.queue import clock_steps
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.watch.hints import Why
 from runward.daemon.world.files import RealFiles
-from runward.handlers.facts import Declarations, Ruled, RuledPlaybook
 from runward.handlers.layouts.registry import LAYOUTS
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.death import FIRST_NAMESPACE, Absence, Whereabouts
+from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook
+from runward.handlers.model.processes import FIRST_NAMESPACE, RecordedProcess, Whereabouts
+from runward.handlers.sessions.death import Absence
 from runward.handlers.sessions.over import Writer
 
 KEY = f"claude-code:{SESSION}"

@@ -9,7 +9,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.config.json_value import JsonValue
 from runward.daemon.world.files import RealFiles
-from runward.handlers.sessions.death import FIRST_NAMESPACE, Whereabouts
+from runward.handlers.model.processes import FIRST_NAMESPACE, Whereabouts
 from runward.handlers.sessions.observe import GRACE
 
 LAUNCHER = 41

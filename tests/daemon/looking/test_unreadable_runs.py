@@ -8,8 +8,8 @@ from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 
 from runward.daemon.ports.files import Gone, Sight
 from runward.daemon.world.files import RealFiles
-from runward.handlers.layouts.scanner import Signature
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.sessions import Signature
+from runward.handlers.model.unreadable import Unreadable
 
 
 async def test_it_is_a_problem_of_its_root_until_it_can_be_read_or_is_gone(

@@ -12,14 +12,14 @@ from tests.daemon.worker.damaged_journals import finish
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.daemon.store.reading_told_actions import LastTold
-from runward.handlers.asking import Asking
 from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.canonical import hash_of
 from runward.handlers.exchange import act
 from runward.handlers.exchange.acting_with_code import ActedWithCode, Decided, Unable, Worked
 from runward.handlers.exchange.action_result import ActionResult
-from runward.handlers.exchange.events import IntentMade
 from runward.handlers.exchange.reading import Reading
+from runward.handlers.model.asking import Asking
+from runward.handlers.model.exchange import IntentMade
 
 
 async def until_written(running: Daemon) -> None:

@@ -36,8 +36,6 @@ from runward.daemon.sandbox.execution import Execution
 from runward.daemon.sandbox.workers import Job
 from runward.daemon.store.reading_pruning import NOTHING_OWED
 from runward.daemon.store.values import as_float, as_int
-from runward.handlers.asking import Given, TryLater
-from runward.handlers.events import JobDiscardRequested, JobRetryRequested
 from runward.handlers.exchange.acting_with_code import (
     Acted,
     ActedWithCode,
@@ -47,7 +45,9 @@ from runward.handlers.exchange.acting_with_code import (
     Unable,
     Worked,
 )
-from runward.handlers.exchange.events import ActionRequested
+from runward.handlers.model.asking import Given, TryLater
+from runward.handlers.model.exchange import ActionRequested
+from runward.handlers.model.requests import JobDiscardRequested, JobRetryRequested
 
 
 def never(asked: ActedWithCode) -> Worked:

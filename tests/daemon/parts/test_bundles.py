@@ -25,10 +25,8 @@ from runward.daemon.rundir import call_reading
 from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.world.files import RealFiles
-from runward.handlers.bundle.effects import Sealed
-from runward.handlers.bundle.facts import BundleRulesOf, NoDraft
-from runward.handlers.bundle.order import load_order
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.bundle import BundleRulesOf, NoDraft, Sealed, load_order
+from runward.handlers.model.unreadable import Unreadable
 
 TRACE = (
     '{"event":"ToolCall","id":"a","tool":"Read","params":{"path":"x"},"t":"2026-02-03T04:05:07Z"}\n'

@@ -16,7 +16,7 @@ from runward.daemon.store.store import Store, connect
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.watched_directories import WatchedDirectories
-from runward.handlers.chains.events import EventOccurred
+from runward.handlers.model.chains import EventOccurred
 
 
 @dataclass

@@ -20,8 +20,8 @@ from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.tables import launches
 from runward.daemon.store.tables.table import Rows
 from runward.handlers import route
-from runward.handlers.exchange.events import ActionRequested, PrincipalCreateRequested
 from runward.handlers.layouts import native
+from runward.handlers.model.exchange import ActionRequested, PrincipalCreateRequested
 
 
 class Killed(BaseException):

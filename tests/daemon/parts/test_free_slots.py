@@ -10,8 +10,7 @@ from runward.daemon.parts.free_slots import FreeSlots
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.world.clock import SystemClock
-from runward.handlers.chains.events import SlotOffered
-from runward.handlers.chains.facts import WAITS_FOR_SLOT
+from runward.handlers.model.chains import WAITS_FOR_SLOT, SlotOffered
 
 EVENT = (
     "insert into events (seq, key, type, version, lane, at, recorded_at, depth, payload, hash)"

@@ -14,8 +14,8 @@ from runward.daemon.parts.orders import CancelOrders
 from runward.daemon.ports.processes import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import WORD
 from runward.daemon.store.tables.cancellations import OwedCancellation
-from runward.handlers.events import SessionCancelRequested
-from runward.handlers.facts import RunProcesses
+from runward.handlers.model.requests import SessionCancelRequested
+from runward.handlers.model.sessions import RunProcesses
 
 KEY = "native:runs/a"
 LAUNCHER = {"pid": 100, "start_ticks": 7, "boot_id": "this"}

@@ -14,7 +14,7 @@ from runward.daemon.inbox.spool import put
 from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.packed_document import COLUMNS, unpack
 from runward.daemon.store.transaction import Row, Statement
-from runward.handlers.events import SessionCancelRequested
+from runward.handlers.model.requests import SessionCancelRequested
 
 SETTLED: Final = Statement("update daemon set settled = (select max(id) from journal_lines)", [()])
 

@@ -16,7 +16,7 @@ from runward.daemon.inbox.spool import put
 from runward.daemon.store.hash_chain import BrokenChain, ChainedEvent, Head, follow
 from runward.daemon.store.transaction import Statement
 from runward.handlers.bundle.parts import PARTS
-from runward.handlers.events import PruneRequested
+from runward.handlers.model.requests import PruneRequested
 
 DAY: Final = 86_400.0
 OF_SESSIONS: Final = (

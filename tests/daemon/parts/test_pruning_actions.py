@@ -11,7 +11,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.hash_chain import Head
-from runward.handlers.exchange.events import ActionRequested
+from runward.handlers.model.exchange import ActionRequested
 
 ASKED = "select key from events where type in ('IntentMade', 'ActionRequested') order by seq"
 WEEK = 7 * DAY

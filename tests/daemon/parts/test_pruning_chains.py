@@ -16,8 +16,8 @@ from runward.daemon.inbox.spool import put
 from runward.daemon.parts.answering import NoChains
 from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.transaction import Statement
-from runward.handlers.chains.events import EventOccurred
-from runward.handlers.facts import Play
+from runward.handlers.model.chains import EventOccurred
+from runward.handlers.model.starts import Play
 
 TEXT = """\
 name: two

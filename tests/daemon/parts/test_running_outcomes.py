@@ -13,8 +13,8 @@ from runward.daemon.parts.running_outcomes import MOST_TOLD, RunningOutcomes
 from runward.daemon.store.tables import sessions
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import RealFiles
-from runward.handlers.facts import Session
-from runward.handlers.outcomes.events import OutcomesChanged
+from runward.handlers.model.outcomes import OutcomesChanged
+from runward.handlers.model.sessions import Session
 
 RUN = ("runs", "a")
 KEY = "native:runs/a"

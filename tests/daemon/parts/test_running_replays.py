@@ -18,8 +18,8 @@ from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import replays
 from runward.daemon.world.files import RealFiles
-from runward.handlers.bundle.facts import BundleRulesOf
 from runward.handlers.journal.place import journal_directory
+from runward.handlers.model.bundle import BundleRulesOf
 
 
 def bundled(session: BundleRulesOf) -> BundleRules:

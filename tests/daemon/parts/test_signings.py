@@ -13,9 +13,8 @@ from runward.daemon import faults
 from runward.daemon.disk.receipt_keys import own_public_keys
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
-from runward.handlers.bundle.events import ReceiptSignRequested
-from runward.handlers.bundle.facts import BundleRulesOf
 from runward.handlers.bundle.signatures import signature_state
+from runward.handlers.model.bundle import BundleRulesOf, ReceiptSignRequested
 
 SETTLED = "select settled_at is not null, signature is not null, problem from signings"
 

@@ -15,9 +15,8 @@ from runward.daemon.inbox.spool import put
 from runward.daemon.ports.journals import EpochPassed
 from runward.daemon.ports.processes import Begun, NotBegun
 from runward.daemon.store.transaction import Statement
-from runward.handlers.effects import StartRun
-from runward.handlers.events import PlayRunRequested
-from runward.handlers.facts import Play
+from runward.handlers.model.requests import PlayRunRequested
+from runward.handlers.model.starts import Play, StartRun
 from runward.handlers.requests.play import run_name
 
 AT = 1_789_999_999.0

@@ -12,7 +12,7 @@ from tests.waiting import wait_for
 from runward.daemon.processes import ancestry
 from runward.daemon.processes.ancestry import MOST_ANCESTORS, ancestors, launcher_of
 from runward.daemon.processes.identity import identity_of
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from runward.daemon.processes.cancelling import CANCEL, WORD, order_text, read_w
 from runward.daemon.processes.end_signals import tell_to_end
 from runward.daemon.processes.identity import current_boot_id, identity_of, read_stat
 from runward.daemon.rundir.launcher_notes import leave_word
-from runward.handlers.facts import RunProcesses
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import RunProcesses
 
 DEAF = "trap '' TERM; sleep 1000 & echo > up; while :; do sleep 1000; done"
 

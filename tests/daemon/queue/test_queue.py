@@ -21,18 +21,19 @@ from runward.daemon.store.tables import jobs, problems
 from runward.daemon.store.tables.jobs import Job, JobResult
 from runward.daemon.store.tables.table import Rows, Write
 from runward.daemon.store.transaction import EpochRefused, Fenced, Statement
-from runward.handlers.chains.events import ChainRunCancelRequested
-from runward.handlers.effects import (
-    Effect,
-    Emit,
+from runward.handlers.model.chains import ChainRunCancelRequested
+from runward.handlers.model.effects import Effect, Emit, Explain
+from runward.handlers.model.events import Event
+from runward.handlers.model.requests import ReleaseJob, ScanRequested
+from runward.handlers.model.sessions import (
+    AttemptEnded,
+    AttemptStarted,
     EndAttempt,
-    Explain,
     OpenAttempt,
     OpenSession,
     Reason,
-    ReleaseJob,
+    SessionFinished,
 )
-from runward.handlers.events import AttemptEnded, AttemptStarted, Event, ScanRequested, SessionFinished
 
 BAD = Rows(problems.INSERT, [("p", None, None, None, 1.0)])
 GOOD = Rows(problems.INSERT, [("p", None, "is wrong", None, 1.0)])

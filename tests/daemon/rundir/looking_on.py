@@ -10,7 +10,7 @@ from runward.daemon.ports.files import Gone
 from runward.daemon.ports.session_reads import NOTHING_READ, SessionSight
 from runward.daemon.rundir.session_looking import look_at_session
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 LONG_AFTER = 1000.0
 """Seconds after which everything that a test wrote counts as settled."""

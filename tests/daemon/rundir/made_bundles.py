@@ -12,7 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.rundir.bundle_on_demand import make_on_demand
 from runward.daemon.rundir.bundle_parts import put_over
 from runward.handlers.bundle.canonical import Form
-from runward.handlers.bundle.order import BundleOrder, Cost, Stretch, Verdict
+from runward.handlers.model.bundle import BundleOrder, Cost, Stretch, Verdict
 
 AT: Final = 1_769_860_800.0
 VERDICT: Final = Verdict(AT + 60, "failed", "run.failed.exit_nonzero", "it *failed*", "passed", "c" * 64)

@@ -19,7 +19,7 @@ from runward.daemon.ports.files import Gone
 from runward.daemon.ports.journals import AlteredLine, Compared, StandingLines
 from runward.daemon.rundir.comparing import compare
 from runward.daemon.world.files import RealFiles
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 ROWS = [StandingLines(256, FIRST, 0), StandingLines(512, SECOND, len(FIRST))]
 OTHER_FACT = CHANGED.replace(b"bb", b"cc")

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import hashes
 from runward.daemon.rundir.hashes import file_hashes
-from runward.handlers.contracts.file_hashes import FileHash, RootHashes
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.contracts import FileHash, RootHashes
+from runward.handlers.model.unreadable import Unreadable
 
 
 def go_on(read: int) -> bool:

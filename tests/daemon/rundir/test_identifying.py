@@ -15,7 +15,7 @@ from runward.daemon.ports.session_reads import Identity
 from runward.daemon.rundir import identifying
 from runward.daemon.rundir.identifying import identify
 from runward.handlers.layouts.registry import LAYOUTS, Layouts
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 TINY = layouts()
 LOGS = Layouts(TINY.logs)

@@ -13,7 +13,7 @@ from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import hashes
 from runward.daemon.rundir.left_files import DEEPEST, left_files_in
 from runward.handlers.approvals import left_files
-from runward.handlers.approvals.left_files import LeftFile, LeftFiles, LeftPlace, WorkPlace
+from runward.handlers.model.approvals import LeftFile, LeftFiles, LeftPlace, WorkPlace
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 from runward.daemon.rundir import legs
 from runward.daemon.rundir.legs import early_legs, filled_without
-from runward.handlers.facts import EarlyLegs, LegsBefore
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.contracts import EarlyLegs, LegsBefore
+from runward.handlers.model.unreadable import Unreadable
 
 ROOT_USER = os.geteuid() == 0
 HOUR = 3600 * 10**9

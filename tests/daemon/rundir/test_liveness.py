@@ -21,8 +21,8 @@ from runward.daemon.processes.namespaced import NotThere
 from runward.daemon.rundir import pid_files, writer_locks
 from runward.daemon.rundir.liveness import Writers
 from runward.daemon.world.machine import RealProcesses
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.death import FIRST_NAMESPACE, NO_TICKS, Absence
+from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, RecordedProcess
+from runward.handlers.sessions.death import Absence
 from runward.handlers.sessions.over import Writer
 
 _LEAVE_TO_A_CHILD = """

@@ -10,8 +10,8 @@ import pytest
 from runward.daemon.ports.files import Gone, Listing, Sight
 from runward.daemon.rundir.looking import MAXIMUM_DOCUMENT, list_root, look, standing
 from runward.handlers.layouts.native import DOCUMENTS
-from runward.handlers.layouts.scanner import Document, Signature
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.sessions import Document, Signature
+from runward.handlers.model.unreadable import Unreadable
 
 
 @pytest.fixture

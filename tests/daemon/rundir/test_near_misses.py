@@ -14,8 +14,8 @@ from runward.config.artifact_rules import ArtifactRules
 from runward.config.contract import Contract
 from runward.daemon.rundir import near_misses
 from runward.daemon.rundir.artifacts import artifact_facts
-from runward.handlers.contracts.artifact_facts import RootFacts, RuledPath
 from runward.handlers.contracts.verify import missing_summary, verify
+from runward.handlers.model.contracts import RootFacts, RuledPath
 
 COMPOSED, DECOMPOSED = unicodedata.normalize("NFC", "résumé.md"), unicodedata.normalize("NFD", "résumé.md")
 

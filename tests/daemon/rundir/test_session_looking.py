@@ -26,9 +26,9 @@ from runward.daemon.rundir.session_places import list_places, place_signature
 from runward.daemon.rundir.session_reading import read_session
 from runward.handlers.layouts.places import shape_of
 from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
-from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.layouts.transcript import Told
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.sessions import Complaint
+from runward.handlers.model.unreadable import Unreadable
 
 LOG = layouts().logs[0]._replace(beside=("{name}/agents/*.jsonl",))
 (DIRECTORY,) = layouts().directories

@@ -13,7 +13,7 @@ from runward.daemon.rundir import session_places
 from runward.daemon.rundir.session_places import list_places, place_signature
 from runward.handlers.layouts.places import LEVELS, Shape, shape_of
 from runward.handlers.layouts.registry import LAYOUTS
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.unreadable import Unreadable
 
 CLAUDE, CODEX = (shape_of(each) for each in LAYOUTS.logs)
 DIRECTORY = shape_of(layouts().directories[0])

@@ -11,7 +11,7 @@ from tests.handlers.layouts.tiny import END, begin, layouts
 
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir.session_reading import MOST_RETRIES, read_session
-from runward.handlers.layouts.scanner import Complaint
+from runward.handlers.model.sessions import Complaint
 
 (LOG,) = layouts().logs
 (DIRECTORY,) = layouts().directories

@@ -11,7 +11,7 @@ from tests.waiting import wait_for
 
 from runward.daemon.rundir import work_tree
 from runward.daemon.rundir.work_tree import work_tree_since
-from runward.handlers.bundle.edits import FileEdit
+from runward.handlers.model.bundle import FileEdit
 
 START = 1_700_000_000
 """When the session began."""

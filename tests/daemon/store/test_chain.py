@@ -3,7 +3,7 @@
 import pytest
 
 from runward.daemon.store.hash_chain import GENESIS, Head, event_hash, link
-from runward.handlers.events import ScanRequested
+from runward.handlers.model.requests import ScanRequested
 
 FACTS: dict[str, str | int | float | None] = {
     "previous": GENESIS, "key": "k", "kind": "t", "version": 1, "recorded_at": 1.5, "cause": None, "depth": 0, "payload": "{}",

@@ -17,8 +17,8 @@ from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import list_inbox
 from runward.daemon.studio import daemon_pages
 from runward.daemon.studio.metrics import FIGURES, escaped, metrics
-from runward.handlers.events import JobDiscardRequested, JobRetryRequested
-from runward.handlers.notices.events import NoticeRetryRequested
+from runward.handlers.model.notices import NoticeRetryRequested
+from runward.handlers.model.requests import JobDiscardRequested, JobRetryRequested
 
 
 @pytest.fixture

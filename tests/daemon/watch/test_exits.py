@@ -15,7 +15,7 @@ from runward.daemon.watch import exits
 from runward.daemon.watch.exits import Exits
 from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.world.starting import StartingProcesses
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess
 
 PLACE: Target = ("runs", "a")
 

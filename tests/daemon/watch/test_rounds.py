@@ -17,8 +17,8 @@ from runward.daemon.watch.rounds import ASKED, Rounds
 from runward.daemon.world.clock import SystemClock
 from runward.daemon.world.files import RealFiles
 from runward.daemon.world.starting import StartingProcesses
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.unreadable import Unreadable
 
 
 class ListedJustBefore(RealFiles):

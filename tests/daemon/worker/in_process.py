@@ -44,10 +44,10 @@ from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import SystemRandomness
 from runward.daemon.world.files import RealFiles
-from runward.handlers.effects import StartRun
-from runward.handlers.facts import Declarations, RunProcesses
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.death import FIRST_NAMESPACE, Whereabouts
+from runward.handlers.model.contracts import Declarations
+from runward.handlers.model.processes import FIRST_NAMESPACE, RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import RunProcesses
+from runward.handlers.model.starts import StartRun
 from runward.handlers.sessions.observe import ProcessState
 from runward.handlers.sessions.over import Writer
 

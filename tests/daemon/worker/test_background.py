@@ -20,9 +20,9 @@ from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import hashes
 from runward.daemon.worker import background
 from runward.daemon.world.files import RealFiles
-from runward.handlers.contracts.file_hashes import FileHash, RootHashes
 from runward.handlers.contracts.hashes import TRIES
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.contracts import FileHash, RootHashes
+from runward.handlers.model.unreadable import Unreadable
 
 CONTRACT: JsonValue = {
     "expected": [{"id": "a", "path": "a.md"}, {"id": "b", "path": "b.md", "required": False}]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from msgspec.structs import replace
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.contract import ExpectedArtifact
@@ -17,12 +18,11 @@ from runward.daemon.inbox.spool import list_inbox, put
 from runward.daemon.store.batch import Batch
 from runward.daemon.worker.turn import StoppedInTrouble
 from runward.daemon.world.files import RealFiles
-from runward.handlers.contracts.artifact_facts import RootFacts
-from runward.handlers.effects import OpenSession
-from runward.handlers.event_kinds import Request
-from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
-from runward.handlers.facts import Declarations
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.contracts import Declarations, RootFacts
+from runward.handlers.model.events import Request
+from runward.handlers.model.requests import JobDiscardRequested, JobRetryRequested, ScanRequested
+from runward.handlers.model.sessions import OpenSession
+from runward.handlers.model.unreadable import Unreadable
 
 RUN: JsonValue = {"schema": "runward-run-v1"}
 REVIEW: JsonValue = {"schema": "runward-run-v1", "playbook": "review"}
@@ -272,7 +272,7 @@ def broken_playbook(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def broken(self: Batch, job: object, each: object) -> None:
         if isinstance(each, OpenSession) and each.declaration.playbook == "review":
-            each = each._replace(contract_basis="a bug")  # type: ignore[arg-type] # that is the bug
+            each = replace(each, contract_basis="a bug")  # that is the bug
         apply(self, job, each)  # type: ignore[arg-type] # as they came
 
     monkeypatch.setattr(Batch, "apply", broken)

@@ -12,23 +12,26 @@ from runward.daemon.store.tables.all import FOLDS
 from runward.daemon.store.tables.jobs import Job, JobResult
 from runward.daemon.worker.deciding import LONGEST_WAIT, MOST_QUESTIONS, Answers, Asked, Decider
 from runward.handlers import route
-from runward.handlers.asking import Given, TryLater, ask
-from runward.handlers.chains.effects import SetStep
-from runward.handlers.chains.facts import ListenersTo, SlotsNow, SlotsStanding
-from runward.handlers.effects import Deciding, EndAttempt, Explain, OpenAttempt, OpenSession
-from runward.handlers.events import MAXIMUM_DEPTH, AttemptEnded, AttemptStarted, Event
-from runward.handlers.facts import (
-    Declarations,
-    DeclaredContract,
+from runward.handlers.model.asking import Given, TryLater, ask
+from runward.handlers.model.chains import ListenersTo, SetStep, SlotsNow, SlotsStanding
+from runward.handlers.model.contracts import Declarations, DeclaredContract
+from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.events import MAXIMUM_DEPTH, Event
+from runward.handlers.model.notices import RecipientsOf
+from runward.handlers.model.outcomes import OutcomesIn
+from runward.handlers.model.sessions import (
+    AttemptEnded,
+    AttemptStarted,
+    EndAttempt,
     LaunchOf,
     LinkedSessions,
     LinkedSessionsOf,
+    OpenAttempt,
+    OpenSession,
     ProcessesOf,
     Session,
     SessionOf,
 )
-from runward.handlers.notices.facts import RecipientsOf
-from runward.handlers.outcomes.facts import OutcomesIn
 
 Decide = Callable[[str, Event, Given], route.Decision]
 Arguments = TypeVarTuple("Arguments")

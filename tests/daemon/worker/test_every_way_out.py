@@ -22,7 +22,7 @@ from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
-from runward.handlers.facts import Declarations
+from runward.handlers.model.contracts import Declarations
 
 KEY = "native:runs/{}"
 

@@ -9,7 +9,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
-from runward.handlers.facts import Declarations
+from runward.handlers.model.contracts import Declarations
 
 PLAYBOOK = Declarations((ExpectedArtifact("summary", "summary.md", True, "of all"),), None)
 AGENTS = {

@@ -5,17 +5,18 @@ No layout but the native one is read yet, so the scan here is native's, told tha
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.problem import Problem
 from runward.config.settings import Settings, Source, read_settings
 from runward.daemon.configuration.declarations import Declarer
 from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import Document, Item, Started
+from runward.handlers.layouts.scanner import Item, Started
+from runward.handlers.model.sessions import Document
 
 PLAYBOOK = "artifacts:\n  expected:\n    - {id: review, path: review.md}\n"
 RULE = '[[contracts]]\nmatch = {layout = "claude-code", cwd = "app/**"}\nplaybook = "feature"\n'

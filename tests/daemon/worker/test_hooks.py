@@ -15,9 +15,9 @@ from runward.config.settings import Root
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.tables import hooks
 from runward.daemon.store.tables.hooks import Hook
-from runward.handlers.facts import CoveringRoot, Declarations, RootOf, Ruled, RuledPlaybook
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.death import Whereabouts
+from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook
+from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import CoveringRoot, RootOf
 
 KEY = "claude-code:s-1"
 BOOT = "5b1c1a06-fb49-4a4e-86f0-e95699571b7a"

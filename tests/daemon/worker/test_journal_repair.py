@@ -38,8 +38,8 @@ from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import SystemRandomness
 from runward.daemon.world.files import RealFiles
-from runward.handlers.facts import Declarations
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.contracts import Declarations
+from runward.handlers.model.unreadable import Unreadable
 
 
 async def damage(running: Daemon) -> list[str]:

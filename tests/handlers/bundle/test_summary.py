@@ -5,8 +5,6 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.handlers.bundle.edits import FileEdit
-from runward.handlers.bundle.order import Cost
 from runward.handlers.bundle.summary import (
     Failure,
     Summary,
@@ -18,6 +16,7 @@ from runward.handlers.bundle.summary import (
     summary_text,
 )
 from runward.handlers.bundle.summary_id import names_session
+from runward.handlers.model.bundle import Cost, FileEdit
 
 WHOLE = Summary(
     "sess_abc123",

@@ -11,13 +11,13 @@ from tests.handlers.chains.chain_world import World
 from tests.handlers.chains.drawn_chains import NOT_STARTED, DrawnChain, DrawnStep, Seen
 
 from runward.config.json_value import JsonValue
-from runward.handlers.approvals.effects import DecideApproval
-from runward.handlers.chains.effects import RecordFiring, SetChainRun, SetStep
-from runward.handlers.chains.events import ChainFired
 from runward.handlers.chains.states import RUN, STEP
-from runward.handlers.effects import Effect, Explain, StartRun
-from runward.handlers.events import Event
-from runward.handlers.timers.events import TimerRang, TimerSet
+from runward.handlers.model.approvals import DecideApproval
+from runward.handlers.model.chains import ChainFired, RecordFiring, SetChainRun, SetStep
+from runward.handlers.model.effects import Effect, Explain
+from runward.handlers.model.events import Event
+from runward.handlers.model.starts import StartRun
+from runward.handlers.model.timers import TimerRang, TimerSet
 
 _FIRED: Final = ("firing.fired.event", "firing.fired.by_hand")
 _SKIPPED: Final = (

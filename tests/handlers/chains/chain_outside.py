@@ -7,16 +7,15 @@ from tests.handlers.chains.chain_rows import Asked, Broken
 from tests.handlers.chains.drawn_chains import ASKED
 
 from runward.config.json_value import JsonValue
-from runward.handlers.approvals.effects import AskApproval
-from runward.handlers.approvals.events import ApprovalRequested
-from runward.handlers.chains.events import (
+from runward.handlers.model.approvals import ApprovalRequested, AskApproval
+from runward.handlers.model.chains import (
     ChainFireRequested,
     ChainRunCancelRequested,
     ChainStatusRequested,
     EventOccurred,
 )
-from runward.handlers.events import AttemptStarted, SessionFinished, Status
-from runward.handlers.starts.events import StartFailed
+from runward.handlers.model.sessions import AttemptStarted, SessionFinished, Status
+from runward.handlers.model.starts import StartFailed
 
 if TYPE_CHECKING:
     from tests.handlers.chains.chain_world import World

@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from runward.config.json_value import JsonValue
-from runward.handlers.approvals.effects import AskApproval, DecideApproval
-from runward.handlers.chains.effects import ChainRunStatus, OpenChainRun, SetChainRun, SetStep, StepStatus
-from runward.handlers.effects import Effect, StartRun
-from runward.handlers.events import Event, Status
+from runward.handlers.model.approvals import AskApproval, DecideApproval
+from runward.handlers.model.chains import ChainRunStatus, OpenChainRun, SetChainRun, SetStep, StepStatus
+from runward.handlers.model.effects import Effect
+from runward.handlers.model.events import Event
+from runward.handlers.model.sessions import Status
+from runward.handlers.model.starts import StartRun
 
 OPEN: Final = ("running", "waiting_approval")
 NOT_OVER: Final = ("waiting", "waiting_approval", "running")

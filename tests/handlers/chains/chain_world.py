@@ -15,57 +15,61 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
 from tests.handlers.chains.chain_outside import Outside
 from tests.handlers.chains.chain_rows import Asked, Broken, Command, Laws, Row, Try
 from tests.handlers.chains.drawn_chains import drawn_chain, echo
 
 from runward.config.playbook import Playbook
-from runward.handlers.approvals.effects import AskApproval, DecideApproval
-from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding, FilesLeftIn, WorkplaceOf
-from runward.handlers.approvals.left_files import LeftFiles
-from runward.handlers.asking import Given, NotYet, Question, TryLater
-from runward.handlers.chains.effects import (
+from runward.handlers.model.approvals import (
+    ApprovalOf,
+    ApprovalStanding,
+    AskApproval,
+    DecideApproval,
+    FilesLeftIn,
+    LeftFiles,
+    WorkplaceOf,
+)
+from runward.handlers.model.asking import Given, NotYet, Question, TryLater
+from runward.handlers.model.chains import (
+    ChainFired,
+    ChainFires,
+    ChainFiresNow,
+    ChainNamed,
+    ChainRunFinished,
+    ChainRunOf,
+    ChainRunStanding,
+    ChainRunTurn,
+    FiringsOf,
+    LaneWaits,
+    LeftBy,
+    LeftBySession,
+    ListenersTo,
     OpenChainRun,
+    OpenRun,
+    OpenRunsOf,
     RecordFiring,
     SetChainRun,
     SetChainStatus,
     SetStep,
-)
-from runward.handlers.chains.events import (
-    ChainFired,
-    ChainRunFinished,
-    ChainRunTurn,
     SlotOffered,
-)
-from runward.handlers.chains.facts import (
-    ChainFires,
-    ChainFiresNow,
-    ChainNamed,
-    ChainRunOf,
-    ChainRunStanding,
-    FiringsOf,
-    LeftBy,
-    LeftBySession,
-    ListenersTo,
-    OpenRun,
-    OpenRunsOf,
     SlotsNow,
     SlotsStanding,
     StepsAtOnce,
     StepStanding,
     Waiter,
 )
-from runward.handlers.effects import Effect, Emit, Explain, StartRun
-from runward.handlers.events import Event, SessionCancelRequested, SessionFinished, Status
-from runward.handlers.facts import LaneWaits, Play, PlayOf, ProducedBy, Session, SessionOf
-from runward.handlers.invocations.effects import EndInvocation, OpenInvocation
-from runward.handlers.invocations.facts import Invocation, InvocationOf
-from runward.handlers.notices.facts import RecipientsOf
-from runward.handlers.outcomes.facts import ArtifactFilesOf, OutcomesIn
+from runward.handlers.model.contracts import ProducedBy
+from runward.handlers.model.effects import Effect, Emit, Explain
+from runward.handlers.model.events import Event
+from runward.handlers.model.invocations import EndInvocation, Invocation, InvocationOf, OpenInvocation
+from runward.handlers.model.notices import RecipientsOf
+from runward.handlers.model.outcomes import ArtifactFilesOf, OutcomesIn
+from runward.handlers.model.requests import SessionCancelRequested
+from runward.handlers.model.sessions import Session, SessionFinished, SessionOf, Status
+from runward.handlers.model.starts import GiveUpStart, Play, PlayOf, StartFailed, StartRun, WithdrawStart
+from runward.handlers.model.timers import TimerRang, TimerSet
 from runward.handlers.route import decide, duties
-from runward.handlers.starts.effects import GiveUpStart, WithdrawStart
-from runward.handlers.starts.events import StartFailed
-from runward.handlers.timers.events import TimerRang, TimerSet
 
 MOST_JOBS: Final = 20_000
 _OURS: Final = ("chains/", "approvals/", "timers/", "starts/")
@@ -152,13 +156,13 @@ class World:
             if not run.is_open:
                 continue
             if run.opened.deadline is not None:
-                run.opened = run.opened._replace(deadline=run.opened.deadline + seconds)
+                run.opened = replace(run.opened, deadline=run.opened.deadline + seconds)
             for tries in run.steps.values():
                 for each in tries:
                     each.since += seconds
         for asked in self.approvals.values():
             if asked.status == "asked" and asked.row.expires_at is not None:
-                asked.row = asked.row._replace(expires_at=asked.row.expires_at + seconds)
+                asked.row = replace(asked.row, expires_at=asked.row.expires_at + seconds)
 
     def resize(self, slots: int) -> None:
         """The settings allow another number of steps at once: what became free is offered, as at a daemon's start."""

@@ -1,9 +1,9 @@
 """Which firings begin a run, wait for their turn, or are skipped; and what follows the end of a run."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.handlers.chains.test_machine import (
     CHAIN,
     FIRED,
@@ -19,23 +19,30 @@ from tests.handlers.chains.test_machine import (
 
 from runward.handlers.chains import finished, fire, turn
 from runward.handlers.chains.advancing import WAITS
-from runward.handlers.chains.effects import OpenChainRun, RecordFiring, SetChainRun, SetChainStatus, SetStep
-from runward.handlers.chains.events import ChainFired, ChainRunFinished, ChainRunTurn
-from runward.handlers.chains.facts import (
+from runward.handlers.invocations.ids import of_chain_run
+from runward.handlers.model.chains import (
     MOST_FIRINGS,
+    ChainFired,
     ChainFiresNow,
     ChainNamed,
+    ChainRunFinished,
     ChainRunOf,
+    ChainRunTurn,
     FiringsOf,
     ListenersTo,
+    OpenChainRun,
     OpenRun,
     OpenRunsOf,
+    RecordFiring,
+    SetChainRun,
+    SetChainStatus,
+    SetStep,
     StepStanding,
 )
-from runward.handlers.effects import Emit, StartRun
-from runward.handlers.invocations.effects import EndInvocation
-from runward.handlers.invocations.ids import of_chain_run
-from runward.handlers.notices.facts import RecipientsOf
+from runward.handlers.model.effects import Emit
+from runward.handlers.model.invocations import EndInvocation
+from runward.handlers.model.notices import RecipientsOf
+from runward.handlers.model.starts import StartRun
 
 OTHER = OpenRun("cr_other", "key 7", False)
 KEYED = changed('concurrency: "{{ trigger.pr }}"\n' + TEXT)

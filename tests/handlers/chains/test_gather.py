@@ -1,36 +1,38 @@
 """An event that a composite trigger waits for: it fires the chain with the others, is held, or does not count."""
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
+from msgspec.structs import replace
 from tests.handlers.chains.test_machine import DEFINITION, FIRED, GIVEN, decided, of
 
 from runward.config.chain import Chain, chain_of
 from runward.config.json_value import JsonValue
 from runward.handlers.chains import finished, fire, gather, match
-from runward.handlers.chains.effects import (
-    HoldEvent,
-    OpenChainRun,
-    RecordFiring,
-    ReleaseEvents,
-    SetChainStatus,
-)
-from runward.handlers.chains.events import ChainFired, ChainRunFinished, EventOccurred, TriggerMatched
-from runward.handlers.chains.facts import (
+from runward.handlers.model.chains import (
+    ChainFired,
     ChainFires,
     ChainFiresNow,
     ChainNamed,
+    ChainRunFinished,
     ChainRunOf,
     ChainRunStanding,
+    EventOccurred,
     FiringsOf,
     Held,
     HeldFor,
+    HoldEvent,
     ListenersTo,
+    OpenChainRun,
     OpenRunsOf,
+    RecordFiring,
+    ReleaseEvents,
+    SetChainStatus,
     ToldBy,
+    TriggerMatched,
 )
-from runward.handlers.effects import Emit, Explain
-from runward.handlers.notices.facts import RecipientsOf
+from runward.handlers.model.effects import Emit, Explain
+from runward.handlers.model.notices import RecipientsOf
 
 
 def defined(trigger: JsonValue) -> JsonValue:
@@ -46,7 +48,7 @@ A = Held("ra", 1.0, (0,), gather.digest(BOTH), "a", "id-a", None)
 def chain(definition: JsonValue) -> Chain:
     from runward.config.document import Document
 
-    return replace(chain_of(definition), document=Document("pr.yaml", definition, {}))
+    return dataclasses.replace(chain_of(definition), document=Document("pr.yaml", definition, {}))
 
 
 def gathered(event: TriggerMatched = B, held: tuple[Held, ...] = (A,), **more: Any) -> tuple[Any, ...]:

@@ -5,14 +5,21 @@ from typing import Any
 import pytest
 from tests.handlers.chains.test_machine import GIVEN, RUN, TEXT, changed, decided, of, stands
 
-from runward.handlers.approvals.events import ApprovalDecided
 from runward.handlers.chains import approved, offered, rang, turn
 from runward.handlers.chains.advancing import ASKED, STARTED, WAITS
-from runward.handlers.chains.effects import SetChainRun, SetStep
-from runward.handlers.chains.events import ChainRunTurn, SlotOffered
-from runward.handlers.chains.facts import WAITS_FOR_SLOT, ChainRunOf, StepStanding
-from runward.handlers.effects import Deciding, StartRun
-from runward.handlers.timers.events import TimerRang
+from runward.handlers.model.approvals import ApprovalDecided
+from runward.handlers.model.chains import (
+    WAITS_FOR_SLOT,
+    ChainRunOf,
+    ChainRunTurn,
+    SetChainRun,
+    SetStep,
+    SlotOffered,
+    StepStanding,
+)
+from runward.handlers.model.effects import Deciding
+from runward.handlers.model.starts import StartRun
+from runward.handlers.model.timers import TimerRang
 
 CLEANING = changed(TEXT + "on_failure:\n  - {id: note, skill: merge}\n")
 TURN = ChainRunTurn(RUN, 1.0, "cr_before")

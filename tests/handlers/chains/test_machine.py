@@ -1,10 +1,10 @@
 """From an event to the steps of a chain run: what is started, skipped or refused, and how the run ends."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple, replace
 
 from runward.config.chain import read_chain
 from runward.config.counted_values import Budget
@@ -13,58 +13,58 @@ from runward.config.playbook import Playbook
 from runward.config.seen import CHAIN_FIELDS, STEP_FIELDS
 from runward.config.step import Callables, Step
 from runward.handlers.approvals import answer
-from runward.handlers.approvals.events import ApprovalRequested
-from runward.handlers.approvals.facts import ApprovalOf, ApprovalStanding, FilesLeftIn
-from runward.handlers.approvals.left_files import LeftFile, LeftFiles, LeftPlace
 from runward.handlers.approvals.shown import _left, _Named
-from runward.handlers.asking import Given, TryLater
 from runward.handlers.chains import advance, advancing, begun, cancel, fire, match, order
 from runward.handlers.chains import status as changed_status
 from runward.handlers.chains.advancing import about, position_of, run_id
-from runward.handlers.chains.effects import (
+from runward.handlers.chains.stepping import given_to, judge, result_of
+from runward.handlers.contracts.hashes import TRIES
+from runward.handlers.invocations.ids import of_chain_run, of_try
+from runward.handlers.model.approvals import (
+    ApprovalOf,
+    ApprovalRequested,
+    ApprovalStanding,
+    FilesLeftIn,
+    LeftFile,
+    LeftFiles,
+    LeftPlace,
+)
+from runward.handlers.model.asking import Given, TryLater
+from runward.handlers.model.chains import (
+    ChainFired,
+    ChainFireRequested,
+    ChainFires,
+    ChainFiresNow,
+    ChainNamed,
+    ChainRunCancelRequested,
+    ChainRunOf,
+    ChainRunStanding,
     ChainRunStatus,
     ChainStatus,
+    ChainStatusRequested,
+    EventOccurred,
+    FiringsOf,
+    LaneWaits,
+    LeftBy,
+    LeftBySession,
+    ListenersTo,
     OpenChainRun,
+    OpenRunsOf,
     RecordFiring,
     SetChainRun,
     SetChainStatus,
     SetStep,
-    StepResult,
-)
-from runward.handlers.chains.events import (
-    ChainFired,
-    ChainFireRequested,
-    ChainRunCancelRequested,
-    ChainStatusRequested,
-    EventOccurred,
-    chain_run_of,
-)
-from runward.handlers.chains.facts import (
-    ChainFires,
-    ChainFiresNow,
-    ChainNamed,
-    ChainRunOf,
-    ChainRunStanding,
-    FiringsOf,
-    LeftBy,
-    LeftBySession,
-    ListenersTo,
-    OpenRunsOf,
     SlotsNow,
     SlotsStanding,
+    StepResult,
     StepsAtOnce,
     StepStanding,
+    chain_run_of,
 )
-from runward.handlers.chains.stepping import given_to, judge, result_of
-from runward.handlers.contracts.hashes import TRIES
-from runward.handlers.effects import Deciding, Effect, Emit, Explain, StartRun
-from runward.handlers.events import AttemptStarted, SessionFinished, Status
-from runward.handlers.facts import LaneWaits, Play, PlayOf, Session, SessionOf
-from runward.handlers.invocations.effects import EndInvocation, OpenInvocation
-from runward.handlers.invocations.facts import Invocation, InvocationOf
-from runward.handlers.invocations.ids import of_chain_run, of_try
-from runward.handlers.starts.effects import WithdrawStart
-from runward.handlers.starts.events import StartFailed
+from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.invocations import EndInvocation, Invocation, InvocationOf, OpenInvocation
+from runward.handlers.model.sessions import AttemptStarted, Session, SessionFinished, SessionOf, Status
+from runward.handlers.model.starts import Play, PlayOf, StartFailed, StartRun, WithdrawStart
 
 TEXT = """\
 name: pr
@@ -167,7 +167,7 @@ def test_a_fired_chain_opens_a_run_and_starts_its_first_step() -> None:
     root, invocation = of(OpenInvocation, effects)
     assert (root.id, root.skill, root.chain_run, root.step) == (of_chain_run(RUN), "chain", RUN, None)
     assert (start.kind, start.invocation_id) == ("step", of_try(RUN, 0, 1))
-    assert invocation[:-1] == (of_try(RUN, 0, 1), "review", 5.0, start.session, RUN, 0, 1)
+    assert astuple(invocation)[:-1] == (of_try(RUN, 0, 1), "review", 5.0, start.session, RUN, 0, 1)
     assert invocation.metadata == {"kind": "skill", "step": "review", "with": {"pr": 7}}
     assert (opened.id, opened.definition, opened.trigger) == (RUN, DEFINITION, {"pr": 7})
     assert (start.key, start.name, start.command, start.timeout) == (

@@ -7,10 +7,10 @@
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 from tests.handlers.chains.chain_laws import ChainLaws
 from tests.handlers.chains.chain_rows import Broken
 from tests.handlers.chains.chain_world import World
@@ -19,8 +19,8 @@ from runward.config.step import Retry
 from runward.handlers import route
 from runward.handlers.approvals import answer
 from runward.handlers.chains import advance, advancing, approved, fire, late, offered
-from runward.handlers.chains.facts import ChainRunOf
 from runward.handlers.chains.slots import Room
+from runward.handlers.model.chains import ChainRunOf
 
 FEW: Final = 50
 MANY: Final = 1_000

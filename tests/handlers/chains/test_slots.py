@@ -1,34 +1,37 @@
 """Slots: which step begins, which waits, and that no slot is lost or taken twice."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.handlers.chains.test_firing import fired
 from tests.handlers.chains.test_machine import FIRED, GIVEN, RUN, TEXT, changed, decided, finished, of, stands
 
-from runward.handlers.approvals.events import ApprovalDecided
-from runward.handlers.asking import Given
 from runward.handlers.chains import approved, cancel, offered, rang, slots
 from runward.handlers.chains.advancing import ASKED, WAITS
-from runward.handlers.chains.effects import SetChainRun, SetStep
-from runward.handlers.chains.events import ChainRunCancelRequested, SlotOffered
-from runward.handlers.chains.facts import (
+from runward.handlers.chains.folding import slots_after
+from runward.handlers.model.approvals import ApprovalDecided
+from runward.handlers.model.asking import Given
+from runward.handlers.model.chains import (
     WAITS_FOR_SLOT,
+    ChainRunCancelRequested,
     ChainRunOf,
+    SetChainRun,
+    SetStep,
+    SlotOffered,
     SlotsNow,
     SlotsStanding,
     StepsAtOnce,
     StepStanding,
     Waiter,
 )
-from runward.handlers.chains.folding import slots_after
-from runward.handlers.effects import Emit, StartRun
-from runward.handlers.facts import SessionOf
-from runward.handlers.invocations.facts import InvocationOf
-from runward.handlers.timers.events import TimerRang, TimerSet
+from runward.handlers.model.effects import Emit
+from runward.handlers.model.invocations import InvocationOf
+from runward.handlers.model.sessions import SessionOf
+from runward.handlers.model.starts import StartRun
+from runward.handlers.model.timers import TimerRang, TimerSet
 
 ONE: dict[Any, Any] = {StepsAtOnce(): 1}
 MINE = frozenset({(RUN, 0)})

@@ -1,17 +1,16 @@
 """The worktree of a step: what is checked out, and whether it stays after the end."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.handlers.chains.test_firing import fired
 from tests.handlers.chains.test_machine import FIRED, TEXT, changed, finished, of
 
 from runward.config.json_value import JsonValue
-from runward.handlers.chains.effects import SetStep
-from runward.handlers.chains.events import ChainFired
-from runward.handlers.effects import Explain, StartRun
-from runward.handlers.starts.effects import RemoveWorktree
+from runward.handlers.model.chains import ChainFired, SetStep
+from runward.handlers.model.effects import Explain
+from runward.handlers.model.starts import RemoveWorktree, StartRun
 
 
 def with_worktree(keep: str = "on_failure") -> JsonValue:

@@ -6,9 +6,8 @@ import pytest
 from tests.handlers.examples import NOTES, REVIEW
 
 from runward.config.contract import Contract
-from runward.handlers.contracts.artifact_facts import FileFact, FileState, RootFacts
 from runward.handlers.contracts.comparison import Compared, Look, compare
-from runward.handlers.contracts.file_hashes import FileHash, HashState
+from runward.handlers.model.contracts import FileFact, FileHash, FileState, HashState, RootFacts
 
 ONE, TWO = "1" * 64, "2" * 64
 ONLY_REVIEW = Contract((REVIEW,))

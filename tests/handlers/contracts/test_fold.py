@@ -10,7 +10,7 @@ from tests.handlers.examples import NOTES, REVIEW
 from runward.config.contract import Contract, ContractEntry, ExpectedArtifact
 from runward.config.flow import Leg
 from runward.handlers.contracts.fold import Folded, Unfoldable, fold_legs, why_too_late
-from runward.handlers.facts import Declarations, EarlyLegs
+from runward.handlers.model.contracts import Declarations, EarlyLegs
 
 ONE = Leg("one", "reviewer", "one")
 TWO = Leg("two", "critic", "legs/two")

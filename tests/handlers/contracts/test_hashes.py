@@ -6,16 +6,25 @@ import pytest
 from tests.handlers.examples import HASH, KEY, NOW, PATH
 from tests.handlers.played import Answer, AnyQuestion, Need, played
 
-from runward.handlers.asking import TryLater
 from runward.handlers.contracts import hashes as handler
-from runward.handlers.contracts.artifact_facts import Produced
-from runward.handlers.contracts.file_hashes import FileHash, HashState, RootHashes
-from runward.handlers.contracts.file_problems import MEANINGS, FileProblem
 from runward.handlers.contracts.hashes import TRIES
-from runward.handlers.effects import Effects, Explain, RecordedFile, RecordFiles
-from runward.handlers.events import SessionFinished
-from runward.handlers.facts import HashesOf, ProducedBy, ProducedFiles
-from runward.handlers.unreadable import Unreadable
+from runward.handlers.model.asking import TryLater
+from runward.handlers.model.contracts import (
+    MEANINGS,
+    FileHash,
+    FileProblem,
+    HashesOf,
+    HashState,
+    Produced,
+    ProducedBy,
+    ProducedFiles,
+    RecordedFile,
+    RecordFiles,
+    RootHashes,
+)
+from runward.handlers.model.effects import Effects, Explain
+from runward.handlers.model.sessions import SessionFinished
+from runward.handlers.model.unreadable import Unreadable
 
 REVIEW, NOTES = Produced("review", "review.md", 12, 100), Produced("notes", "sub/notes.md", 5, 200)
 VERDICT = SessionFinished(KEY, 2, 5.0, "completed", "run.completed.ok", "passed", 2, 17)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tests.handlers.examples import NOTES, NOW, REPORT, REVIEW
 
 from runward.config.contract import Contract, ContractEntry, Source
-from runward.handlers.contracts.artifact_facts import FileFact, FileState, RootFacts
 from runward.handlers.contracts.verify import (
     Verification,
     describe,
@@ -17,6 +16,7 @@ from runward.handlers.contracts.verify import (
     verification_as_json,
     verify,
 )
+from runward.handlers.model.contracts import FileFact, FileState, RootFacts
 
 FILE, ABSENT, EMPTY = FileFact("file", 12), FileFact("absent"), FileFact("empty")
 STATES: tuple[FileState, ...] = get_args(FileState)

@@ -11,8 +11,6 @@ from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox import worker
 from runward.daemon.worker.deciding import MOST_QUESTIONS
-from runward.handlers.asking import Asking, Given, Question
-from runward.handlers.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.exchange import act, create, kernel_calls, mint
 from runward.handlers.exchange.accounts import Accounts, accounts_of
 from runward.handlers.exchange.acting_with_code import (
@@ -24,38 +22,36 @@ from runward.handlers.exchange.acting_with_code import (
     Unable,
     Worked,
 )
-from runward.handlers.exchange.effects import (
-    CountIntent,
-    KeepArtifact,
-    KeepPrincipal,
-    Post,
-    RecordAction,
-    UseCpu,
-)
-from runward.handlers.exchange.events import (
-    ActionRequested,
-    IntentMade,
-    MintRequested,
-    PrincipalCreateRequested,
-)
-from runward.handlers.exchange.facts import (
+from runward.handlers.exchange.running_code import CodeRun, Ran
+from runward.handlers.model.asking import Asking, Given, Question
+from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
+from runward.handlers.model.exchange import (
     MINT,
     SCRIP,
+    ActionRequested,
     BalanceOf,
+    CountIntent,
     CpuUsedBy,
     ExchangeRulesNow,
     Existing,
     ExistingInExchange,
+    IntentMade,
+    KeepArtifact,
+    KeepPrincipal,
+    MintRequested,
     NamesLike,
+    Post,
     Principal,
+    PrincipalCreateRequested,
     PrincipalOf,
+    RecordAction,
     ResourcesOf,
     SharedArtifact,
     SharedArtifactOf,
+    UseCpu,
     described,
     without_case,
 )
-from runward.handlers.exchange.running_code import CodeRun, Ran
 
 Ask = Callable[..., Any]
 """Asks the exchange from within code: a call's name and its arguments."""

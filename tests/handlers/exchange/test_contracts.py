@@ -9,7 +9,7 @@ from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.contracts import ACTIONS, CONTRACT, Verdict, evaluated, read_verdict
-from runward.handlers.exchange.facts import SharedArtifact
+from runward.handlers.model.exchange import SharedArtifact
 
 OWNER, OTHER = "owner", "other"
 

@@ -13,13 +13,13 @@ from tests.handlers.exchange.played import Exchange
 
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking
 from runward.handlers.exchange import invoke, kernel_calls
 from runward.handlers.exchange.accounts import Accounts
 from runward.handlers.exchange.action_result import CODES
-from runward.handlers.exchange.facts import MINT, SharedArtifact
-from runward.handlers.exchange.facts import SCRIP as MONEY
 from runward.handlers.exchange.reading import Reading
+from runward.handlers.model.asking import Asking
+from runward.handlers.model.exchange import MINT, SharedArtifact
+from runward.handlers.model.exchange import SCRIP as MONEY
 
 WHO: Final = ("a", "b", "c")
 IDS: Final = ("p", "q", "r", "x")

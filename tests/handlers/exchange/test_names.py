@@ -6,7 +6,7 @@ import pytest
 from tests.handlers.exchange.played import Exchange
 
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange.events import PrincipalCreateRequested
+from runward.handlers.model.exchange import PrincipalCreateRequested
 
 NOOP = '{"action_type": "noop"}'
 

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from tests.handlers.examples import HASH, REVIEW, declaration, ended, planned, started
 
 from runward.config.contract import Contract, ContractEntry
-from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
 from runward.handlers.contracts.verify import verify
-from runward.handlers.effects import Reason
-from runward.handlers.events import AttemptEnded, AttemptStarted
 from runward.handlers.journal import lines
 from runward.handlers.journal.iso_time import iso_time
+from runward.handlers.model.contracts import FileFact, RootFacts
+from runward.handlers.model.sessions import AttemptEnded, AttemptStarted, Reason
 
 EVENT_LINES: dict[str, Callable[[AttemptStarted, AttemptEnded, str], bytes]] = {
     "session_started": lambda start, end, text: lines.session_started(

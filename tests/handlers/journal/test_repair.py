@@ -6,11 +6,11 @@ import pytest
 from tests.handlers.examples import HASH
 from tests.handlers.played import Need, played
 
-from runward.handlers.effects import AppendLines, Explain, RepairJournal
-from runward.handlers.events import JournalDamaged
-from runward.handlers.facts import SessionOf
 from runward.handlers.journal import repair
 from runward.handlers.journal.repair import describe
+from runward.handlers.model.effects import Explain
+from runward.handlers.model.journal import AppendLines, JournalDamaged, RepairJournal
+from runward.handlers.model.sessions import SessionOf
 
 KEY = "native:runs/a"
 decide = played(repair.decide)

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.transcript import LogLine, Resumed, Told, TranscriptScanner
+from runward.handlers.model.sessions import Document
 
 Logs = Mapping[str, Sequence[bytes]]
 

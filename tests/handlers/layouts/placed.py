@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from runward.handlers.bundle.calls import Told
 from runward.handlers.layouts.call_reader import PlacedLine
 from runward.handlers.layouts.registry import CALLS
-from runward.handlers.layouts.scanner import Document
+from runward.handlers.model.sessions import Document
 
 
 def placed(contents: Sequence[bytes]) -> Iterator[PlacedLine]:

@@ -20,8 +20,8 @@ from tests.handlers.layouts.directories import document, fed, fed_in_portions, n
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.adjutant import RECEIPT, REPLAY, SCANNER
 from runward.handlers.layouts.adjutant_replay import IDS_KEPT
-from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.transcript import Close, Counts, Told
+from runward.handlers.model.sessions import Document
 from runward.handlers.sessions.reasons import status_of
 
 

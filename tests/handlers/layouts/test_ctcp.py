@@ -18,8 +18,8 @@ from tests.handlers.layouts.directories import document, fed, numbered, recorded
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts import ctcp
 from runward.handlers.layouts.ctcp import EVENTS, REPORT, RUN, SCANNER
-from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.transcript import Close, Counts, Told
+from runward.handlers.model.sessions import Document
 from runward.handlers.sessions.reasons import status_of
 
 

@@ -18,7 +18,7 @@ from runward.handlers.layouts.foreign_values import (
     seconds_in,
     text_in,
 )
-from runward.handlers.layouts.scanner import Complaint
+from runward.handlers.model.sessions import Complaint
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,14 @@ from hypothesis import strategies as st
 
 from runward.config.flow import Leg
 from runward.config.json_value import JsonValue
-from runward.handlers.events import AttemptStarted, FlowPlanned, dump_payload, load_payload
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import scan
-from runward.handlers.layouts.scanner import (
-    Complaint,
-    Document,
-    Ended,
-    Item,
-    Planned,
-    ProcessNamed,
-    RecordedProcess,
-    Started,
-)
+from runward.handlers.layouts.scanner import Ended, Item, Planned, ProcessNamed, Started
+from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.events import dump_payload
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.registry import load_payload
+from runward.handlers.model.sessions import AttemptStarted, Complaint, Document
 from runward.handlers.sessions.reasons import status_of
 
 PATH = "/runs/alpha"

@@ -24,8 +24,8 @@ from tests.handlers.layouts.lionagi_lines import OWN, WORKER
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts import adjutant, ctcp, lionagi, native
-from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.transcript import MOST_COMPLAINTS, TranscriptScanner
+from runward.handlers.model.sessions import Document
 
 
 class Layout(NamedTuple):

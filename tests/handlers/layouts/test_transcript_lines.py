@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.scanner import Complaint
 from runward.handlers.layouts.transcript import MOST_COMPLAINTS, LogLine
 from runward.handlers.layouts.transcript_lines import MOST_GLUED, Unreadable, records
+from runward.handlers.model.sessions import Complaint
 
 
 def read(*contents: bytes, is_cut: bool = False) -> tuple[list[JsonValue], int, Sequence[Complaint]]:

@@ -3,16 +3,19 @@
 import pytest
 from tests.handlers.played import played
 
-from runward.handlers.asking import NotYet
-from runward.handlers.chains.facts import ListenersTo
-from runward.handlers.events import Status
-from runward.handlers.facts import Session, SessionOf
+from runward.handlers.model.asking import NotYet
+from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.outcomes import (
+    BeingRead,
+    OutcomeFile,
+    OutcomesChanged,
+    OutcomesIn,
+    RecordArtifact,
+)
+from runward.handlers.model.sessions import Session, SessionOf, Status
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes import changed
 from runward.handlers.outcomes.added_event import ADDED
-from runward.handlers.outcomes.effects import RecordArtifact
-from runward.handlers.outcomes.events import OutcomesChanged
-from runward.handlers.outcomes.facts import BeingRead, OutcomeFile, OutcomesIn
-from runward.handlers.unreadable import Unreadable
 
 KEY = "native:runs/s"
 PLACES = OutcomesIn("/runs/s", "/runs/s/artifacts")

@@ -6,19 +6,22 @@ import pytest
 from tests.handlers.examples import HASH, KEY, NOW, PATH, session
 from tests.handlers.played import played
 
-from runward.handlers.asking import TryLater
-from runward.handlers.contracts.file_hashes import FileHash, RootHashes
-from runward.handlers.effects import Emit, Explain
-from runward.handlers.facts import HashesOf, SessionOf
+from runward.handlers.model.asking import TryLater
+from runward.handlers.model.contracts import FileHash, HashesOf, RootHashes
+from runward.handlers.model.effects import Emit, Explain
+from runward.handlers.model.outcomes import (
+    ArtifactFilesNamed,
+    OutcomeFile,
+    RecordArtifact,
+    RecordArtifactFile,
+)
+from runward.handlers.model.sessions import SessionOf
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes import files
-from runward.handlers.outcomes.effects import RecordArtifact, RecordArtifactFile
-from runward.handlers.outcomes.events import ArtifactFilesNamed
-from runward.handlers.outcomes.facts import OutcomeFile
 from runward.handlers.outcomes.files import named
 from runward.handlers.outcomes.ids import artifact_id
 from runward.handlers.outcomes.reading import InvalidOutcome, ReadOutcome, read_outcome
 from runward.handlers.route import duties, in_background
-from runward.handlers.unreadable import Unreadable
 
 DIGEST = "1" * 64
 NAMED = ArtifactFilesNamed(KEY, NOW, f"{KEY}#1/ended", (("ar_log", "logs/big.txt"), ("ar_diff", "a.diff")))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from runward.handlers.outcomes.facts import OutcomeFile
+from runward.handlers.model.outcomes import OutcomeFile
 from runward.handlers.outcomes.reading import InvalidOutcome, ReadOutcome, read_outcome
 
 JUNIT = """<?xml version="1.0"?>

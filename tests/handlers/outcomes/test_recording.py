@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.handlers.examples import KEY, session
 
-from runward.handlers.asking import NotYet, TryLater
-from runward.handlers.facts import WorkingDirectoryOf
-from runward.handlers.outcomes.facts import BeingRead, FinalMessageOf, OutcomeFile, OutcomesIn
+from runward.handlers.model.asking import NotYet, TryLater
+from runward.handlers.model.outcomes import BeingRead, FinalMessageOf, OutcomeFile, OutcomesIn
+from runward.handlers.model.sessions import WorkingDirectoryOf
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes.recording import Recorded, recorded
-from runward.handlers.unreadable import Unreadable
 
 CLAUDE = session(None, key="claude-code:a", layout="claude-code", path="/p/a.jsonl")
 CODEX = session(None, key="codex:b", layout="codex", path="/c/rollout-b.jsonl")

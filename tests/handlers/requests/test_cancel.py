@@ -4,11 +4,11 @@ import pytest
 from tests.handlers.examples import KEY, session
 from tests.handlers.played import Need, played
 
-from runward.handlers.asking import TryLater
-from runward.handlers.effects import CancelRun, Explain
-from runward.handlers.events import SessionCancelRequested
-from runward.handlers.facts import Launch, LaunchOf, ProcessesOf, RunProcesses, Session, SessionOf
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.asking import TryLater
+from runward.handlers.model.effects import Explain
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.requests import CancelRun, SessionCancelRequested
+from runward.handlers.model.sessions import Launch, LaunchOf, ProcessesOf, RunProcesses, Session, SessionOf
 from runward.handlers.requests import cancel as handler
 
 cancel = played(handler.cancel)

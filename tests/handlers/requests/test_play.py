@@ -6,11 +6,11 @@ from tests.handlers.played import Need, played
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, read_playbook
-from runward.handlers.effects import Effects, Explain, StartRun
-from runward.handlers.events import PlayRunRequested
-from runward.handlers.facts import Play, PlayOf
-from runward.handlers.invocations.effects import OpenInvocation
 from runward.handlers.invocations.ids import of_request
+from runward.handlers.model.effects import Effects, Explain
+from runward.handlers.model.invocations import OpenInvocation
+from runward.handlers.model.requests import PlayRunRequested
+from runward.handlers.model.starts import Play, PlayOf, StartRun
 from runward.handlers.requests.play import run as handler
 from runward.handlers.requests.play import run_name
 from runward.handlers.requests.subjects import of_start

@@ -1,11 +1,17 @@
 import pytest
 from tests.handlers.played import Answer, AnyQuestion, Need, played
 
-from runward.handlers.effects import Explain, ReleaseJob, ScanRoots
-from runward.handlers.events import JobDiscardRequested, JobRetryRequested, ScanRequested
-from runward.handlers.exchange.effects import CountIntent
-from runward.handlers.exchange.events import IntentMade
-from runward.handlers.facts import JobState, JobStateOf
+from runward.handlers.model.effects import Explain
+from runward.handlers.model.exchange import CountIntent, IntentMade
+from runward.handlers.model.requests import (
+    JobDiscardRequested,
+    JobRetryRequested,
+    JobState,
+    JobStateOf,
+    ReleaseJob,
+    ScanRequested,
+    ScanRoots,
+)
 from runward.handlers.requests import queue
 
 retry, discard, scan = played(queue.retry), played(queue.discard), played(queue.scan)

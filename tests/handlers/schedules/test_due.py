@@ -8,16 +8,20 @@ from tests.handlers.chains.test_machine import decided, of
 from runward.config.chain import read_chain
 from runward.config.schedule import Misfire, Schedule, parse_times
 from runward.config.step import Callables
-from runward.handlers.asking import Given
-from runward.handlers.chains.effects import RecordFiring
-from runward.handlers.chains.events import TriggerMatched
-from runward.handlers.chains.facts import ChainNamed
-from runward.handlers.effects import Emit
+from runward.handlers.model.asking import Given
+from runward.handlers.model.chains import ChainNamed, RecordFiring, TriggerMatched
+from runward.handlers.model.effects import Emit
+from runward.handlers.model.schedules import (
+    LOST,
+    ScheduleChanged,
+    Scheduled,
+    ScheduleIn,
+    ScheduleOf,
+    ScheduleStanding,
+    SetSchedule,
+)
+from runward.handlers.model.timers import TimerRang, TimerSet
 from runward.handlers.schedules import define, due
-from runward.handlers.schedules.effects import LOST, SetSchedule
-from runward.handlers.schedules.events import ScheduleChanged
-from runward.handlers.schedules.facts import Scheduled, ScheduleIn, ScheduleOf, ScheduleStanding
-from runward.handlers.timers.events import TimerRang, TimerSet
 
 TEXT = "name: tick\ntrigger: {schedule: every 1min, timezone: UTC}\nsteps: [{skill: say}]\n"
 CHAIN = read_chain(TEXT, "tick.yaml", Callables(("say",))).value

@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter
 
-from runward.handlers.events import AttemptEnded, AttemptStarted, SessionDeclaration
-from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Close, Counts, Resumed, Told
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import AttemptEnded, AttemptStarted, SessionDeclaration
+from runward.handlers.model.shows import PlayChanged
 from runward.handlers.sessions.follow import (
     NEVER_FOLLOWED,
     Follow,
@@ -18,7 +19,6 @@ from runward.handlers.sessions.follow import (
     lose,
 )
 from runward.handlers.sessions.over import Liveness, Writer
-from runward.handlers.shows.events import PlayChanged
 
 KEY = "claude-code:claude/s"
 _ADAPTER = TypeAdapter(Followed)

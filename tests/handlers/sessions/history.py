@@ -4,10 +4,10 @@ import json
 from dataclasses import dataclass, field
 
 from runward.config.json_value import JsonValue
-from runward.handlers.events import AttemptStarted, FlowPlanned
-from runward.handlers.facts import Launch
 from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import Document, Ended, Signature
+from runward.handlers.layouts.scanner import Ended
+from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.sessions import AttemptStarted, Document, Launch, Signature
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
     Observed,

@@ -4,11 +4,9 @@ import pytest
 from tests.handlers.examples import HASH, KEY, NOW, session
 from tests.handlers.played import Answer, AnyQuestion, played
 
-from runward.handlers.asking import NotYet
-from runward.handlers.effects import EndTree
-from runward.handlers.events import RunLaunched
-from runward.handlers.facts import AgeOf, Session, SessionOf
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.asking import NotYet
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import AgeOf, EndTree, RunLaunched, Session, SessionOf
 from runward.handlers.route import duties
 from runward.handlers.sessions import deadline
 

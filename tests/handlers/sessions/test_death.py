@@ -4,8 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.sessions.death import FIRST_NAMESPACE, NO_TICKS, Absence, MissingProcess, Whereabouts
+from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, RecordedProcess, Whereabouts
+from runward.handlers.sessions.death import Absence, MissingProcess
 
 NAMED = RecordedProcess(11, 500, "b")
 OTHER = RecordedProcess(12, 501, "b")

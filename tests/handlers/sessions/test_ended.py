@@ -9,25 +9,24 @@ from tests.handlers.examples import HASH, KEY, NOTES, NOW, PATH, REPORT, REVIEW,
 from tests.handlers.played import Answer, AnyQuestion, Need, played
 
 from runward.config.contract import Contract
-from runward.handlers.asking import TryLater
-from runward.handlers.chains.facts import ListenersTo
-from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
 from runward.handlers.contracts.snapshots import BrokenSnapshot
-from runward.handlers.effects import (
-    AppendLines,
-    Effects,
-    Emit,
-    EndAttempt,
-    EndTree,
-    EvidenceRef,
-    Explain,
-    HoldToLaunch,
-)
-from runward.handlers.events import AttemptEnded, Evidence, SessionFinished, Status
-from runward.handlers.facts import (
-    ArtifactsUnder,
+from runward.handlers.model.asking import TryLater
+from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.contracts import ArtifactsUnder, FileFact, RootFacts
+from runward.handlers.model.effects import Effects, Emit, Explain
+from runward.handlers.model.journal import AppendLines
+from runward.handlers.model.notices import RecipientsOf
+from runward.handlers.model.outcomes import OutcomesIn
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import (
+    AttemptEnded,
     Cancellation,
     CancellationOf,
+    EndAttempt,
+    EndTree,
+    Evidence,
+    EvidenceRef,
+    HoldToLaunch,
     LastChange,
     LastChangeOf,
     Launch,
@@ -36,14 +35,13 @@ from runward.handlers.facts import (
     LinkedSessions,
     LinkedSessionsOf,
     Session,
+    SessionFinished,
     SessionOf,
+    Status,
 )
-from runward.handlers.layouts.scanner import RecordedProcess
-from runward.handlers.notices.facts import RecipientsOf
-from runward.handlers.outcomes.facts import OutcomesIn
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions import ended as handler
 from runward.handlers.sessions.reasons import status_of
-from runward.handlers.unreadable import Unreadable
 
 decide = played(handler.decide)
 

@@ -5,12 +5,22 @@ from typing import get_args
 from tests.handlers.examples import HASH, KEY, NOW, declaration, ended, session, started
 from tests.handlers.played import Answer, AnyQuestion, played
 
-from runward.handlers.chains.facts import ListenersTo
-from runward.handlers.effects import Effects, Explain, FoldContract, RefuseFold
-from runward.handlers.events import AttemptEnded, AttemptStarted, Status
-from runward.handlers.facts import LaunchOf, LinkedSessions, LinkedSessionsOf, Session, SessionOf
-from runward.handlers.notices.facts import RecipientsOf
-from runward.handlers.outcomes.facts import OutcomesIn
+from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.effects import Effects, Explain
+from runward.handlers.model.notices import RecipientsOf
+from runward.handlers.model.outcomes import OutcomesIn
+from runward.handlers.model.sessions import (
+    AttemptEnded,
+    AttemptStarted,
+    FoldContract,
+    LaunchOf,
+    LinkedSessions,
+    LinkedSessionsOf,
+    RefuseFold,
+    Session,
+    SessionOf,
+    Status,
+)
 from runward.handlers.sessions import ended as ending
 from runward.handlers.sessions import opened
 from runward.handlers.sessions.fold import fold

@@ -15,8 +15,8 @@ from tests.handlers.sessions.following import (
     stored,
 )
 
-from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import Counts, Resumed
+from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.sessions.death import Absence
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, Sign, follow
 from runward.handlers.sessions.history import LONG_QUIET

@@ -21,10 +21,10 @@ from tests.handlers.sessions.following import (
     Session,
 )
 
-from runward.handlers.events import AttemptEnded, AttemptStarted
 from runward.handlers.layouts.registry import LAYOUTS, Scan
-from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.layouts.transcript import LogLine, Resumed
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import AttemptEnded, AttemptStarted
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, FollowRule, Seen, Sign, follow
 from runward.handlers.sessions.over import SETTLE, Liveness, Writer
 

@@ -1,28 +1,25 @@
 """What follows when an agent's hook speaks: who speaks is noted, and at a first prompt what is declared for the session."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from tests.handlers.examples import HASH, NOW, session
 from tests.handlers.played import Answer, AnyQuestion, Need, played
 
 from runward.config.contract import ExpectedArtifact
 from runward.handlers.contracts.snapshots import stored_contract
-from runward.handlers.effects import Explain, NoteHook
-from runward.handlers.events import HookKind, HookSpoke
-from runward.handlers.facts import (
+from runward.handlers.model.contracts import Declarations, DeclaredContract, Ruled, RuledPlaybook
+from runward.handlers.model.effects import Explain
+from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import (
     CoveringRoot,
-    Declarations,
-    DeclaredContract,
     HookDeclaration,
+    HookKind,
+    HookSpoke,
+    NoteHook,
     RootOf,
-    Ruled,
-    RuledPlaybook,
     SessionOf,
 )
-from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions import hooked as handler
-from runward.handlers.sessions.death import Whereabouts
 
 decide = played(handler.decide)
 PATH = "/home/ann/.claude/projects/-src/id.jsonl"
@@ -77,7 +74,7 @@ def test_at_the_first_prompt_of_a_session_that_a_root_watches_what_is_declared_f
     assert isinstance(decided, tuple)
     note, explained = decided
     assert isinstance(note, NoteHook)
-    assert note._replace(declared=None) == NOTE
+    assert replace(note, declared=None) == NOTE
     assert note.declared is not None
     assert note.declared._replace(contract_json=None) == HookDeclaration(
         100.0, "feature", None, None, "f:1:1"
@@ -119,7 +116,7 @@ def test_what_is_not_declared_or_wrong_is_noted_as_that(
 @pytest.mark.parametrize("kind", ["started", "turn_ended", "turn_failed", "ended"])
 def test_what_else_a_hook_says_is_only_noted(kind: HookKind) -> None:
     spoke = replace(PROMPT, kind=kind)
-    assert decide(spoke, HASH, facts(), NOW) == (NOTE._replace(kind=kind),)
+    assert decide(spoke, HASH, facts(), NOW) == (replace(NOTE, kind=kind),)
 
 
 def test_a_further_prompt_is_only_noted() -> None:

@@ -6,14 +6,13 @@ from tests.handlers.sessions.test_ended import ABSENT, CONTRACT, THERE, answers,
 
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import NotYet, TryLater
-from runward.handlers.contracts.artifact_facts import FileFact, RootFacts
-from runward.handlers.events import AttemptEnded
-from runward.handlers.facts import LastChange, Launch, Session
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.asking import NotYet, TryLater
+from runward.handlers.model.contracts import FileFact, RootFacts
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import AttemptEnded, LastChange, Launch, Session
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions import late
 from runward.handlers.sessions.late import Lacking, lacking, outcome_has_arrived
-from runward.handlers.unreadable import Unreadable
 
 LACKS, DELIVERS = RootFacts(True, (ABSENT, THERE)), RootFacts(True, (THERE, THERE))
 EMPTY, INVALID = RootFacts(True, (FileFact("empty"), THERE)), RootFacts(True, (FileFact("unfit"), THERE))

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.handlers.sessions.history import BROKEN, CLEAN, KEY, RUN, History
 
 from runward.config.json_value import JsonValue
-from runward.handlers.events import AttemptEnded, AttemptStarted, FlowPlanned
-from runward.handlers.facts import Launch
-from runward.handlers.layouts.scanner import RecordedProcess
+from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import AttemptEnded, AttemptStarted, Launch
 from runward.handlers.sessions import observe
 from runward.handlers.sessions.observe import (
     GRACE,

@@ -9,22 +9,23 @@ from tests.handlers.played import Answer, AnyQuestion, Need, played
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import TryLater
 from runward.handlers.contracts.snapshots import snapshot_from_run
-from runward.handlers.effects import AppendLines, Effects, Explain, HoldToLaunch, OpenAttempt, OpenSession
-from runward.handlers.events import AttemptStarted
-from runward.handlers.facts import (
-    Declarations,
-    DeclaredContract,
+from runward.handlers.model.asking import TryLater
+from runward.handlers.model.contracts import Declarations, DeclaredContract, Ruled, RuledPlaybook
+from runward.handlers.model.effects import Effects, Explain
+from runward.handlers.model.journal import AppendLines
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import (
+    AttemptStarted,
     DeclaredToHook,
+    HoldToLaunch,
     HookDeclaration,
     Launch,
     LaunchOf,
-    Ruled,
-    RuledPlaybook,
+    OpenAttempt,
+    OpenSession,
     SessionOf,
 )
-from runward.handlers.layouts.scanner import RecordedProcess
 from runward.handlers.sessions import opened as handler
 
 play = played(handler.decide)

@@ -6,16 +6,15 @@ import pytest
 from tests.handlers.layouts.directories import document
 
 from runward.config.json_value import JsonValue
-from runward.handlers.asking import Asking
-from runward.handlers.effects import Effects, Explain
-from runward.handlers.invocations.effects import OpenInvocation
-from runward.handlers.layouts.scanner import Document
 from runward.handlers.layouts.show import META, PLAN
-from runward.handlers.shows.effects import RecordPlay
-from runward.handlers.shows.facts import PlayFiles, PlayFilesIn
-from runward.handlers.shows.meta import MOST_FURTHER, MOST_PLAYS, Meta, read_meta
+from runward.handlers.model.asking import Asking
+from runward.handlers.model.effects import Effects, Explain
+from runward.handlers.model.invocations import OpenInvocation
+from runward.handlers.model.sessions import Document
+from runward.handlers.model.shows import Meta, PlayFiles, PlayFilesIn, RecordPlay
+from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.shows.meta import MOST_FURTHER, MOST_PLAYS, read_meta
 from runward.handlers.shows.recording import LONGEST_PLAN, begun, changed, ended
-from runward.handlers.unreadable import Unreadable
 
 PATH = "/shows/retry-queue/play-1"
 KEY = "show:shows/retry-queue/play-1"

@@ -1,0 +1,43 @@
+"""Processes as files, hooks and launchers name them. It imports little, because commands start with it."""
+
+from typing import Final, NamedTuple
+
+
+class RecordedProcess(NamedTuple):
+    """A process as a run's own file names it: by pid, start time (clock ticks) and boot."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+FIRST_NAMESPACE: Final = 0xEFFFFFFC
+"""The inode of a machine's first PID namespace, in which each of its processes has a number (PROC_PID_INIT_INO)."""
+
+
+NO_TICKS: Final = 0
+"""The start of a process whose file doesn't name it."""
+
+
+class Whereabouts(NamedTuple):
+    """Where process numbers are valid: a machine (its machine id, or ""), a boot, and a PID namespace (its inode).
+
+    A namespace is None in the notes of older hooks, which don't say where they ran: they count as from here.
+    """
+
+    machine: str
+    boot_id: str
+    namespace: int | None
+
+    def covers(self, here: "Whereabouts") -> bool:
+        """Whether a process that was found by its number here has ended if it can't be found by it in `here`.
+
+        Machines that start from one image may have the same machine id, and other namespaces don't outlive a boot: so
+        after another boot only the first namespace counts.
+        """
+        if self.namespace is None or here.namespace is None:
+            return here.namespace == FIRST_NAMESPACE
+        if self.boot_id == here.boot_id != "":
+            return self.namespace == here.namespace
+        is_same = self.machine == here.machine and self.machine != ""
+        return is_same and self.namespace == here.namespace == FIRST_NAMESPACE
