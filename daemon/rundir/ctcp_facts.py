@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from runward.config.ctcp_profile import BY_PATH, CTCP
 from runward.daemon.rundir.artifacts import fact_at
 from runward.daemon.rundir.ctcp_run import check_run
-from runward.handlers.ctcp.report import Report
+from runward.handlers.ctcp.rules import Report
 from runward.handlers.model.contracts import FileFact, RuleFact
 
 

@@ -13,11 +13,11 @@ from runward.config.plain_data import is_text
 from runward.daemon.rundir.artifacts import NOWHERE
 from runward.daemon.rundir.opening import LINK, REFUSED, REGULAR, opened, opened_below
 from runward.daemon.rundir.zip_directory import read_zip_directory
+from runward.handlers.ctcp.changing import BUNDLE
 from runward.handlers.ctcp.contracts import CONTRACTS, further_needs, new_report
 from runward.handlers.ctcp.documents import ABSENT as NO_DOCUMENT
 from runward.handlers.ctcp.documents import Document, Documents, ZipDirectory
-from runward.handlers.ctcp.report import Report
-from runward.handlers.ctcp.verify_report import BUNDLE
+from runward.handlers.ctcp.rules import Report
 
 _CHUNK: Final = 1 << 20
 _NOT_A_FILE: Final = frozenset({LINK, errno.EISDIR, errno.ENXIO, errno.ENODEV})

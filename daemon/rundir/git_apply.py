@@ -11,9 +11,9 @@ import tempfile
 from typing import Final
 
 from runward.config.problem import printable
+from runward.handlers.ctcp.changing import PATCH
 from runward.handlers.ctcp.documents import Documents
-from runward.handlers.ctcp.patch import PATH
-from runward.handlers.ctcp.report import Report
+from runward.handlers.ctcp.rules import Report
 
 PATIENCE_S: Final = 60.0
 
@@ -40,7 +40,7 @@ class NoGit(Exception):
 
 def check_applies(tree: str, documents: Documents, report: Report) -> None:
     """Report a patch that git refuses. A malformed patch is not passed to git."""
-    document = documents.document(PATH)
+    document = documents.document(PATCH)
     if document.state != "file" or report.has_errors:
         return
     why = _why_not(tree, document.content)
@@ -79,7 +79,7 @@ def _why_not(tree: str, patch: bytes | bytearray) -> str | None:
 
 def _environment() -> dict[str, str]:
     return {
-        "PATH": os.environ.get("PATH", os.defpath),
+        "PATH": os.environ.get("PATCH", os.defpath),
         "LC_ALL": "C",
         "HOME": "/nonexistent",
         "GIT_DIR": "/nonexistent/git",

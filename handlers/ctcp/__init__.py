@@ -1,1 +1,1 @@
-"""The CTCP artifact contracts A to J: what each asks of a run directory, one module a contract."""
+"""The CTCP artifact contracts A to J: what each asks of a run directory."""

@@ -3,20 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from runward.handlers.ctcp import (
-    context_pack,
-    events,
-    file_request,
-    find_result,
-    guardrails,
-    patch,
-    plan,
-    reviews,
-    verify_report,
-    web_findings,
-)
+from runward.handlers.ctcp import changing, searching
 from runward.handlers.ctcp.documents import MOST_BYTES, MOST_OF_LINES, Documents
-from runward.handlers.ctcp.report import Report
+from runward.handlers.ctcp.rules import Report
 
 
 class Contract(NamedTuple):
@@ -36,31 +25,47 @@ def _small(*paths: str) -> dict[str, int]:
 
 
 CONTRACTS: Final[Mapping[str, Contract]] = {
-    "A": Contract(guardrails.PATH, guardrails.check, _small(guardrails.PATH)),
-    "B": Contract(file_request.PATH, file_request.check, _small(file_request.PATH)),
-    "C": Contract(context_pack.PATH, context_pack.check, _small(context_pack.PATH, file_request.PATH)),
-    "D": Contract(find_result.PATH, find_result.check, _small(find_result.PATH)),
-    "E": Contract(web_findings.PATH, web_findings.check, _small(web_findings.PATH, guardrails.PATH)),
-    "F": Contract(plan.DRAFT, plan.check, {plan.DRAFT: MOST_BYTES, plan.PATH: MOST_BYTES}),
-    "G": Contract(reviews.CONTRACT, reviews.check, _small(reviews.CONTRACT, reviews.COST)),
-    "H": Contract(patch.PATH, patch.check, {patch.PATH: MOST_OF_LINES, plan.PATH: MOST_BYTES}),
+    "A": Contract(searching.GUARDRAILS, searching.check_guardrails, _small(searching.GUARDRAILS)),
+    "B": Contract(searching.FILE_REQUEST, searching.check_file_request, _small(searching.FILE_REQUEST)),
+    "C": Contract(
+        searching.CONTEXT_PACK,
+        searching.check_context_pack,
+        _small(searching.CONTEXT_PACK, searching.FILE_REQUEST),
+    ),
+    "D": Contract(searching.FIND_RESULT, searching.check_find_result, _small(searching.FIND_RESULT)),
+    "E": Contract(
+        searching.WEB_FINDINGS,
+        searching.check_web_findings,
+        _small(searching.WEB_FINDINGS, searching.GUARDRAILS),
+    ),
+    "F": Contract(
+        changing.PLAN_DRAFT, changing.check_plan, {changing.PLAN_DRAFT: MOST_BYTES, changing.PLAN: MOST_BYTES}
+    ),
+    "G": Contract(
+        changing.REVIEW_OF_CONTRACT,
+        changing.check_reviews,
+        _small(changing.REVIEW_OF_CONTRACT, changing.REVIEW_OF_COST),
+    ),
+    "H": Contract(
+        changing.PATCH, changing.check_patch, {changing.PATCH: MOST_OF_LINES, changing.PLAN: MOST_BYTES}
+    ),
     "I": Contract(
-        verify_report.PATH,
-        verify_report.check,
-        {verify_report.PATH: MOST_BYTES, verify_report.TRACE: 0},
+        changing.VERIFY_REPORT,
+        changing.check_verify_report,
+        {changing.VERIFY_REPORT: MOST_BYTES, changing.TRACE: 0},
         reads_bundle=True,
     ),
     "J": Contract(
-        events.PATH,
-        events.check,
-        {events.PATH: MOST_OF_LINES, events.RUN: MOST_BYTES, verify_report.PATH: MOST_BYTES},
+        changing.EVENTS,
+        changing.check_events,
+        {changing.EVENTS: MOST_OF_LINES, changing.RUN: MOST_BYTES, changing.VERIFY_REPORT: MOST_BYTES},
     ),
 }
 
 
 def further_needs(letter: str, documents: Documents) -> Iterable[str]:
     """Files whose existence counts, according to the files that were read."""
-    named = verify_report.named_bundle(documents) if CONTRACTS[letter].reads_bundle else None
+    named = changing.named_bundle(documents) if CONTRACTS[letter].reads_bundle else None
     return () if named is None else (named,)
 
 

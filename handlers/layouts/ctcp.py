@@ -21,9 +21,15 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from runward.config.json_value import JsonValue
-from runward.handlers.ctcp.event_lines import LineFault, read_line
-from runward.handlers.layouts.ctcp_log import KNOWN, Log
-from runward.handlers.layouts.ctcp_times import LONGEST_TIME, ahead_of_utc, time_at
+from runward.handlers.layouts.ctcp_log import (
+    KNOWN,
+    LONGEST_TIME,
+    LineFault,
+    Log,
+    ahead_of_utc,
+    read_line,
+    time_at,
+)
 from runward.handlers.layouts.foreign_values import document_object, text_in
 from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.scanner import clip_prompt

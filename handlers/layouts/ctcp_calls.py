@@ -12,8 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.bundle.calls import Called, Place, Returned, Told, Unusable
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.ctcp import EVENTS, RUN
-from runward.handlers.layouts.ctcp_log import KNOWN
-from runward.handlers.layouts.ctcp_times import ahead_of_utc, time_at
+from runward.handlers.layouts.ctcp_log import KNOWN, ahead_of_utc, time_at
 from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import document_object, text_in
 from runward.handlers.layouts.told_values import whole_in

@@ -1,12 +1,77 @@
-"""What the events of a CTCP run say about it, one after the other (contract J of the CTCP artifact contracts)."""
+"""The lines of a CTCP run's `events.jsonl`: one line, its time, and what the lines together say."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.ctcp_times import LONGEST_TIME
+from runward.config.plain_data import LATEST
+from runward.config.problem import kind
+from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import is_error_code
+
+# The orchestrator writes times without a zone, other parts of the run with one.
+
+LONGEST_TIME: Final = 40
+"""Characters of a time that are kept: no real time is longer."""
+
+_QUARTER: Final = 900
+_FARTHEST_ZONE: Final = 14 * 3600
+_LAG: Final = 2
+
+
+def ahead_of_utc(written: str | None, modified_at: float) -> int:
+    """How far zoneless times are ahead of UTC (s), from one of them and the time at which its file was written.
+
+    0 if the two don't differ by about a multiple of a quarter of an hour, as in a copy that was made later.
+    """
+    local = time_at(written, 0)
+    if local is None:
+        return 0
+    difference = local - modified_at
+    if not -_FARTHEST_ZONE - _LAG <= difference <= _FARTHEST_ZONE + _LAG:
+        return 0
+    zone = round(difference / _QUARTER) * _QUARTER
+    return zone if abs(difference - zone) <= _LAG else 0
+
+
+def time_at(written: str | None, ahead: int) -> float | None:
+    """ISO 8601 as Unix seconds. Real files mix times with a zone and times without one."""
+    if written is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(written)
+        at = moment.timestamp() if moment.tzinfo else moment.replace(tzinfo=UTC).timestamp() - ahead
+    except (ValueError, OverflowError):
+        return None
+    return at if 0.0 <= at <= LATEST else None
+
+
+FIELDS: Final = ("ts", "role", "event", "path")
+
+
+class LineFault(NamedTuple):
+    """What is wrong with a line: the name of the rule that it breaks, and why."""
+
+    rule: str
+    message: str
+
+
+def read_line(content: bytes) -> dict[str, JsonValue] | LineFault:
+    """The event in the line, or what is wrong with it."""
+    value = read_json(content)
+    if isinstance(value, NotJson):
+        return LineFault("not_json", value.message)
+    if not isinstance(value, dict):
+        return LineFault("not_object", f"must be an object, not {kind(value)}")
+    wrong = [key for key in FIELDS if not isinstance(value.get(key), str)]
+    if wrong:
+        return LineFault(
+            "field", f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} missing or not text"
+        )
+    return value
+
 
 Meaning: TypeAlias = Literal["works", "verifies", "verified", "moves", "waits", "passed", "failed"]
 

@@ -14,7 +14,7 @@ from runward.handlers.bundle.counted_tests import CountedTests, counted_tests
 from runward.handlers.bundle.summary_id import names_session
 from runward.handlers.bundle.verification_runs import is_verification
 from runward.handlers.ctcp.diff_sections import read_diff
-from runward.handlers.ctcp.key_lines import key_lines
+from runward.handlers.ctcp.documents import key_lines
 from runward.handlers.outcomes.final_message import outcome_in
 
 MOST_SECONDS = 0.5

@@ -13,8 +13,7 @@ from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.handlers.ctcp.documents import Documents
-from runward.handlers.ctcp.report import Finding, Report
-from runward.handlers.ctcp.rules import LETTERS
+from runward.handlers.ctcp.rules import LETTERS, Finding, Report
 
 
 def _completed_letters(

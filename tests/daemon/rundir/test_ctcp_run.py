@@ -26,8 +26,7 @@ from tests.daemon.rundir.ctcp_runs import (
 from runward.config.ctcp_profile import ENTRIES
 from runward.daemon.rundir.ctcp_run import check_run
 from runward.handlers.ctcp.contracts import CONTRACTS
-from runward.handlers.ctcp.report import Finding
-from runward.handlers.ctcp.rules import LETTERS, RULES
+from runward.handlers.ctcp.rules import LETTERS, RULES, Finding
 
 VARIANTS = list(variants())
 NOT_BY_A_FILE_ALONE = {"E.not_readable", "H.does_not_apply"}
