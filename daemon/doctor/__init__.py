@@ -1,1 +1,1 @@
-"""`runward doctor`: whether this installation works, proved by trying it. One file per subject."""
+"""`runward doctor`: whether this installation works, proved by trying it."""

@@ -19,7 +19,7 @@ from runward.daemon.configuration.complaints import complaints_about
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from runward.daemon.doctor.examining import Check
+    from runward.daemon.doctor.checks import Check
     from runward.daemon.doctor.findings import Finding, Installation
 
 _ERASE: Final = "\r\x1b[K"
@@ -79,8 +79,7 @@ def doctor(context: click.Context, only: tuple[str, ...], rebuild: bool, as_json
         from runward.daemon.cli.daemon.rebuild import print_rebuilt
 
         sys.exit(print_rebuilt(_installation(context.find_root().obj["config"]).settings.state_dir, as_json))
-    from runward.daemon.doctor.checks import CHECKS
-    from runward.daemon.doctor.examining import carry_out
+    from runward.daemon.doctor.checks import CHECKS, carry_out
 
     installation = _installation(context.find_root().obj["config"])
     found: list[tuple[Check, Finding]] = []

@@ -7,7 +7,7 @@ from tests.waiting import PATIENCE_S
 
 from runward.config.problem import Problem
 from runward.config.settings import Root, Settings
-from runward.daemon.doctor.examining import Examine
+from runward.daemon.doctor.checks import Examine
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 
 

@@ -5,17 +5,17 @@ from types import SimpleNamespace
 import pytest
 
 from runward.config.settings import read_settings
-from runward.daemon.doctor import configuration
 from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.doctor.settings import examine_settings
 
 
 def _examined(monkeypatch: pytest.MonkeyPatch, why: str, store_fix: str | None) -> list[Finding]:
     settings = read_settings((), {}, home="/h", working_directory="/w").value
     assert settings is not None
     told = SimpleNamespace(settings=SimpleNamespace(refused=(why,), store_fix=store_fix))
-    monkeypatch.setattr(configuration, "holder", lambda state: 1)
-    monkeypatch.setattr(configuration, "read_report", lambda state: told)
-    return list(configuration.examine(Installation(settings, False, (), {}), Patience(20.0)))
+    monkeypatch.setattr("runward.daemon.doctor.settings.holder", lambda state: 1)
+    monkeypatch.setattr("runward.daemon.doctor.settings.read_report", lambda state: told)
+    return list(examine_settings(Installation(settings, False, (), {}), Patience(20.0)))
 
 
 def test_settings_that_the_store_could_not_take_need_no_correction(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from tests.daemon.doctor.examined import installation
 
-from runward.daemon.doctor import examining
-from runward.daemon.doctor.checks import CHECKS
-from runward.daemon.doctor.examining import Check, Examine, carry_out
+from runward.daemon.doctor import checks
+from runward.daemon.doctor.checks import CHECKS, Check, Examine, carry_out
 from runward.daemon.doctor.findings import Finding, Installation, OutOfTime, Patience
 
 
@@ -52,7 +51,7 @@ def test_a_check_that_looks_at_the_time_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_a_check_that_hangs_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examining, "AFTERWARDS_S", 0.05)
+    monkeypatch.setattr(checks, "AFTERWARDS_S", 0.05)
     free = threading.Event()
     check = Check("x", "a dead disk is asked", 0.05, patient(lambda patience: free.wait()))
     try:

@@ -10,13 +10,13 @@ from tests.daemon.web.serving import served as serving
 
 from runward.config.listening import Http
 from runward.config.settings import Settings
-from runward.daemon.doctor import listener
 from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.doctor.settings import _answers, examine_listener
 from runward.daemon.web.report import HttpReport
 
 
 def examined(settings: Settings) -> list[Finding]:
-    return list(listener.examine(Installation(settings, False, (), {}), Patience(20.0)))
+    return list(examine_listener(Installation(settings, False, (), {}), Patience(20.0)))
 
 
 def settings(state: Path, *listen: str, secret: Path | None = None) -> Settings:
@@ -64,6 +64,6 @@ def test_tools_over_http_need_their_library(tmp_path: Path) -> None:
 
 def test_a_daemon_that_runs_is_asked(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
-        assert listener._answers(HttpReport(None, served.path), 5.0).found.endswith("(404 for /)")
-        gone = listener._answers(HttpReport(None, f"{served.path}.gone"), 5.0)
+        assert _answers(HttpReport(None, served.path), 5.0).found.endswith("(404 for /)")
+        gone = _answers(HttpReport(None, f"{served.path}.gone"), 5.0)
         assert gone.result == "failed"

@@ -8,7 +8,7 @@ from tests.daemon.doctor.examined import findings, installation, root
 from runward.daemon.disk import mounts
 from runward.daemon.disk.free_space import Space
 from runward.daemon.disk.mounts import Mount, mount_of, parse
-from runward.daemon.doctor import file_systems
+from runward.daemon.doctor import machine
 
 LINES = """\
 21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -69,7 +69,7 @@ def test_what_follows_for_the_state_directory_and_for_a_root(
     (tmp_path / "mountinfo").write_text(mounted(tmp_path, kind, options))
     monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
     there = tmp_path / "there"
-    found = findings(file_systems.examine, installation(there / "state", root(there / "runs")))
+    found = findings(machine.examine_file_systems, installation(there / "state", root(there / "runs")))
     assert [each.result for each in found] == [of_state, of_root]
     assert all(each.fix for each in found if each.result != "ok")
 
@@ -90,5 +90,7 @@ def test_this_machines_own_mounts_can_be_read(tmp_path: Path) -> None:
 def test_the_state_directorys_room_is_held_against_the_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, no_files: bool, result: str
 ) -> None:
-    monkeypatch.setattr(file_systems, "space_of", lambda path: Space(free, 100 << 30, no_files))
-    assert [each.result for each in findings(file_systems.examine, installation(tmp_path))][1] == result
+    monkeypatch.setattr(machine, "space_of", lambda path: Space(free, 100 << 30, no_files))
+    assert [each.result for each in findings(machine.examine_file_systems, installation(tmp_path))][
+        1
+    ] == result

@@ -7,8 +7,8 @@ from tests.daemon.cli.calling import Place
 
 from runward.config.notification import Recipient
 from runward.config.settings import Settings
-from runward.daemon.doctor import notices
 from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.doctor.settings import examine_notices
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
 
@@ -18,7 +18,7 @@ ON = ("chain.*",)
 def examined(state: Path, *recipients: Recipient) -> list[Finding]:
     settings = Settings(str(state), (), (), (), notify=recipients)
     installation = Installation(settings, False, (), {"PATH": "/usr/bin:/bin"})
-    return list(notices.examine(installation, Patience(20.0)))
+    return list(examine_notices(installation, Patience(20.0)))
 
 
 def test_nobody_is_told(tmp_path: Path) -> None:

@@ -8,20 +8,10 @@ from pathlib import Path
 import pytest
 from tests.daemon.doctor.examined import findings, installation, results, root
 
-from runward.daemon.doctor import (
-    clocks,
-    daemons,
-    database,
-    durability,
-    lock,
-    notifications,
-    queue,
-    rights,
-    roots,
-    store,
-)
-from runward.daemon.doctor.examining import Examine
+from runward.daemon.doctor import daemons, machine, settings
+from runward.daemon.doctor.checks import Examine
 from runward.daemon.doctor.findings import Patience
+from runward.daemon.doctor.state import examine_queue, examine_rights, examine_store
 from runward.daemon.host.report import Report, RootReport, write_report
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import hold
@@ -42,7 +32,14 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "examine",
-    [rights.examine, lock.examine, database.examine, roots.examine, queue.examine, notifications.examine],
+    [
+        examine_rights,
+        machine.examine_lock,
+        machine.examine_database,
+        settings.examine_roots,
+        examine_queue,
+        machine.examine_notifications,
+    ],
 )
 def test_where_no_daemon_has_run_nothing_fails_and_nothing_is_made(tmp_path: Path, examine: Examine) -> None:
     examined = installation(tmp_path / "state", root(tmp_path / "state" / "runs"))
@@ -50,7 +47,7 @@ def test_where_no_daemon_has_run_nothing_fails_and_nothing_is_made(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("examine", [durability.examine, clocks.examine])
+@pytest.mark.parametrize("examine", [machine.examine_durability, machine.examine_clocks])
 def test_what_is_measured_is_said_and_leaves_nothing(state: Path, examine: Examine) -> None:
     before = sorted(state.iterdir())
     assert "failed" not in results(findings(examine, installation(state)))
@@ -58,38 +55,38 @@ def test_what_is_measured_is_said_and_leaves_nothing(state: Path, examine: Exami
 
 
 def test_rights_that_let_others_in_are_found_with_the_command_that_takes_them(state: Path) -> None:
-    assert results(findings(rights.examine, installation(state))) == ["ok"]
+    assert results(findings(examine_rights, installation(state))) == ["ok"]
     (state / "runward.db").chmod(0o644)
-    (found,) = findings(rights.examine, installation(state))
+    (found,) = findings(examine_rights, installation(state))
     assert (found.result, found.fix) == ("warning", f"chmod go= {state}/runward.db")
 
 
 def test_an_inbox_that_others_may_write_to_fails_with_the_command_that_closes_it(state: Path) -> None:
     (state / "inbox").mkdir()
     (state / "inbox").chmod(0o733)
-    found = findings(rights.examine, installation(state))
+    found = findings(examine_rights, installation(state))
     assert (found[0].result, found[0].fix) == ("failed", f"chmod go-w {state}/inbox")
 
 
 def test_a_state_directory_that_is_a_file_fails(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
-    assert results(findings(rights.examine, installation(tmp_path / "state"))) == ["failed"]
+    assert results(findings(examine_rights, installation(tmp_path / "state"))) == ["failed"]
 
 
 def test_a_lock_that_keeps_nobody_out_fails(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a file system that takes every lock for granted."""
     monkeypatch.setattr(fcntl, "flock", lambda descriptor, operation: None)
-    (found,) = findings(lock.examine, installation(state))
+    (found,) = findings(machine.examine_lock, installation(state))
     assert (found.result, "doesn't keep another process out" in found.found) == ("failed", True)
     assert found.fix
 
 
 def test_a_sound_store_is_well(state: Path) -> None:
-    assert results(findings(store.examine, installation(state))) == ["ok", "ok", "ok"]
+    assert results(findings(examine_store, installation(state))) == ["ok", "ok", "ok"]
 
 
 def test_without_a_store_nothing_is_checked(tmp_path: Path) -> None:
-    assert results(findings(store.examine, installation(tmp_path))) == ["skipped"]
+    assert results(findings(examine_store, installation(tmp_path))) == ["skipped"]
 
 
 @pytest.mark.parametrize(("version", "result"), [(9999, "failed"), (1, "warning")])
@@ -97,7 +94,7 @@ def test_a_store_of_another_version_is_found(state: Path, version: int, result: 
     connection = sqlite3.connect(state / "runward.db")
     connection.execute(f"pragma user_version = {version}")
     connection.close()
-    found = findings(store.examine, installation(state))
+    found = findings(examine_store, installation(state))
     assert (found[0].result, f"has version {version}" in found[0].found) == (result, True)
 
 
@@ -105,7 +102,7 @@ def test_a_damaged_store_fails(state: Path) -> None:
     with (state / "runward.db").open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 8192)
-    found = findings(store.examine, installation(state))
+    found = findings(examine_store, installation(state))
     assert found[-1].result == "failed"
     assert found[-1].found.startswith("the store is damaged: ")
     assert "\n" not in found[-1].found
@@ -114,7 +111,7 @@ def test_a_damaged_store_fails(state: Path) -> None:
 
 def test_what_is_no_store_fails(state: Path) -> None:
     (state / "runward.db").write_bytes(b"something else" * 1000)
-    assert results(findings(store.examine, installation(state))) == ["failed"]
+    assert results(findings(examine_store, installation(state))) == ["failed"]
 
 
 def test_another_process_that_could_write_to_the_store_is_found(state: Path) -> None:
@@ -124,13 +121,13 @@ def test_another_process_that_could_write_to_the_store_is_found(state: Path) -> 
     mine = {each.pid: each for each in daemons._openers(state, Patience(60))}
     connection.close()
     assert mine[os.getpid()].writes
-    assert results(findings(daemons.examine, examined)) == ["warning"]
+    assert results(findings(daemons.examine_daemon, examined)) == ["warning"]
 
 
 def test_a_lock_without_a_report_is_a_daemon_that_begins(state: Path) -> None:
     held = hold(state)
     try:
-        (found,) = findings(daemons.examine, installation(state))
+        (found,) = findings(daemons.examine_daemon, installation(state))
     finally:
         held.release()
     assert (found.result, "has not reported yet" in found.found) == ("warning", True)
@@ -142,7 +139,7 @@ def test_roots_that_are_not_there_or_no_directories_are_found(tmp_path: Path, st
     examined = installation(
         state, root(tmp_path / "runs"), root(tmp_path / "gone"), root(tmp_path / "file"), root(state / "own")
     )
-    found = findings(roots.examine, examined)
+    found = findings(settings.examine_roots, examined)
     assert results(found) == ["ok", "warning", "failed", "ok"]
 
 
@@ -155,7 +152,7 @@ def test_runs_that_the_daemon_can_not_read_fail_with_who_may_start_runs_and_how(
         problem = "runs in it can't be read, and are not judged: x (Permission denied)"
         ill = RootReport("runs", str(tmp_path / "runs"), "native", "ok", problem)
         write_report(state, Report(1, 1, "1", 0.0, Coverage(), None, None, None, None, 0, 0, [], [ill]))
-        (found,) = findings(roots.examine, installation(state, root(tmp_path / "runs")))
+        (found,) = findings(settings.examine_roots, installation(state, root(tmp_path / "runs")))
     finally:
         held.release()
     assert (found.result, problem in found.found) == ("failed", True)
@@ -170,12 +167,12 @@ def test_directories_are_held_against_what_may_be_watched(
         (tmp_path / "runs" / name).mkdir(parents=True)
     watches, instances = tmp_path / "watches", tmp_path / "instances"
     instances.write_text("100000\n")
-    monkeypatch.setattr(notifications, "INSTANCES", instances)
+    monkeypatch.setattr(machine, "INSTANCES", instances)
     monkeypatch.setattr(watch, "LIMITS", {"fs.inotify.max_user_watches": watches})
     told = {}
     for limit in (1000, 14, 10):
         watches.write_text(f"{limit}\n")
-        told[limit] = findings(notifications.examine, installation(state, root(tmp_path / "runs")))[1]
+        told[limit] = findings(machine.examine_notifications, installation(state, root(tmp_path / "runs")))[1]
     assert {limit: each.result for limit, each in told.items()} == {1000: "ok", 14: "warning", 10: "warning"}
     assert "the roots have 6 directories (runs 6) of the 5 that may be watched" in told[10].found
     assert str(told[10].fix).startswith("sysctl fs.inotify.max_user_watches=24")
@@ -189,7 +186,7 @@ def test_of_two_limits_the_narrower_one_counts_as_it_does_for_the_daemon(
         (tmp_path / name).write_text(f"{limit}\n")
     monkeypatch.setattr(watch, "LIMITS", {name: tmp_path / name for name in limits})
     (tmp_path / "runs/a/b").mkdir(parents=True)
-    told = findings(notifications.examine, installation(state, root(tmp_path / "runs")))[1]
+    told = findings(machine.examine_notifications, installation(state, root(tmp_path / "runs")))[1]
     assert told.result == "warning"
     assert str(told.fix).startswith("sysctl user.max_inotify_watches=")
 
@@ -198,7 +195,7 @@ def test_a_system_that_hides_its_limits_is_told_of(
     tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "LIMITS", {"fs.inotify.max_user_watches": tmp_path / "nowhere"})
-    assert results(findings(notifications.examine, installation(state)))[1:] == ["skipped"]
+    assert results(findings(machine.examine_notifications, installation(state)))[1:] == ["skipped"]
 
 
 @pytest.mark.parametrize(
@@ -218,11 +215,11 @@ def test_a_sqlite_with_the_wal_reset_bug_is_told_of(
     state: Path, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int, int], is_told: bool
 ) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
-    found = findings(database.examine, installation(state))
+    found = findings(machine.examine_database, installation(state))
     assert results(found) == (["ok", "ok"] if is_told else ["ok"])
     assert ("WAL-reset" in found[-1].found) is is_told
 
 
 def test_a_sqlite_without_strict_tables_fails(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
-    assert results(findings(database.examine, installation(state))) == ["failed"]
+    assert results(findings(machine.examine_database, installation(state))) == ["failed"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.doctor.examined import findings, installation, results
 
-from runward.daemon.doctor import daemons, rights, unit
+from runward.daemon.doctor import daemons, state
 from runward.daemon.doctor.findings import Finding
 from runward.daemon.host.report import Report, write_report
 from runward.daemon.store.ownership import hold
@@ -38,14 +38,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     (tmp_path / "linger").mkdir()
     (tmp_path / "state").mkdir()
-    monkeypatch.setattr(unit, "BOOTED", tmp_path)
+    monkeypatch.setattr(daemons, "BOOTED", tmp_path)
     monkeypatch.setattr(placing, "LINGER", str(tmp_path / "linger"))
     return tmp_path
 
 
 def examined(place: Path) -> list[Finding]:
     environment = {"PATH": f"{place}/bin:/usr/bin:/bin"}
-    return findings(unit.examine, installation(place / "state", environment=environment))
+    return findings(daemons.examine_unit, installation(place / "state", environment=environment))
 
 
 def install(place: Path, name: str = "user", **properties: str) -> None:
@@ -54,19 +54,19 @@ def install(place: Path, name: str = "user", **properties: str) -> None:
 
 
 def test_without_systemd_nothing_is_known(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unit, "BOOTED", place / "nowhere")
+    monkeypatch.setattr(daemons, "BOOTED", place / "nowhere")
     (place / "no-user-manager").touch()
     assert results(examined(place)) == ["skipped"]
     (place / "bin" / "systemctl").unlink()
     assert results(
-        findings(unit.examine, installation(place / "state", environment={"PATH": f"{place}/bin"}))
+        findings(daemons.examine_unit, installation(place / "state", environment={"PATH": f"{place}/bin"}))
     ) == ["skipped"]
 
 
 def test_a_users_own_systemd_is_asked_though_the_machines_init_is_another(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unit, "BOOTED", place / "nowhere")
+    monkeypatch.setattr(daemons, "BOOTED", place / "nowhere")
     install(place)
     (place / "linger" / USER).touch()
     assert results(examined(place)) == ["ok", "ok"]
@@ -172,7 +172,7 @@ def test_where_only_the_machines_unit_is_installed_its_directory_and_the_command
 def test_a_fix_names_the_unit_of_the_state_directory(place: Path) -> None:
     def fix() -> str | None:
         examined = installation(place / "state", environment={"PATH": f"{place}/bin:/usr/bin:/bin"})
-        return findings(daemons.examine, examined)[0].fix
+        return findings(daemons.examine_daemon, examined)[0].fix
 
     assert fix() == "start `runward daemon`"
     install(place, **ELSEWHERE)
@@ -187,7 +187,7 @@ def test_a_daemon_of_another_version_is_restarted_by_its_unit_only_if_it_is_the_
     def fix(main_pid: int) -> str:
         install(place, "runward.service", MainPID=str(main_pid))
         examined = installation(place / "state", environment={"PATH": f"{place}/bin:/usr/bin:/bin"})
-        return str(findings(daemons.examine, examined)[-1].fix)
+        return str(findings(daemons.examine_daemon, examined)[-1].fix)
 
     held = hold(place / "state")
     try:
@@ -207,7 +207,7 @@ def test_root_is_shown_the_state_directory_of_another_user_as_that_user_has_it(p
     except PermissionError:
         pytest.skip("only root may give a directory away")
     (place / "state").chmod(0o700)
-    found = findings(rights.examine, installation(place / "state"))
+    found = findings(state.examine_rights, installation(place / "state"))
     assert results(found) == ["warning", "ok"]
     assert found[0].fix == f"`sudo -u {user.pw_name} RUNWARD_STATE_DIR={place}/state runward doctor`"
     assert found[1].found == f"{place}/state is {user.pw_name}'s alone"

@@ -9,7 +9,7 @@ from tests.daemon.doctor.examined import findings, installation, results
 from tests.daemon.store.test_upgrades import VERSIONS, load
 
 from runward.daemon.backup.examine import Damaged, examine
-from runward.daemon.doctor import store
+from runward.daemon.doctor import state
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.schema import difference
 
@@ -53,7 +53,7 @@ def test_whatever_was_changed_is_named(tmp_path: Path, script: str, said: str) -
     change(path, script)
     with pytest.raises(Damaged, match=said):
         examine(path)
-    assert "failed" in results(findings(store.examine, installation(tmp_path)))
+    assert "failed" in results(findings(state.examine_store, installation(tmp_path)))
 
 
 def test_what_sqlite_itself_keeps_of_an_analysis_is_nobodys_change(tmp_path: Path) -> None:

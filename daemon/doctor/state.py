@@ -1,0 +1,239 @@
+"""What lies in the state directory: who may read it, whether the store is sound, what is open in the queue."""
+
+import os
+import shlex
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from runward.config.counting import counted
+from runward.daemon.disk.state_rights import openings
+from runward.daemon.doctor.findings import Finding, Installation, Patience
+from runward.daemon.host.report import read_report
+from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
+from runward.daemon.store import reading, reading_problems, reading_queue
+from runward.daemon.store.ownership import holder, how_to_start_daemon
+from runward.daemon.store.reading import STORE
+from runward.daemon.store.soundness import Soundness, quick_check, soundness, strange_schema
+from runward.daemon.users import as_root, name_of, run_as
+
+PRIVATE: Final = (
+    STORE,
+    f"{STORE}-wal",
+    f"{STORE}-shm",
+    "lock",
+    "epoch",
+    "status.json",
+    "checked-chains.json",
+    "inbox",
+    "log",
+    "starts",
+)
+"""What is in the state directory and is nobody else's to read."""
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def examine_rights(installation: Installation, patience: Patience) -> Iterator[Finding]:
+    """The state directory first, then the files that say what the daemon does."""
+    state = installation.state
+    try:
+        status = state.stat()
+    except FileNotFoundError:
+        yield _to_be_made(state)
+    else:
+        yield from _of_state(state, status)
+    yield from _of_operators_files(installation)
+
+
+def _to_be_made(state: Path) -> Finding:
+    above = next(each for each in state.parents if each.is_dir())
+    if os.access(above, os.W_OK | os.X_OK):
+        return Finding("ok", f"{state} doesn't exist yet; the first daemon creates it")
+    said = f"{state} doesn't exist and can't be created in {above}"
+    return Finding("failed", said, "create it for this user, or set another state_dir (RUNWARD_STATE_DIR)")
+
+
+def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
+    if not stat.S_ISDIR(status.st_mode):
+        yield Finding("failed", f"{state} is not a directory", "move it away, or set another state_dir")
+        return
+    owner, me = name_of(status.st_uid), os.geteuid()
+    # Root examines the directory as its owner uses it.
+    for opening in openings(state, status.st_uid if me == 0 else me):
+        yield Finding("failed", opening.said, opening.fix)
+    if status.st_uid != me:
+        if me != 0:
+            return  # the openings say so
+        said = f"{state} belongs to {owner}, and this is root: what root may read and start says nothing of {owner}"
+        yield Finding("warning", said, f"`{run_as(owner, str(state), 'doctor')}`")
+    if not os.access(state, os.R_OK | os.W_OK | os.X_OK):
+        yield Finding("failed", f"{state} can't be read and written", f"chmod 700 {state}")
+    open_to_others = [path for path in (state, *(state / name for name in PRIVATE)) if _mode(path) & _OTHERS]
+    if open_to_others:
+        names = " ".join(map(str, open_to_others))
+        yield Finding("warning", f"other users can read {names}", f"chmod go= {names}")
+    else:
+        yield Finding("ok", f"{state} is {owner}'s alone")
+
+
+def _of_operators_files(installation: Installation) -> Iterator[Finding]:
+    settings = installation.settings
+    files = {origin.rpartition(":")[0] for origin in settings.origin.values() if origin.startswith("/")}
+    places = sorted({*files, *settings.playbooks, *settings.agents})
+    writable = [place for place in places if _mode(Path(place)) & _OTHERS_WRITE]
+    if writable:
+        names = " ".join(writable)
+        said = f"other users can write to {names}, and so decide what the daemon starts and expects"
+        is_mine = all(os.stat(place).st_uid == os.geteuid() for place in writable)
+        command = f"chmod go-w {names}"
+        yield Finding("warning", said, command if is_mine else as_root(command))
+    elif there := [place for place in places if os.path.exists(place)]:
+        yield Finding("ok", f"only this user can write to {', '.join(there)}")
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0  # not there: nobody's
+
+
+LARGE_LOG: Final = 256 << 20
+"""A log of this many bytes is no longer being moved into the database: at most 64 MiB are kept."""
+
+COMPLAINTS_SHOWN: Final = 3
+"""Complaints of SQLite's that are named: the others tell no more."""
+
+_TAMPERED: Final = (
+    "find out who changed it; stop the daemon, keep a copy of the file, then `runward restore BACKUP`"
+)
+_MIB: Final = 1 << 20
+_MARGIN_S: Final = 1.0
+
+
+def examine_store(installation: Installation, patience: Patience) -> Iterator[Finding]:
+    """Version, size and log, then SQLite's own check of all pages."""
+    try:
+        if not reading.exists(installation.settings.state_dir):
+            yield Finding("skipped", f"no daemon has run in {installation.state} yet: there is no store")
+            return
+        found = soundness(installation.state)
+        yield _version(found)
+        if found.version <= found.known and (strange := strange_schema(installation.state, found.version)):
+            yield Finding(
+                "failed", f"the store's schema is not the one that Runward created: {strange}", _TAMPERED
+            )
+        yield _pages(found, installation.state)
+        yield _checked(installation, patience)
+    except reading.StoreUnreadable as error:
+        yield Finding("failed", str(error))
+    except sqlite3.Error as error:
+        fix = "check the disk; stop the daemon, then `runward restore BACKUP`"
+        yield Finding("failed", f"{installation.state / reading.STORE} can't be read: {error}", fix)
+
+
+def _version(found: Soundness) -> Finding:
+    said = f"the store has version {found.version}; this program needs {found.known}"
+    if found.version > found.known:
+        return Finding("failed", f"{said}: a newer Runward wrote it", "install the newer one")
+    if found.version < found.known:
+        return Finding("warning", said, "start the daemon of this version, which brings it up to date")
+    return Finding("ok", said)
+
+
+def _pages(found: Soundness, state: Path) -> Finding:
+    used, free = (found.page_size * count / _MIB for count in (found.pages, found.free_pages))
+    log = found.log_bytes / _MIB
+    said = f"{used:.1f} MiB ({free:.1f} MiB of it free), journal mode {found.journal_mode}, log {log:.1f} MiB"
+    if found.journal_mode != "wal":
+        return Finding("warning", said, "restart the daemon: it sets the mode to wal")
+    if found.log_bytes > LARGE_LOG:
+        who = f"fuser {shlex.quote(str(state / reading.STORE))}"
+        fix = f"stop what keeps the store open for long (`{who}`), then restart the daemon"
+        return Finding("warning", f"{said}, which isn't moved into the database", fix)
+    return Finding("ok", said)
+
+
+def _checked(installation: Installation, patience: Patience) -> Finding:
+    complaints = quick_check(installation.state, max(patience.left() - _MARGIN_S, _MARGIN_S))
+    if complaints is None:
+        return Finding("skipped", "the store is too large to check in this time; no damage was found so far")
+    if complaints:
+        fix = "stop the daemon, keep a copy of the file, then `runward restore BACKUP`"
+        return Finding("failed", f"the store is damaged: {'; '.join(complaints[:COMPLAINTS_SHOWN])}", fix)
+    return Finding("ok", "every page of the store is sound (quick_check)")
+
+
+LONG_S: Final = 300.0
+"""Seconds from which on a job waits for long, with a daemon that runs."""
+
+PROBLEMS_SHOWN: Final = 5
+"""Problems that are named; more are only counted."""
+
+
+def examine_queue(installation: Installation, patience: Patience) -> Iterator[Finding]:
+    """What the store, the inbox and the running daemon's own report say."""
+    is_up = holder(installation.state) is not None
+    found: list[Finding] = []
+    try:
+        found += _of_store(installation, is_up)
+    except reading.StoreUnreadable as error:
+        found.append(Finding("skipped", str(error)))
+    found += _of_requests(installation, is_up)
+    report = read_report(installation.state) if is_up else None
+    if report is not None:
+        found += [Finding("warning", f"degraded: {each}", "see `runward log`") for each in report.degraded]
+    yield from found or [Finding("ok", "nothing is held, refused or degraded")]
+
+
+def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
+    with reading.reading(installation.settings.state_dir) as connection:
+        held = reading_queue.held_by_reason(connection)
+        figures = reading_queue.queue_figures(connection, time.time())
+        problems = reading_problems.problems(connection)
+    for reason, count in held:
+        fix = "fix the cause, then `runward queue retry --all`; `runward queue` shows them"
+        yield Finding(
+            "failed", f"{counted(count, 'job is', 'jobs are')} held: {reason or 'no reason given'}", fix
+        )
+    oldest = figures.oldest_waiting
+    if is_up and oldest is not None and time.time() - oldest > LONG_S:
+        said = f"a job has been waiting for {time.time() - oldest:.0f} s; {figures.waiting} wait in all"
+        yield Finding("warning", said, "`runward queue` shows them, `runward why` says what they wait for")
+    for problem in problems[:PROBLEMS_SHOWN]:
+        place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
+        yield Finding("warning", f"{place}: {problem.message}", problem.fix)
+    if len(problems) > PROBLEMS_SHOWN:
+        said = f"{counted(len(problems) - PROBLEMS_SHOWN, 'more file', 'more files')} can't be used"
+        yield Finding("warning", said, "`runward status --json` has them all")
+
+
+def _of_requests(installation: Installation, is_up: bool) -> Iterator[Finding]:
+    refused = _requests(installation, REJECTED)
+    if refused:
+        place = installation.state / REJECTED
+        fix = f"`runward log` says why (inbox.rejected); then remove what is in {place}"
+        yield Finding(
+            "warning",
+            f"{counted(refused, 'request was refused and is', 'requests were refused and are')} in {place}",
+            fix,
+        )
+    waiting = _requests(installation, INBOX)
+    if waiting and not is_up:
+        yield Finding(
+            "warning",
+            f"{counted(waiting, 'request waits', 'requests wait')} for a daemon",
+            f"start `{how_to_start_daemon(installation.settings.state_dir)}`",
+        )
+
+
+def _requests(installation: Installation, name: str) -> int:
+    try:
+        return sum(each.suffix == SUFFIX for each in (installation.state / name).iterdir())
+    except FileNotFoundError:
+        return 0
