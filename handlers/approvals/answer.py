@@ -23,7 +23,10 @@ LINK: Final = "link"
 
 
 def decide(event: ApprovalRequested, given: Given) -> Deciding:
-    """Store the answer, or say why it does not count."""
+    """A person approves or denies: decided once, and only for what was shown.
+
+    Store the answer, or say why it does not count.
+    """
     approval = yield from ask(ApprovalOf(event.approval))
     word = "approval" if event.decision == "approved" else "denial"
     if approval is None or approval.run != event.run:

@@ -16,7 +16,10 @@ BY: Final = "on_timeout"
 
 
 def decide(event: TimerRang, given: Given) -> Deciding:
-    """End the wait, if it is still running."""
+    """Nobody decided on an approval in time: its step is denied, or approved if the file says so and nothing changed.
+
+    End the wait, if it is still running.
+    """
     approval = yield from ask(ApprovalOf(event.what.removeprefix(EXPIRES)))
     run = None if approval is None else (yield from ask(ChainRunOf(approval.run)))
     if approval is None or run is None or approval.status != "asked" or run.status != "waiting_approval":

@@ -23,7 +23,10 @@ def approval_id(key: str) -> str:
 
 
 def decide(event: ApprovalWanted, given: Given) -> Deciding:
-    """Ask for it. If it can't be shown, because it could not be started either, the chain run decides again."""
+    """A step waits for a person: what is shown is stored under an id, and the time for the decision begins.
+
+    Ask for it. If it can't be shown, because it could not be started either, the chain run decides again.
+    """
     run = yield from ask(ChainRunOf(event.run))
     standing = None if run is None else run.steps.get(event.step)
     if (

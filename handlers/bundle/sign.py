@@ -6,7 +6,10 @@ from runward.handlers.model.effects import Effects, Explain
 
 
 def decide(event: ReceiptSignRequested, given: Given) -> Effects:
-    """Order the signature. Whether there is such a receipt is checked when it is signed."""
+    """A person wants a receipt signed: from then on the signature is pending, and its result is stored.
+
+    Order the signature. Whether there is such a receipt is checked when it is signed.
+    """
     return (
         SignReceipt(event.session_key, event.attempt, event.scheme, event.said_by),
         Explain(

@@ -44,7 +44,10 @@ _A_SECOND: Final = 1000
 
 
 def decide(event: SessionFinished, given: Given) -> Deciding:
-    """Have the bundle written and its receipt recorded, or keep why there is none."""
+    """A verdict is recorded: the attempt gets its bundle, in the background.
+
+    Have the bundle written and its receipt recorded, or keep why there is none.
+    """
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
         return (Explain(event.session_key, "refused", "no bundle: the session's record is pruned"),)

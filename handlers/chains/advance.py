@@ -26,7 +26,10 @@ from runward.handlers.model.timers import TimerSet
 
 
 def decide(event: SessionFinished | StartFailed | StartedEarlier, given: Given) -> Deciding:
-    """Read the outcome of the step, and continue from it. A session that no chain started changes nothing."""
+    """A step's run is judged, or can never begin: the chain run continues, or ends as the step did.
+
+    Read the outcome of the step, and continue from it. A session that no chain started changes nothing.
+    """
     name = chain_run_of(event.session_key)
     run = None if name is None else (yield from ask(ChainRunOf(name)))
     if run is None:

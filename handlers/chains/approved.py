@@ -13,7 +13,10 @@ EXPIRED = "chain.aborted.approval_expired"
 
 
 def decide(event: ApprovalDecided, given: Given) -> Deciding:
-    """Continue from the step that waited, if it still does."""
+    """An approval was decided: its step begins, approval is requested again, or the chain run ends.
+
+    Continue from the step that waited, if it still does.
+    """
     run = yield from ask(ChainRunOf(event.run))
     standing = None if run is None else run.steps.get(event.step)
     if (

@@ -9,7 +9,10 @@ from runward.handlers.model.sessions import AttemptStarted
 
 
 def decide(event: AttemptStarted, given: Given) -> Deciding:
-    """Have the step of a cancelled chain run ended."""
+    """A session began: if it is a step whose start came too late to be withdrawn, it is ended.
+
+    Have the step of a cancelled chain run ended.
+    """
     name = chain_run_of(event.session_key)
     run = None if name is None else (yield from ask(ChainRunOf(name)))
     if run is None or run.status != "cancelled" or event.attempt != 1:

@@ -20,7 +20,10 @@ MOST_TRIES: Final = 6
 
 
 def decide(event: ChainRunCancelRequested, given: Given) -> Deciding:
-    """End the run, or say why not."""
+    """A person wants a chain run ended: it is over at once, and its current step is ended or never begins.
+
+    End the run, or say why not.
+    """
     run = yield from ask(ChainRunOf(event.run))
     order = f"cancelled by {event.said_by}" + (f": {event.reason}" if event.reason else "")
     if run is None and event.before_it_began and given.tries < MOST_TRIES:

@@ -28,7 +28,11 @@ CHAIN: Final = "chain"
 
 
 def decide(event: ChainRunFinished, given: Given) -> Deciding:
-    """Say which run begins next: the oldest one waiting for each free turn."""
+    """A chain run is over: it is reported, a failure pauses its chain if the chain's file says so, and the next run
+    begins.
+
+    Say which run begins next: the oldest one waiting for each free turn.
+    """
     effects: list[Effect] = []
     open_runs = yield from ask(OpenRunsOf(event.chain))
     taken = {run.turn for run in open_runs if not run.waits and run.id != event.run}

@@ -56,7 +56,10 @@ class Turn(NamedTuple):
 
 
 def decide(event: ChainFired, given: Given) -> Deciding:
-    """Open the run and begin it, or say why not."""
+    """A chain was fired: its run begins or waits for its turn, or the firing is skipped; each with its reason.
+
+    Open the run and begin it, or say why not.
+    """
     run = run_id(event.key)
     skipped = yield from _skipped(event, run, given.at)
     if skipped is not None:

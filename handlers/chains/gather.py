@@ -29,7 +29,10 @@ MOST_HELD: Final = 100
 
 
 def decide(event: TriggerMatched, given: Given) -> Deciding:
-    """Fire the chain if this completes its trigger, and hold what still counts. While it is paused nothing counts."""
+    """Something happened that a chain's composite trigger waits for: it fires the chain, or waits for the rest.
+
+    Fire the chain if this completes its trigger, and hold what still counts. While it is paused nothing counts.
+    """
     subject = f"chain {event.chain}"
     fires = yield from ask(ChainFiresNow(event.chain))
     if fires is not None and fires.status != "active" and event.at >= fires.since:

@@ -11,7 +11,10 @@ from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
 
 
 def decide(event: EventOccurred, given: Given) -> Deciding:
-    """Fire what listens. If an event does not pass a chain's filter, that is kept as a refusal with its reason."""
+    """An event occurred: each chain that listens to it and whose filter it passes is fired, or waits for the rest.
+
+    Fire what listens. If an event does not pass a chain's filter, that is kept as a refusal with its reason.
+    """
     chains = yield from ask(ListenersTo(event.name))
     effects: list[Effect] = []
     for chain in chains:

@@ -11,7 +11,10 @@ from runward.handlers.model.effects import Deciding
 
 
 def decide(event: SlotOffered, given: Given) -> Deciding:
-    """Begin the step with the command that it has now."""
+    """There is a slot for a step: it begins, or the slot is offered to the next step.
+
+    Begin the step with the command that it has now.
+    """
     run = yield from ask(ChainRunOf(event.run))
     standing = None if run is None else run.steps.get(event.step)
     if (

@@ -6,7 +6,10 @@ from runward.handlers.model.effects import Deciding, Emit, Explain
 
 
 def decide(event: ChainFireRequested, given: Given) -> Deciding:
-    """Fire it, or say why not."""
+    """A person asks for a chain to be fired.
+
+    Fire it, or say why not.
+    """
     chain = yield from ask(ChainNamed(event.chain))
     subject = f"chain {event.chain}"
     if isinstance(chain, str):

@@ -28,7 +28,11 @@ WAITED: Final = "step.timed_out.start_within"
 
 
 def decide(event: TimerRang, given: Given) -> Deciding:
-    """Act if the timer still matters. A running step has a launcher, which enforces the deadline itself."""
+    """A timer of a chain run rang: a step is tried again or waited too long, or the time limit of the whole run has
+    passed.
+
+    Act if the timer still matters. A running step has a launcher, which enforces the deadline itself.
+    """
     run = yield from ask(ChainRunOf(event.subject))
     if run is None or run.status not in ("running", "waiting_approval"):
         return ()

@@ -6,7 +6,10 @@ from runward.handlers.model.effects import Effects, Explain
 
 
 def decide(event: ChainStatusRequested, given: Given) -> Effects:
-    """Store it. Firings that are requested later are skipped, or no longer skipped."""
+    """A person pauses, disables or resumes a chain.
+
+    Store it. Firings that are requested later are skipped, or no longer skipped.
+    """
     said = f"{event.status}, as {event.said_by} asked" + (f": {event.note}" if event.note else "")
     return (
         SetChainStatus(event.chain, event.at, event.status, event.note, event.said_by),

@@ -8,7 +8,10 @@ from runward.handlers.model.effects import Deciding
 
 
 def decide(event: ChainRunTurn, given: Given) -> Deciding:
-    """Begin it, unless it has begun or is over."""
+    """A chain run that waited for another one has its turn: its first step begins.
+
+    Begin it, unless it has begun or is over.
+    """
     run = yield from ask(ChainRunOf(event.run))
     if run is None or run.status != "running" or run.reason_code != WAITS:
         return ()

@@ -42,7 +42,10 @@ MAY_PASS: Final[frozenset[FileProblem | None]] = frozenset({"changing", "unreada
 
 
 def decide(event: SessionFinished, given: Given) -> Deciding:
-    """Record a hash, or the problem, of each file that the attempt produced."""
+    """A verdict is recorded: hash the files that the attempt produced, or record why there is no hash.
+
+    Record a hash, or the problem, of each file that the attempt produced.
+    """
     produced = yield from ask(ProducedBy(event.session_key, event.attempt))
     if produced is None:
         raise LookupError(f"{event.key} says that files were produced, and the store has none")

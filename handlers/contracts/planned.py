@@ -18,7 +18,11 @@ from runward.handlers.model.unreadable import Unreadable
 
 
 def decide(event: FlowPlanned, given: Given) -> Deciding:
-    """Fold the legs of the plan into the contract, or say why not."""
+    """A flow was planned: what its legs must leave behind is folded into the session's contract, once, before a leg
+    works.
+
+    Fold the legs of the plan into the contract, or say why not.
+    """
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
         return (Explain(event.session_key, "refused", "a flow was planned for a session that never started"),)

@@ -55,7 +55,10 @@ MOST_ATTEMPTS: Final = 3
 
 
 def decide(event: IntentMade | ActionRequested, given: Given) -> Deciding:
-    """Carry out what an agent or a person wants done. Raises `NotYet` while code runs."""
+    """An intent is carried out: it becomes an action, with exactly one result.
+
+    Carry out what an agent or a person wants done. Raises `NotYet` while code runs.
+    """
     accounts = accounts_of(event.key, given)
     try:
         decided = yield from worked_out(accounts, event)

@@ -22,7 +22,7 @@ SUBJECT: Final = "principal:"
 
 
 def decide(event: PrincipalCreateRequested, given: Given) -> Deciding:
-    """Create a principal with its artifact and its initial resources."""
+    """A person creates a principal, with its artifact and its initial resources."""
     accounts = accounts_of(event.key, given)
     try:
         yield from _create(accounts, event)

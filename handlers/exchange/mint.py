@@ -9,7 +9,10 @@ from runward.handlers.model.exchange import MintRequested
 
 
 def decide(event: MintRequested, given: Given) -> Deciding:
-    """Create units of a resource, or take them back."""
+    """Only people mint: units of a resource are created, or taken away.
+
+    Create units of a resource, or take them back.
+    """
     accounts = accounts_of(event.key, given)
     reason = event.reason or f"minted by {event.said_by}"
     subject = f"{SUBJECT}{event.principal}"

@@ -20,7 +20,10 @@ NAMES: Final = own_events.EXCHANGE
 
 
 def decide(event: ActionTaken, given: Given) -> Deciding:
-    """Append the action to `results.jsonl` and `events.jsonl` of its run, and tell chains that listen."""
+    """An action has its result: the run's journals report it, and chains may react to it.
+
+    Append the action to `results.jsonl` and `events.jsonl` of its run, and tell chains that listen.
+    """
     effects: list[Effect] = []
     if event.session_key is not None:
         session = yield from ask(SessionOf(event.session_key))

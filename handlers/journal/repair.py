@@ -12,7 +12,10 @@ from runward.handlers.model.sessions import SessionOf
 
 
 def decide(event: JournalDamaged, given: Given) -> Deciding:
-    """Have the lines written again, in their order and before any later one."""
+    """A journal was found damaged: missing lines are written again, and the repair is recorded.
+
+    Have the lines written again, in their order and before any later one.
+    """
     session = yield from ask(SessionOf(event.session_key))
     live = session is not None and session.status == "running"
     repair = RepairJournal(event.directory, event.name, event.rows, live, _problem(event))

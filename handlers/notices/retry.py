@@ -6,7 +6,10 @@ from runward.handlers.model.notices import NoticeRetryRequested, NoticeStateOf, 
 
 
 def decide(event: NoticeRetryRequested, given: Given) -> Deciding:
-    """Try it again if it was given up."""
+    """A person has a notice tried again.
+
+    Try it again if it was given up.
+    """
     state = yield from ask(NoticeStateOf(event.notice))
     subject = f"notice {event.notice}"
     if state == "dead":

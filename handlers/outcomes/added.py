@@ -16,7 +16,10 @@ PATIENCE: Final = 8
 
 
 def decide(event: ArtifactAddRequested, given: Given) -> Deciding:
-    """Store it as the session's."""
+    """Somebody adds an artifact to a session with a command: it is stored, or refused with the reason.
+
+    Store it as the session's.
+    """
     session = yield from ask(SessionOf(event.session_key))
     if session is None and given.tries < PATIENCE:
         raise TryLater(f"the session {event.session_key} is not known yet")

@@ -13,7 +13,10 @@ from runward.handlers.outcomes.recording import recorded
 
 
 def decide(event: OutcomesChanged, given: Given) -> Deciding:
-    """Store what the files say now. What is invalid is explained with the verdict."""
+    """A running session wrote outcomes: they are stored at once, until its verdict reads them again.
+
+    Store what the files say now. What is invalid is explained with the verdict.
+    """
     session = yield from ask(SessionOf(event.session_key))
     if session is None or session.status != "running" or session.attempt != event.attempt:
         return ()

@@ -27,7 +27,10 @@ def named(kept: Sequence[RecordArtifact], at: float, cause: str) -> Effects:
 
 
 def decide(event: ArtifactFilesNamed, given: Given) -> Deciding:
-    """Record a hash of each file, or its problem."""
+    """The large content of artifacts: files below a session's artifacts, hashed in the background once they are named.
+
+    Record a hash of each file, or its problem.
+    """
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
         raise LookupError(f"{event.key} is about a session that the store does not have")

@@ -6,7 +6,10 @@ from runward.handlers.model.requests import AcceptRoot, RootAcceptRequested, Sca
 
 
 def accept(event: RootAcceptRequested, given: Given) -> Effects:
-    """Let the directory be the root, and have its contents judged."""
+    """A person says which directory a root is.
+
+    Let the directory be the root, and have its contents judged.
+    """
     summary = f"the directory at its path is the root from now on, as {event.said_by} said"
     return (
         AcceptRoot(event.root, event.identity),

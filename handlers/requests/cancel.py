@@ -14,7 +14,10 @@ _LOOKS: Final = 4
 
 
 def cancel(event: SessionCancelRequested, given: Given) -> Deciding:
-    """Have the intended attempt ended, if it runs and its files name a process; else say why not."""
+    """A person wants a running session ended.
+
+    Have the intended attempt ended, if it runs and its files name a process; else say why not.
+    """
     session = yield from ask(SessionOf(event.session_key))
     processes = yield from ask(ProcessesOf(event.session_key))
     launch = yield from ask(LaunchOf(event.session_key))

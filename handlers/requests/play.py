@@ -34,7 +34,10 @@ def run_name(playbook: str, at: float, request: str) -> str:
 
 
 def run(event: PlayRunRequested, given: Given) -> Deciding:
-    """Have the playbook's command started, or say why not."""
+    """A person asks for a playbook's command: its current declaration is filled in, and the run is requested or refused.
+
+    Have the playbook's command started, or say why not.
+    """
     play = yield from ask(PlayOf(event.playbook))
     if play.problem is not None or play.playbook is None:
         return _refused(event, play.problem or "there is no such playbook")

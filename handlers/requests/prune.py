@@ -13,7 +13,10 @@ SHORTEST: Final = 1.0
 
 
 def prune(event: PruneRequested, given: Given) -> Effects:
-    """Have it pruned, or say why not."""
+    """A person wants the record of old sessions pruned.
+
+    Have it pruned, or say why not.
+    """
     if not event.older_than >= SHORTEST:
         why = f"not pruned, as {event.said_by} asked: the age is less than {render_duration(SHORTEST)}"
         return (Explain(PRUNE, "refused", why),)

@@ -6,5 +6,8 @@ from runward.handlers.model.requests import SessionSeenRequested
 
 
 def seen(event: SessionSeenRequested, given: Given) -> Effects:
-    """Nothing follows. The recorded event itself, under the attempt's own key, is the mark that `status` checks."""
+    """A person has seen how a session ended: it no longer counts as a failure that needs attention.
+
+    Nothing follows. The recorded event itself, under the attempt's own key, is the mark that `status` checks.
+    """
     return ()

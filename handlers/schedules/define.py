@@ -14,7 +14,10 @@ from runward.handlers.timestamps import in_utc
 
 
 def decide(event: ScheduleChanged, given: Given) -> Deciding:
-    """Wait for what the file says now, which may have changed again. With the same words the counting continues."""
+    """The file of a chain gives other times: the next one is found, and a timer waits for it.
+
+    Wait for what the file says now, which may have changed again. With the same words the counting continues.
+    """
     standing = yield from ask(ScheduleOf(event.chain))
     found = yield from ask(ScheduleIn(event.chain))
     subject = f"chain {chain_and_item(event.chain)[0]}"

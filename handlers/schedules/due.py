@@ -39,7 +39,10 @@ class Came(NamedTuple):
 
 
 def decide(event: TimerRang, given: Given) -> Deciding:
-    """Fire what is due. A timer for times that the file no longer gives finds nothing to do."""
+    """A schedule is due: the chain is fired or the firing is missed, and the wait for the next time begins.
+
+    Fire what is due. A timer for times that the file no longer gives finds nothing to do.
+    """
     chain = event.subject.removeprefix(LANE)
     standing = yield from ask(ScheduleOf(chain))
     if standing is None or standing.due is None or standing.timer != event.what:

@@ -33,7 +33,10 @@ def _longest(event: RunLaunched) -> float:
 
 
 def decide(event: RunLaunched, given: Given) -> Deciding:
-    """Have the run's processes ended if it still runs after its time, by the machine's own clock."""
+    """A launched run's deadline passed: if its launcher did not end it, have the whole process tree ended.
+
+    Have the run's processes ended if it still runs after its time, by the machine's own clock.
+    """
     launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
     session = yield from ask(SessionOf(event.session_key))
     if session is not None and session.status != "running":

@@ -79,7 +79,10 @@ _NOT_AS_LAUNCHED: Final = (
 
 
 def decide(event: AttemptEnded, given: Given) -> Deciding:
-    """End the attempt with the verdict that the evidence and the contract amount to."""
+    """An attempt ended: verify it, set the session's status, and report it.
+
+    End the attempt with the verdict that the evidence and the contract amount to.
+    """
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
         return (

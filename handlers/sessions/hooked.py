@@ -24,7 +24,10 @@ from runward.handlers.model.sessions import (
 
 
 def decide(event: HookSpoke, given: Given) -> Deciding:
-    """Note what was said. At a prompt before the session is known, also note what is declared for it now."""
+    """An agent's hook reported something: note the session and, at the first prompt, what is declared for it.
+
+    Note what was said. At a prompt before the session is known, also note what is declared for it now.
+    """
     session = yield from ask(SessionOf(event.session_key))
     at = min(event.at, given.at)
     ancestors = tuple(RecordedProcess(pid, ticks, event.boot_id) for pid, ticks in event.ancestors)

@@ -45,7 +45,10 @@ _LAUNCHED_ANEW: Final = "it was launched again under another contract, which app
 
 
 def decide(event: AttemptStarted, given: Given) -> Deciding:
-    """Open the session, or its next attempt."""
+    """An attempt started: the first one opens the session and fixes its contract for good.
+
+    Open the session, or its next attempt.
+    """
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
         return (yield from _open(event, given.event_hash))

@@ -8,7 +8,10 @@ from runward.handlers.shows.recording import changed
 
 
 def decide(event: PlayChanged, given: Given) -> Deciding:
-    """Keep what the file says now."""
+    """The data of a running play changed: its columns follow, until its verdict reads them a last time.
+
+    Keep what the file says now.
+    """
     session = yield from ask(SessionOf(event.session_key))
     if session is None or session.status != "running" or session.attempt != event.attempt:
         return ()

@@ -10,7 +10,11 @@ from runward.handlers.model.starts import StartedEarlier
 
 
 def decide(event: StartedEarlier, given: Given) -> Deciding:
-    """Link the two. The verdict on a session that still runs will find the invocation."""
+    """A requested run began before the request was recorded: its session is linked to its invocation, and ends it if it
+    is over.
+
+    Link the two. The verdict on a session that still runs will find the invocation.
+    """
     session = yield from ask(SessionOf(event.session_key))
     invocation = yield from ask(InvocationOf(event.session_key))
     if session is None or invocation is None or session.invocation_id is not None:

@@ -9,7 +9,10 @@ from runward.handlers.model.starts import GiveUpStart, StartFailed
 
 
 def decide(event: StartFailed, given: Given) -> Deciding:
-    """Give it up, with the reason."""
+    """A requested run can never begin: the request is given up.
+
+    Give it up, with the reason.
+    """
     given_up = GiveUpStart(event.start, given.at, event.why)
     invocation = yield from ask(InvocationOf(event.session_key))
     if invocation is None:

@@ -17,23 +17,14 @@ from tests.docs.pages import ROOT
 
 from runward.handlers.chains.states import RUN, STEP
 from runward.handlers.model.registry import EFFECTS, EVENTS, QUESTIONS
-from runward.handlers.route import HANDLERS
+from runward.handlers.route import HANDLERS, ROUTES
 from runward.handlers.sessions.reasons import MEANINGS
 
 Status = TypeVar("Status", bound=str)
 _EFFECTS: Final = {kind.__name__ for kind in EFFECTS}
 _QUESTIONS: Final = {kind.__name__ for kind in QUESTIONS}
-# The function behind a handler's name, where it isn't `decide` in the file of that name.
-_ENTRIES: Final = {
-    "requests/retry": ("requests/queue", "retry"),
-    "requests/discard": ("requests/queue", "discard"),
-    "requests/scan": ("requests/queue", "scan"),
-    "requests/cancel": ("requests/cancel", "cancel"),
-    "requests/play": ("requests/play", "run"),
-    "requests/prune": ("requests/prune", "prune"),
-    "requests/accept": ("requests/accept", "accept"),
-    "requests/seen": ("requests/seen", "seen"),
-}
+_DECIDES: Final = {route.handler: route.decide for route in ROUTES}
+"""Each handler's name, with its function."""
 
 
 def folders() -> str:
@@ -69,14 +60,11 @@ def handlers() -> str:
     lines = ["| handler | takes | what it decides | asks | orders |", "| -- | -- | -- | -- | -- |"]
     for event, names in HANDLERS.items():
         for handler in names:
-            module, function = _ENTRIES.get(handler, (handler, "decide"))
-            tree = _parsed(module)
-            said = ast.get_docstring(tree) if handler == module else _said(tree, function)
             made = _made_by(handler)
             columns = (
                 f"`{handler}`",
                 f"`{event}`",
-                _cell(said),
+                _cell(_DECIDES[handler].__doc__),
                 _names(made & _QUESTIONS),
                 _names(made & _EFFECTS),
             )
@@ -157,11 +145,6 @@ def _docstring(path: Path) -> str:
     return ast.get_docstring(ast.parse(path.read_text())) or ""
 
 
-def _said(tree: ast.Module, function: str) -> str | None:
-    (found,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function)
-    return ast.get_docstring(found)
-
-
 def _names(found: set[str]) -> str:
     return ", ".join(f"`{name}`" for name in sorted(found)) or "-"
 
@@ -197,7 +180,9 @@ def _key(kind: type) -> str:
 
 def _made_by(handler: str) -> set[str]:
     """The names of all that a handler calls, itself or by functions of its own and of other handlers' files."""
-    found, open_ones = set[tuple[str, str]](), [_ENTRIES.get(handler, (handler, "decide"))]
+    decides = _DECIDES[handler]
+    module = decides.__module__.removeprefix("runward.handlers.").replace(".", "/")
+    found, open_ones = set[tuple[str, str]](), [(module, decides.__name__)]
     while open_ones:
         module, name = open_ones.pop()
         if (module, name) in found:
