@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from runward.handlers.approvals import answer, expire, show
-from runward.handlers.bundle import sign as sign_receipt
-from runward.handlers.bundle import write as write_bundle
+from runward.handlers.bundle import orders as sign_receipt
+from runward.handlers.bundle import orders as write_bundle
 from runward.handlers.chains import (
     advance,
     approved,
@@ -181,8 +181,8 @@ ROUTES: Final = (
     _route(AttemptEnded, "sessions/ended", ended.decide),
     _route(SessionFinished, "contracts/hashes", hashes.decide, _files),
     _route(SessionFinished, "chains/advance", advance.decide, _chain_run),
-    _route(SessionFinished, "bundle/write", write_bundle.decide, _bundle),
-    _route(ReceiptSignRequested, "bundle/sign", sign_receipt.decide),
+    _route(SessionFinished, "bundle/write", write_bundle.write_after_verdict, _bundle),
+    _route(ReceiptSignRequested, "bundle/sign", sign_receipt.sign_receipt),
     _route(JournalDamaged, "journal/repair", repair.decide),
     _route(JobRetryRequested, "requests/retry", queue.retry),
     _route(JobDiscardRequested, "requests/discard", queue.discard),

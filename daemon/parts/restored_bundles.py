@@ -22,7 +22,7 @@ from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.part import Part
 from runward.daemon.worker.slices import Slices
-from runward.handlers.bundle.write import MOVED
+from runward.handlers.bundle.orders import MOVED
 from runward.handlers.model.unreadable import Unreadable
 
 BATCH: Final = 64

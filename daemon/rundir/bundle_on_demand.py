@@ -9,13 +9,10 @@ from typing import NamedTuple
 from runward.daemon.ports.files import Gone
 from runward.daemon.rundir.bundle_parts import clear_parts, write_part
 from runward.daemon.rundir.session_calls import told_by
-from runward.handlers.bundle.by_time import by_time
-from runward.handlers.bundle.calls import Told
+from runward.handlers.bundle.calls import Told, by_time
 from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY
 from runward.handlers.bundle.receipt import sealed
-from runward.handlers.bundle.receipt_body import receipt_body
-from runward.handlers.bundle.replay import Replay
-from runward.handlers.bundle.summarising import summary_of
+from runward.handlers.bundle.replay import Replay, receipt_body, summary_of
 from runward.handlers.bundle.summary import summary_text
 from runward.handlers.model.bundle import BundleOrder, NoDraft, Part
 from runward.handlers.model.unreadable import Unreadable

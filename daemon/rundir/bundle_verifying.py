@@ -11,12 +11,10 @@ from runward.config.json_value import JsonValue
 from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.rundir.opening import LINK, REGULAR, ROOT, opened
 from runward.daemon.rundir.replay_file import ReplayFile
-from runward.handlers.bundle.bundle_problem import BundleProblem
 from runward.handlers.bundle.canonical import FORMS
 from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY, part_name
-from runward.handlers.bundle.receipt_fields import hash_form_of
-from runward.handlers.bundle.replay_check import ReplayCheck
-from runward.handlers.bundle.replay_facts import HashCounts
+from runward.handlers.bundle.receipt import hash_form_of
+from runward.handlers.bundle.replay_check import BundleProblem, HashCounts, ReplayCheck
 from runward.handlers.bundle.replay_lines import read_line
 from runward.handlers.bundle.signatures import NoLibrary, signature_state
 from runward.handlers.bundle.verify import (

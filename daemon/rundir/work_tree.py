@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from runward.daemon.rundir.opening import REGULAR, opened
-from runward.handlers.bundle.work_tree import MOST_COMMITS, MOST_FILES, changed, subjects
+from runward.handlers.bundle.edits import MOST_COMMITS, MOST_FILES_OF_GIT, changed, subjects
 from runward.handlers.model.bundle import FileEdit, WorkTree
 
 PATIENCE_S: Final = 5.0
@@ -113,7 +113,7 @@ def _asked(cwd: str, since: float, deadline: float) -> WorkTree:
             made = _untracked(top, where, since, deadline)
         except _NotTold:
             return WorkTree(top, commits, files, lacks_untracked=True)
-        return WorkTree(top, commits, (*files, *made)[:MOST_FILES])
+        return WorkTree(top, commits, (*files, *made)[:MOST_FILES_OF_GIT])
 
 
 def _base(top: str, where: dict[str, str], since: float, deadline: float) -> tuple[str, frozenset[str]]:
@@ -144,7 +144,7 @@ def _untracked(top: str, where: dict[str, str], since: float, deadline: float) -
     """The files that git does not track or ignore, and that were made or changed since then."""
     found: list[FileEdit] = []
     for path in _run(("ls-files", "--others", "--exclude-standard", "-z"), top, where, deadline).split("\0"):
-        if path and len(found) < MOST_FILES and _changed_since(f"{top}/{path}", since):
+        if path and len(found) < MOST_FILES_OF_GIT and _changed_since(f"{top}/{path}", since):
             found.append(FileEdit(path, None))
     return found
 

@@ -1,12 +1,17 @@
-"""What a session's files say about its calls, in the order of the files: the input of a replay.
+"""What a session's files say about its calls: the input of a replay, its order, and which attempt each call belongs to.
 
 Times are Unix seconds, or None where the line has none. `line` is the number of the line, counted from 1, and
 `source` the path of its file below the session's own directory, as the reader names it.
 """
 
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
+from runward.handlers.model.bundle import Step, Stretch
 
 
 class Place(NamedTuple):
@@ -116,3 +121,79 @@ class Unusable(NamedTuple):
 
 
 Told: TypeAlias = Called | Returned | PlanTold | StepDone | VerificationTold | Stated | Paid | Unusable
+
+
+def by_time(one: Iterable[Told], other: Iterable[Told]) -> Iterator[Told]:
+    """Both in the order of their times, `one` first at the same time. The order within each source stays as it is."""
+    for _, told in heapq.merge(_timed(one), _timed(other), key=lambda each: each[0]):
+        yield told
+
+
+def _timed(told: Iterable[Told]) -> Iterator[tuple[float, Told]]:
+    """Each with its time: at least that of what comes before it, because a source is not reordered."""
+    latest = -inf
+    for each in told:
+        at = each.at if isinstance(each, Called | Returned | PlanTold | StepDone) else None
+        latest = latest if at is None else max(latest, at)
+        yield latest, each
+
+
+def as_shown(one: Iterable[Told], other: Iterable[Told], steps: Iterable[Step]) -> Iterator[Told]:
+    """Both in the order in which they were shown step by step, and then by time. Without steps all is by time."""
+    rest, others = iter(one), iter(other)
+    waiting: list[Told] = []
+    before = 0
+    for step in steps:
+        yield from by_time(_up_to(step.end, rest, waiting), islice(others, step.others - before))
+        before = step.others
+    yield from by_time(chain(waiting, rest), others)
+
+
+def _up_to(end: int, rest: Iterator[Told], waiting: list[Told]) -> Iterator[Told]:
+    """The calls that are reported before the byte `end`. The first one after that stays in `waiting`."""
+    for told in chain([waiting.pop()] if waiting else [], rest):
+        if told.place.start + told.place.length > end:
+            waiting.append(told)
+            return
+        yield told
+
+
+class BeganAndEnded(NamedTuple):
+    """An attempt's number, the times of its begin and end (Unix seconds), and the hash of the event that began it.
+
+    `log_before` is how much of the session's log belongs to earlier attempts, `log_up_to` how much belongs to this one
+    or to earlier ones: lines, for a native run the bytes of its trace. Both are None if that is not known.
+    """
+
+    attempt: int
+    started_at: float
+    ended_at: float | None
+    hash: str | None = None
+    log_before: int | None = None
+    log_up_to: int | None = None
+
+    @property
+    def is_correction(self) -> bool:
+        """Whether it only says how the attempt before it ended."""
+        return self.attempt > 1 and self.started_at == self.ended_at
+
+
+def stretch_of(attempts: Sequence[BeganAndEnded], attempt: int) -> Stretch | None:
+    """The stretch of one of a session's `attempts`, which are in order. None if it is not among them."""
+    found = next((each for each in attempts if each.attempt == attempt), None)
+    if found is None:
+        return None
+    working = [each for each in attempts if not each.is_correction]
+    own = next((each for each in reversed(working) if each.attempt <= attempt), found)
+    following = next((each for each in working if each.attempt > attempt), None)
+    last = [each for each in attempts if following is None or each.attempt < following.attempt][-1]
+    return Stretch(
+        found.started_at,
+        found.ended_at,
+        None if own.attempt == 1 else own.started_at,
+        None if following is None else following.started_at,
+        found.hash,
+        None if own.attempt == 1 else own.log_before,
+        last.log_up_to,
+        (own.attempt, last.attempt),
+    )

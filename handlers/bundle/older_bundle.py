@@ -10,8 +10,7 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.canonical import hash_of
-from runward.handlers.bundle.replay_lines import Event, is_header
-from runward.handlers.bundle.timestamps import moment_of
+from runward.handlers.bundle.replay_lines import Event, is_header, moment_of
 
 VERSION: Final = "1.0"
 _PREFIX: Final = "replay_"

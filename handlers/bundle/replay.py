@@ -1,10 +1,6 @@
-"""The replay of an attempt: its lines, one by one, and what its receipt and its summary need from them.
+"""The replay of an attempt: its lines, one by one, and the receipt and the summary that are made from it."""
 
-A replay is a function of the session's files and of the order. A call belongs to the attempt in whose stretch of the log
-it is, and its result belongs to the call. What can't be used becomes a problem and hides nothing else.
-"""
-
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
@@ -26,15 +22,16 @@ from runward.handlers.bundle.calls import (
     VerificationTold,
 )
 from runward.handlers.bundle.canonical import NotCanonical, canonical_bytes
-from runward.handlers.bundle.edits import Edits
-from runward.handlers.bundle.many_values import MOST_VALUES, OF_A_LINE, has_more_values
-from runward.handlers.bundle.redaction import Redaction
-from runward.handlers.bundle.shown import DEEPEST, Showing, is_deeper
+from runward.handlers.bundle.edits import Edits, with_git
+from runward.handlers.bundle.receipt import file_entry
+from runward.handlers.bundle.replay_lines import MOST_VALUES, OF_A_LINE, has_more_values
+from runward.handlers.bundle.shown import DEEPEST, Redaction, Showing, is_deeper
+from runward.handlers.bundle.summary import Failure, Summary, rates, verified
 from runward.handlers.bundle.verification_runs import VerificationRuns
 from runward.handlers.exchange.tell import RESULTS
 from runward.handlers.journal.iso_time import iso_time
 from runward.handlers.layouts.foreign_json import parse_time
-from runward.handlers.model.bundle import BundleOrder
+from runward.handlers.model.bundle import BundleOrder, Cost, FileEdit, Part
 from runward.handlers.model.sessions import Status
 from runward.handlers.secrets import REDACTED
 
@@ -433,3 +430,91 @@ _STATUS: Final[dict[Status, str]] = {
     "aborted": "Failed",
     "cancelled": "Cancelled",
 }
+
+
+def receipt_body(replay: Replay, parts: Sequence[Part], plain_names: Sequence[str]) -> dict[str, JsonValue]:
+    """The fields in their order; `plain_names` are the names of the `parts` in an exported bundle."""
+    order, runs = replay.order, replay.verification.runs()
+    return {
+        "session_id": order.session_id,
+        "started_at": iso_time(order.stretch.started_at),
+        "completed_at": iso_time(order.verdict.at),
+        "issue_number": replay.issue_number,
+        "plan_hash": replay.plan_hash,
+        "tool_calls": [_call(each) for each in replay.calls.values()],
+        "verification": {
+            "commands_run": [run.command for run in runs],
+            "exit_codes": [run.exit_code for run in runs],
+            "verification_delta": replay.verification.delta,
+        },
+        "final_confidence": replay.confidence,
+        "policy_bundle_id": replay.policy_bundle_id,
+        "layout": order.layout,
+        "attempt": order.attempt,
+        "status": order.verdict.status,
+        "reason_code": order.verdict.reason_code,
+        "delivery": order.verdict.delivery,
+        "event_hash": order.verdict.hash,
+        "files": {
+            name: file_entry(part.sha256, part.size) for name, part in zip(plain_names, parts, strict=True)
+        },
+    }
+
+
+def _call(call: CallRecord) -> JsonValue:
+    return {
+        "id": call.id,
+        "tool": call.tool,
+        "params_hash": call.params_hash,
+        "output_hash": call.output_hash,
+        "step_utility": call.step_utility,
+        "latency_ms": call.latency_ms,
+        "cost_tokens": call.cost_tokens,
+    }
+
+
+def summary_of(replay: Replay) -> Summary:
+    """The facts of a replay, once all its lines were made. What agents wrote is redacted as in the replay."""
+    order, shown = replay.order, replay.redaction.text
+    duration_s = max(0.0, order.verdict.at - order.stretch.started_at)
+    calls = len(replay.calls)
+    succeeded = sum(call.success for call in replay.calls.values())
+    apm, sapm = rates(calls, succeeded, duration_s)
+    return Summary(
+        session_id=order.session_id,
+        changes=tuple(shown(each) for each in _changes(order)),
+        files=tuple(each._replace(path=shown(each.path)) for each in _files(replay)),
+        verification=verified(replay.verification.runs()),
+        confidence=replay.confidence,
+        issue_number=replay.issue_number,
+        duration_s=round(duration_s, 6),
+        apm=apm,
+        sapm=sapm,
+        tokens=order.usage,
+        cost=order.cost if replay.cost_usd is None else Cost(replay.cost_usd, "usd"),
+        failure=_failure(order, shown),
+        lacks_untracked=order.work_tree is not None and order.work_tree.lacks_untracked,
+    )
+
+
+def _changes(order: BundleOrder) -> tuple[str, ...]:
+    """The summaries of outcomes, then the subjects of commits."""
+    return order.changes if order.work_tree is None else order.changes + order.work_tree.commits
+
+
+def _files(replay: Replay) -> tuple[FileEdit, ...]:
+    """The changed files. Those in the session's working directory are named by their paths below it."""
+    cwd, tree = replay.order.cwd, replay.order.work_tree
+    files = replay.edits.files()
+    if tree is not None:
+        files = with_git(files, tree.top, tree.files)
+    prefix = None if cwd is None else cwd.rstrip("/") + "/"
+    return tuple(
+        each._replace(path=each.path.removeprefix(prefix)) if prefix is not None else each for each in files
+    )
+
+
+def _failure(order: BundleOrder, shown: Callable[[str], str]) -> Failure | None:
+    if order.verdict.status == "completed":
+        return None
+    return Failure(shown(order.verdict.reason_summary) or order.verdict.reason_code, order.next_steps)

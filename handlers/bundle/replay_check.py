@@ -2,20 +2,86 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Severity, quoted
-from runward.handlers.bundle.bundle_problem import BundleProblem
-from runward.handlers.bundle.canonical import FORMS, Form, NotCanonical, as_written, hash_of, hash_of_text
-from runward.handlers.bundle.canonical_line import piece_of
-from runward.handlers.bundle.incomplete_values import is_cut, is_redacted
-from runward.handlers.bundle.numbers import is_number, is_whole
+from runward.handlers.bundle.canonical import (
+    FORMS,
+    Form,
+    NotCanonical,
+    as_written,
+    hash_of,
+    hash_of_text,
+    piece_of,
+)
 from runward.handlers.bundle.parts import REPLAY
-from runward.handlers.bundle.replay_facts import ReplayedCall, ReplayFacts
-from runward.handlers.bundle.replay_lines import Event, ReplayLine, is_header
-from runward.handlers.bundle.timestamps import moment_of
+from runward.handlers.bundle.replay_lines import Event, ReplayLine, is_header, is_number, is_whole, moment_of
+from runward.handlers.bundle.shown import is_cut, is_redacted
+
+
+@dataclass(slots=True)
+class ReplayedCall:
+    """A tool call and its result. A hash is the one that the line states, else the one of its value."""
+
+    line: int
+    id: str
+    tool: JsonValue
+    params_hash: JsonValue
+    result_line: int | None = None
+    output_hash: JsonValue = None
+    step_utility: JsonValue = None
+    latency_ms: JsonValue = None
+
+
+@dataclass(slots=True)
+class HashCounts:
+    """The result of checking the hashes of params and outputs. `parts` are those of the receipt and of whole parts."""
+
+    recomputed: int = 0
+    redacted: int = 0
+    cut: int = 0
+    unknown: int = 0
+    parts: int = 0
+
+    def as_json(self) -> dict[str, JsonValue]:
+        return {
+            "recomputed": self.recomputed,
+            "redacted": self.redacted,
+            "cut": self.cut,
+            "unknown": self.unknown,
+            "parts": self.parts,
+        }
+
+
+@dataclass(slots=True)
+class ReplayFacts:
+    """The facts of one replay, with their line numbers."""
+
+    events: int = 0
+    start: dict[str, JsonValue] | None = None
+    start_line: int | None = None
+    plan_hash: JsonValue = None
+    plan_line: int | None = None
+    calls: list[ReplayedCall] = field(default_factory=list)
+    verification: dict[str, JsonValue] | None = None
+    verification_line: int | None = None
+    end: dict[str, JsonValue] | None = None
+    end_line: int | None = None
+    hashes: HashCounts = field(default_factory=HashCounts)
+
+
+class BundleProblem(NamedTuple):
+    """What is wrong, in which part, on which line, in which field. None where there is no single one."""
+
+    part: str
+    line: int | None
+    field: str | None
+    message: str
+    severity: Severity = "error"
+
 
 _OF_THE_VERDICT: Final = ("Verification", "SessionEnd")
 """Events at the time of the verdict: what a run left behind may be carried out after that."""

@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.replay_lines import Event, ReplayLine, is_header
-from runward.handlers.bundle.timestamps import moment_of
+from runward.handlers.bundle.replay_lines import Event, ReplayLine, is_header, moment_of
 
 LONGEST_SHOWN: Final = 2000
 """Characters of an event that are shown; `--json` prints all of it."""

@@ -1,13 +1,71 @@
-"""What a replay shows of a value: no secrets, and long texts cut. JSON Pointers name what is missing."""
+"""What a replay shows of a value: no secrets, and long texts cut. JSON Pointers name what is missing.
+
+Hashes cover the original values. Only what is written is redacted or cut.
+"""
 
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.cutting import cut
-from runward.handlers.bundle.redaction import Redaction, free_key, pointer
-from runward.handlers.secrets import REDACTED, is_argument_of_secret
+from runward.handlers.secrets import REDACTED, is_argument_of_secret, names_secret, secrets_with
+
+_SHORTEST: Final = 4
+"""Length of the shortest text that may look like a secret: `pw=x`. An operator's own pattern may match shorter ones."""
+_KEYS_KEPT: Final = 1024
+
+
+class Redaction:
+    """Redacts values. `patterns` are the operator's, in RE2's syntax. Raises `BadPattern`."""
+
+    def __init__(self, patterns: tuple[str, ...] = ()) -> None:
+        self._secrets = secrets_with(patterns)
+        self._shortest = 1 if patterns else _SHORTEST
+        self._keys: dict[str, bool] = {}
+
+    def text(self, text: str) -> str:
+        """The text without what looks like a secret. It is unchanged if nothing does."""
+        return text if len(text) < self._shortest else self._secrets.without(text)
+
+    def is_secret(self, key: str) -> bool:
+        """Whether a key is itself a secret. Cached, because most keys occur again and again."""
+        known = self._keys.get(key)
+        if known is None:
+            if len(self._keys) >= _KEYS_KEPT:
+                self._keys.clear()
+            known = self._keys[key] = self.text(key) != key
+        return known
+
+    def key(self, key: str, value: JsonValue) -> bool:
+        """Whether a key names a secret, and its value is one."""
+        return names_secret(key, value) and value not in ("", [], {})
+
+
+def pointer(parent: str, key: str | int) -> str:
+    """The JSON Pointer (RFC 6901) of what is under this key or index."""
+    if isinstance(key, int):
+        return f"{parent}/{key}"
+    return f"{parent}/{key.replace('~', '~0').replace('/', '~1')}"
+
+
+def free_key(taken: dict[str, JsonValue]) -> str:
+    """A name for a key that was a secret itself."""
+    name, number = REDACTED, 2
+    while name in taken:
+        name, number = f"{REDACTED} {number}", number + 1
+    return name
+
+
+ELLIPSIS: Final = "…"
+
+
+def cut(text: str, longest: int) -> str:
+    """The text, or its first and last halves of `longest` characters if it is longer."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}{ELLIPSIS}{text[len(text) - half :]}"
+
 
 FREE: Final = frozenset({"params", "output", "step_id", "status"})
 """The fields of a line in which an agent may have written anything."""
@@ -157,3 +215,33 @@ def _whole(text: str) -> str:
     except UnicodeEncodeError:
         return "".join(_NO_CHARACTER if "\ud800" <= each <= "\udfff" else each for each in text)
     return text
+
+
+def is_redacted(event: dict[str, JsonValue], key: str) -> bool:
+    """Whether the line names something below `key` as redacted, and it really is."""
+    named = event.get("redacted")
+    return isinstance(named, list) and any(_stands(event, key, pointer, REDACTED) for pointer in named)
+
+
+def is_cut(event: dict[str, JsonValue], key: str) -> bool:
+    """Whether the line names a text below `key` as cut, and it really is."""
+    named = event.get("cut")
+    return isinstance(named, dict) and any(_stands(event, key, pointer, ELLIPSIS) for pointer in named)
+
+
+def _stands(event: dict[str, JsonValue], key: str, pointer: JsonValue, mark: str) -> bool:
+    """Whether a JSON Pointer leads from `key` to a text that contains the mark."""
+    if not isinstance(pointer, str) or not pointer.startswith("/"):
+        return False
+    parts = [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")]
+    if parts[0] != key:
+        return False
+    value: JsonValue = event
+    for part in parts:
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdecimal() and len(part) < 10 and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return False
+    return isinstance(value, str) and mark in value

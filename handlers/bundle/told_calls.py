@@ -1,7 +1,8 @@
-"""The calls that a replay shows, each with its result: the basis for comparing sessions and for learning from them."""
+"""The calls that a replay shows, each with its result: for learning from sessions, and for comparing two of them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
@@ -90,3 +91,44 @@ def costs_of(receipt: bytes) -> dict[str, JsonValue]:
         for each in (calls if isinstance(calls, list) else [])
         if isinstance(each, dict) and "id" in each
     }
+
+
+class Divergence(NamedTuple):
+    """The first call that differs, counted from 0; a side that has no further call has None."""
+
+    at: int
+    left: ToldCall | None
+    right: ToldCall | None
+
+
+class Alignment(NamedTuple):
+    """How many calls are the same, how many were the same but had different results, how many only one side made."""
+
+    same: int
+    changed: int
+    left_only: int
+    right_only: int
+
+
+def first_divergence(left: Sequence[ToldCall], right: Sequence[ToldCall]) -> Divergence | None:
+    """Where the calls diverge. None if they are the same."""
+    for index in range(max(len(left), len(right))):
+        ours = left[index] if index < len(left) else None
+        theirs = right[index] if index < len(right) else None
+        if ours is None or theirs is None or ours.same != theirs.same:
+            return Divergence(index, ours, theirs)
+    return None
+
+
+def aligned(left: Sequence[ToldCall], right: Sequence[ToldCall]) -> Alignment:
+    """The calls of both, aligned by what was called."""
+    matcher = SequenceMatcher(
+        None, [each.made for each in left], [each.made for each in right], autojunk=False
+    )
+    same = changed = matched = 0
+    for block in matcher.get_matching_blocks():
+        for offset in range(block.size):
+            is_same = left[block.a + offset].same == right[block.b + offset].same
+            same, changed = same + is_same, changed + (not is_same)
+        matched += block.size
+    return Alignment(same, changed, len(left) - matched, len(right) - matched)

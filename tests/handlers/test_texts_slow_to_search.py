@@ -10,9 +10,8 @@ from typing import NoReturn
 import pytest
 
 from runward.handlers.bundle.canonical import NotCanonical, parse
-from runward.handlers.bundle.counted_tests import CountedTests, counted_tests
-from runward.handlers.bundle.summary_id import names_session
-from runward.handlers.bundle.verification_runs import is_verification
+from runward.handlers.bundle.summary import names_session
+from runward.handlers.bundle.verification_runs import CountedTests, counted_tests, is_verification
 from runward.handlers.ctcp.diff_sections import read_diff
 from runward.handlers.ctcp.documents import key_lines
 from runward.handlers.outcomes.final_message import outcome_in

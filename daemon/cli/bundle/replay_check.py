@@ -9,8 +9,7 @@ from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.bundle.replay_source import opened_source, replay_source
 from runward.daemon.cli.terminal.output import coloured, print_json, safe
-from runward.handlers.bundle.bundle_problem import BundleProblem
-from runward.handlers.bundle.replay_check import ReplayCheck
+from runward.handlers.bundle.replay_check import BundleProblem, ReplayCheck
 from runward.handlers.bundle.replay_lines import read_line
 
 

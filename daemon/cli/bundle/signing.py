@@ -16,8 +16,14 @@ from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.receipt_keys import KeyRefused, OwnKey, own_key, own_key_on_first_use
 from runward.daemon.rundir.bundle_verifying import part_hashes, receipt_fields
-from runward.handlers.bundle.attestation import envelope, payload_of, statement
-from runward.handlers.bundle.signatures import NoLibrary, ed25519_signature, named
+from runward.handlers.bundle.signatures import (
+    NoLibrary,
+    ed25519_signature,
+    envelope,
+    named,
+    payload_of,
+    statement,
+)
 
 NO_LIBRARY = f"signatures need more libraries: {how_to_install('sign')}"
 

@@ -9,8 +9,7 @@ from tests.handlers.bundle.bundles import bundle
 
 from runward.config.json_value import JsonValue
 from runward.config.schema import schema
-from runward.handlers.bundle.receipt import ADDED_FIELDS, SEED_FIELDS, TELLING_FIELDS
-from runward.handlers.bundle.receipt_fields import field_problems
+from runward.handlers.bundle.receipt import ADDED_FIELDS, SEED_FIELDS, TELLING_FIELDS, field_problems
 
 
 def called(name: str) -> dict[str, JsonValue]:

@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from tests.handlers.bundle.json_values import texts, values
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.canonical import FORMS, NotCanonical, canonical, hash_of, parse
-from runward.handlers.bundle.canonical_line import canonical_object, piece_of
+from runward.handlers.bundle.canonical import (
+    FORMS,
+    NotCanonical,
+    canonical,
+    canonical_object,
+    hash_of,
+    parse,
+    piece_of,
+)
 
 SERDE_NUMBERS = {
     "0": "0",

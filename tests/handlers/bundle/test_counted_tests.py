@@ -4,11 +4,9 @@ import pytest
 
 from runward.config.bundle import DEFAULT_VERIFICATION
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.comparing import aligned, first_divergence
-from runward.handlers.bundle.counted_tests import CountedTests, counted_tests
 from runward.handlers.bundle.edits import Edits
-from runward.handlers.bundle.told_calls import ToldCall
-from runward.handlers.bundle.verification_runs import command_of, is_verification
+from runward.handlers.bundle.told_calls import ToldCall, aligned, first_divergence
+from runward.handlers.bundle.verification_runs import CountedTests, command_of, counted_tests, is_verification
 from runward.handlers.model.bundle import FileEdit
 
 

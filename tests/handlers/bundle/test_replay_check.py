@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.bundle_problem import BundleProblem
 from runward.handlers.bundle.canonical import canonical, hash_of
-from runward.handlers.bundle.replay_check import ReplayCheck
+from runward.handlers.bundle.replay_check import BundleProblem, ReplayCheck
 from runward.handlers.bundle.replay_lines import LONGEST_LINE, RawLine, read_line
 
 START = '{"event":"SessionStart","session_id":"s","t":"2026-01-13T10:00:00Z"}'

@@ -19,12 +19,9 @@ from runward.handlers.bundle.calls import (
     VerificationTold,
 )
 from runward.handlers.bundle.canonical import FORMS, canonical_bytes, hash_of
-from runward.handlers.bundle.many_values import MOST_VALUES, OF_A_LINE
-from runward.handlers.bundle.receipt_body import receipt_body
-from runward.handlers.bundle.replay import TOO_MANY, Replay
+from runward.handlers.bundle.replay import TOO_MANY, Replay, receipt_body, summary_of
 from runward.handlers.bundle.replay_check import ReplayCheck
-from runward.handlers.bundle.replay_lines import RawLine, read_line
-from runward.handlers.bundle.summarising import summary_of
+from runward.handlers.bundle.replay_lines import MOST_VALUES, OF_A_LINE, RawLine, read_line
 from runward.handlers.bundle.summary import dump_summary, summary_text
 from runward.handlers.layouts.adjutant_calls import AdjutantCalls
 from runward.handlers.layouts.call_reader import PlacedLine

@@ -7,10 +7,18 @@ import pytest
 
 from runward.config.bundle import BundleRules
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Paid, Place, Returned, Stated, Told, Unusable
-from runward.handlers.bundle.replay import Replay
-from runward.handlers.bundle.stretches import BeganAndEnded, stretch_of
-from runward.handlers.bundle.summarising import summary_of
+from runward.handlers.bundle.calls import (
+    BeganAndEnded,
+    Called,
+    Paid,
+    Place,
+    Returned,
+    Stated,
+    Told,
+    Unusable,
+    stretch_of,
+)
+from runward.handlers.bundle.replay import Replay, summary_of
 from runward.handlers.bundle.summary import summary_json
 from runward.handlers.model.bundle import BundleOrder, Stretch, Verdict
 from runward.handlers.model.sessions import Status

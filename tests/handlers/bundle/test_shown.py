@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
 from runward.config.linear_pattern import BadPattern
-from runward.handlers.bundle.redaction import Redaction
-from runward.handlers.bundle.shown import Showing, is_deeper
+from runward.handlers.bundle.shown import Redaction, Showing, is_deeper
 from runward.handlers.secrets import REDACTED
 
 _LONG = "Abcdef0123456789Abcdef0123456789Abcdef"

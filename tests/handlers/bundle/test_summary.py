@@ -12,10 +12,10 @@ from runward.handlers.bundle.summary import (
     code,
     dump_summary,
     load_summary,
+    names_session,
     plain,
     summary_text,
 )
-from runward.handlers.bundle.summary_id import names_session
 from runward.handlers.model.bundle import Cost, FileEdit
 
 WHOLE = Summary(

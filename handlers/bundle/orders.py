@@ -1,13 +1,8 @@
-"""A verdict is recorded: the attempt gets its bundle, in the background.
+"""Orders about bundles: after a verdict the attempt's bundle is written, and a receipt is signed if a person wants it."""
 
-The parts are first written under temporary names. The receipt names the one before it, so it is made when it is
-recorded. After that the parts get their names. A run's actions in the exchange are among its calls, so the bundle waits
-for their results.
-"""
-
+from collections.abc import Mapping
 from typing import Final
 
-from runward.handlers.bundle.next_steps import next_steps
 from runward.handlers.journal.place import journal_directory, own_directory
 from runward.handlers.model.asking import Given, NotYet, TryLater, ask
 from runward.handlers.model.bundle import (
@@ -17,17 +12,61 @@ from runward.handlers.model.bundle import (
     Draft,
     DraftOf,
     NoDraft,
+    ReceiptSignRequested,
     RecordReceipt,
     ReportedOf,
+    SignReceipt,
     Stretch,
     StretchOf,
     Verdict,
     WorkTreeOf,
 )
-from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.effects import Deciding, Effects, Explain
 from runward.handlers.model.exchange import ActionsOf
-from runward.handlers.model.sessions import SessionFinished, SessionOf
+from runward.handlers.model.sessions import SessionFinished, SessionOf, Status
 from runward.handlers.model.unreadable import Unreadable
+
+
+def sign_receipt(event: ReceiptSignRequested, given: Given) -> Effects:
+    """A person wants a receipt signed: from then on the signature is pending, and its result is stored.
+
+    Order the signature. Whether there is such a receipt is checked when it is signed.
+    """
+    return (
+        SignReceipt(event.session_key, event.attempt, event.scheme, event.said_by),
+        Explain(
+            event.session_key,
+            "decided",
+            f"the receipt of attempt {event.attempt} is to be signed with {event.scheme}",
+        ),
+    )
+
+
+_BY_REASON: Final[Mapping[str, str]] = {
+    "run.failed.missing_artifact": "check which artifacts are missing, and have them delivered: `runward session show {id}`",
+    "run.failed.exit_nonzero": "read what it printed last: `runward session logs {id}`",
+    "run.failed.signal": "find out who sent the signal: `runward why {id}`",
+    "run.failed.exception": "read the error: `runward why {id}`",
+    "run.failed.api_error": "check the state of the model's API and the limits of the account, then run it again",
+    "run.failed.limit_reached": "raise the limit, or split the task",
+    "run.failed.not_started": "correct the command: `runward session show {id}` shows it",
+    "run.timed_out.deadline": "give it a longer timeout, or split the task",
+    "run.aborted.user": "run it again if it was interrupted by mistake",
+    "run.aborted.process_gone": "look for a crash or for the kernel's out-of-memory killer, then run it again",
+    "run.aborted.vanished": "find out who removed its directory",
+    "run.aborted.never_started": "check whether the agent could start at all",
+    "run.aborted.stale": "check whether its process hangs: `runward session show {id}`",
+    "run.cancelled.user": "run it again if it is still wanted",
+    "run.cancelled.sigterm": "find out who told it to stop: `runward why {id}`",
+    "run.cancelled.system": "run it again: the machine was shutting down",
+}
+
+
+def next_steps(status: Status, reason_code: str, session_id: str) -> tuple[str, ...]:
+    """The steps, in order. None for a session that completed, or whose reason is not known."""
+    step = None if status == "completed" else _BY_REASON.get(reason_code)
+    return () if step is None else (step.replace("{id}", session_id),)
+
 
 TRIES: Final = 5
 """How often writing is tried in a place that refuses the parts, before that is recorded instead."""
@@ -43,8 +82,12 @@ _A_SECOND: Final = 1000
 """Intents that may be carried out in a second."""
 
 
-def decide(event: SessionFinished, given: Given) -> Deciding:
+def write_after_verdict(event: SessionFinished, given: Given) -> Deciding:
     """A verdict is recorded: the attempt gets its bundle, in the background.
+
+    The parts are first written under temporary names. The receipt names the one before it, so it is made when it is
+    recorded. After that the parts get their names. A run's actions in the exchange are among its calls, so the bundle
+    waits for their results.
 
     Have the bundle written and its receipt recorded, or keep why there is none.
     """
