@@ -1,7 +1,7 @@
 """Restoring: a backup replaces the store, and what happened since the backup is found again.
 
 The run directories still have everything that the restored store lacks. So runs are judged again. Their journals
-already contain the resulting lines: see `daemon/rundir/adopting.py`. One thing can't always be found out: whether a run
+already contain the resulting lines: see `daemon/rundir/journals.py`. One thing can't always be found out: whether a run
 has begun that the backup still had to start. If that is unknown, it is not started, and a person is notified.
 """
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.daemon.rundir.told_lines import JournalAway, told_lines
+from runward.daemon.rundir.journal_reading import JournalAway, told_lines
 from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.session_state import FreshStore, keys_after, packed_among, state_of

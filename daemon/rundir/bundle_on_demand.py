@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from runward.daemon.ports.files import Gone
 from runward.daemon.rundir.bundle_parts import clear_parts, write_part
-from runward.daemon.rundir.session_calls import told_by
+from runward.daemon.rundir.call_reading import told_by
 from runward.handlers.bundle.calls import Told, by_time
 from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY
 from runward.handlers.bundle.receipt import sealed

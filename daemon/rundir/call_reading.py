@@ -7,13 +7,13 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from runward.daemon.ports.files import CannotReadNow
 from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead
+from runward.daemon.rundir.growing import NO_LINES, CannotUnpack, LinesRead, PlacedLines, TooLong
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LASTING, opened
-from runward.daemon.rundir.placed_lines import NO_LINES, LinesRead, PlacedLines, TooLong
 from runward.daemon.rundir.session_files import SessionFiles
 from runward.daemon.rundir.session_places import log_at
 from runward.daemon.rundir.tailing import NotRegular, open_regular
-from runward.daemon.rundir.unpacking import CannotUnpack
 from runward.handlers.bundle.calls import Place, Told, Unusable
 from runward.handlers.layouts.call_reader import LONGEST_LINE, CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.places import PACKED, unpacked_name
@@ -163,3 +163,18 @@ class _Found:
 
     def was_read(self, count: int) -> None:
         """Does nothing: the bytes aren't counted here."""
+
+
+def told_by(layout: str, path: str, go_on: Callable[[int], bool], *, waits: bool = False) -> Iterator[Told]:
+    """What the files of the session at `path` say, in their order; what could not be read comes last.
+
+    `go_on` gets the number of bytes of each piece that is read, whether or not anything in it is about a call, and says
+    whether to continue. Raises `Halted` if it says no.
+    With `waits` it raises `CannotReadNow` if a later try may read more.
+    """
+    reading = CallReading(layout, path, go_on)
+    yield from reading.told()
+    if waits and reading.may_pass is not None:
+        raise CannotReadNow(reading.may_pass)
+    for each in reading.obstacles:
+        yield Unusable(Place(each.file, 0, 0, 0), each.message)

@@ -6,18 +6,75 @@ One contract is checked after another, so a patch and a journal of maximum size 
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from runward.config.ctcp_profile import BY_PATH, CTCP
 from runward.config.plain_data import is_text
-from runward.daemon.rundir.artifacts import NOWHERE
+from runward.config.problem import printable
+from runward.daemon.rundir.artifacts import NOWHERE, fact_at
 from runward.daemon.rundir.opening import LINK, REFUSED, REGULAR, opened, opened_below
-from runward.daemon.rundir.zip_directory import read_zip_directory
-from runward.handlers.ctcp.changing import BUNDLE
+from runward.handlers.ctcp.changing import BUNDLE, PATCH
 from runward.handlers.ctcp.contracts import CONTRACTS, further_needs, new_report
 from runward.handlers.ctcp.documents import ABSENT as NO_DOCUMENT
-from runward.handlers.ctcp.documents import Document, Documents, ZipDirectory
+from runward.handlers.ctcp.documents import Document, Documents, Entry, ZipDirectory
 from runward.handlers.ctcp.rules import Report
+from runward.handlers.model.contracts import FileFact, RuleFact
+
+LARGEST_DIRECTORY: Final = 8 << 20
+"""Bytes of a directory that is read: 10,000 entries with long names have less."""
+
+
+class _TooLarge(Exception):
+    """The directory has more bytes than are read."""
+
+
+class _File:
+    """A file for `zipfile` to read from, which reads at most a directory's bytes at a time."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._at = descriptor, 0
+        self._size = os.fstat(descriptor).st_size
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        if start + offset < 0:
+            raise OSError("seeks before the beginning")
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, count: int = -1) -> bytes:
+        count = max(0, self._size - self._at) if count < 0 else count
+        if count > LARGEST_DIRECTORY:
+            raise _TooLarge
+        found = os.pread(self._descriptor, count, self._at)
+        self._at += len(found)
+        return found
+
+
+def read_zip_directory(descriptor: int) -> ZipDirectory:
+    """The entries of the zip file with this descriptor, or why there are none."""
+    file = _File(descriptor)
+    try:
+        with zipfile.ZipFile(file) as found:
+            entries = tuple(Entry(each.orig_filename, each.file_size) for each in found.infolist())
+    except _TooLarge:
+        return ZipDirectory(is_too_large=True)
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, ValueError) as error:
+        return ZipDirectory(problem=f"is not a zip file: {error}")
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        return ZipDirectory(problem="is not a zip file: its directory is not where it says")
+    return ZipDirectory(entries)
+
 
 _CHUNK: Final = 1 << 20
 _NOT_A_FILE: Final = frozenset({LINK, errno.EISDIR, errno.ENXIO, errno.ENODEV})
@@ -97,3 +154,108 @@ def _bundle(root: int) -> ZipDirectory | None:
     except OSError as error:
         found = _refused(error)
         return None if found.state == "absent" else ZipDirectory(problem="can't be read as a file")
+
+
+def ctcp_facts(root: int, paths: Sequence[str]) -> list[FileFact]:
+    """A fact for each entry, by the paths of their first files. Raises `OSError` where nothing is known."""
+    letters = [BY_PATH[path].id for path in paths]
+    reports = check_run(root, letters)
+    return [
+        _fact(fact_at(root, path), path, reports[letter]) for path, letter in zip(paths, letters, strict=True)
+    ]
+
+
+def _fact(first: FileFact, path: str, report: Report) -> FileFact:
+    """The fact about an entry whose first file has the state `first`. Each error of its contract is a broken rule."""
+    if not report.has_errors:
+        state = FileFact("excused") if first.state == "absent" else first._replace(state="file")
+        return state._replace(rules=(RuleFact("profile", path, True, f"holds to its contract of {CTCP}"),))
+    broken = tuple(
+        RuleFact(each.rule, each.path, False, each.message, each.line)
+        for each in report.findings()
+        if each.severity == "error"
+    )
+    return first._replace(state="absent" if first.state == "absent" else "unfit", rules=broken)
+
+
+# Whether git would apply a run's patch is checked without running anything that the tree configures: git is pointed at a
+# repository that doesn't exist. So it reads no configuration of the tree, the user or the machine, and runs no hook,
+# filter or monitor. It only reads files.
+PATIENCE_S: Final = 60.0
+
+_MOST_SAID: Final = 64 << 10
+_SHOWN: Final = 300
+_COMMAND: Final = (
+    "git",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.attributesFile=/dev/null",
+    "apply",
+    "--check",
+    "--whitespace=nowarn",
+    "-",
+)
+
+
+class NoGit(Exception):
+    """git can't be started."""
+
+
+def check_applies(tree: str, documents: Documents, report: Report) -> None:
+    """Report a patch that git refuses. A malformed patch is not passed to git."""
+    document = documents.document(PATCH)
+    if document.state != "file" or report.has_errors:
+        return
+    why = _why_not(tree, document.content)
+    if why is not None:
+        report.add("does_not_apply", why)
+
+
+def _why_not(tree: str, patch: bytes | bytearray) -> str | None:
+    import signal  # imported here because only those who ask for git need it
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
+        given.write(patch)
+        given.seek(0)
+        try:
+            process = subprocess.Popen(
+                _COMMAND,
+                cwd=tree,
+                env=_environment(),
+                stdin=given,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            raise NoGit("git can't be started") from error
+        try:
+            code = process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return f"git apply --check did not end within {PATIENCE_S:g} s"
+        if code == 0:
+            return None
+        said.seek(0)
+        text = said.read(_MOST_SAID).decode(errors="replace").strip()
+        return printable(text.split("\n")[0][:_SHOWN]) or f"git apply --check ended with {code}"
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATCH", os.defpath),
+        "LC_ALL": "C",
+        "HOME": "/nonexistent",
+        "GIT_DIR": "/nonexistent/git",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_PAGER": "cat",
+    }

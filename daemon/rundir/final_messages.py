@@ -3,9 +3,9 @@
 import os
 from typing import Final
 
+from runward.daemon.rundir.growing import CannotUnpack, Unpacked
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, opened, unreadable
 from runward.daemon.rundir.tailing import NotRegular, open_regular
-from runward.daemon.rundir.unpacking import CannotUnpack, Unpacked
 from runward.handlers.layouts.places import PACKED
 from runward.handlers.layouts.registry import FINAL_MESSAGES
 from runward.handlers.model.unreadable import Unreadable

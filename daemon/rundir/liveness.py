@@ -1,13 +1,30 @@
 """Whether the process that writes a foreign session is alive, as far as the tool's own files name it."""
 
-from collections.abc import Callable, Mapping
-from typing import Final
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
-from runward.daemon.rundir import pid_files, writer_locks
+from runward.daemon.configuration.agent_homes import PROJECTS, agent_home
+from runward.daemon.disk.mounts import is_local
+from runward.daemon.processes.identity import (
+    ProcessIdentity,
+    current_boot_id,
+    identity_of,
+    pid_namespace,
+    seconds_since_start,
+    state_of,
+)
+from runward.daemon.processes.namespaced import NotThere, number_of
+from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts import claude_code, codex
-from runward.handlers.layouts.claude_code_pid import PidFile
-from runward.handlers.model.processes import RecordedProcess
-from runward.handlers.sessions.over import Writer
+from runward.handlers.layouts.claude_code_pid import PidFile, read_pid_file
+from runward.handlers.layouts.codex_names import lock_of
+from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, RecordedProcess
+from runward.handlers.sessions.death import Absence
+from runward.handlers.sessions.observe import ProcessState, together
+from runward.handlers.sessions.over import Writer, WriterStatus
 
 NOBODY_KNOWS: Final = Writer("unknown")
 
@@ -26,19 +43,19 @@ class Writers:
         return NOBODY_KNOWS if ask is None else ask(self, path, session_id)
 
     def _of_claude_code(self, path: str, session_id: str) -> Writer:
-        config = pid_files.config_directory(path)
+        config = config_directory(path)
         if config is None:
             return NOBODY_KNOWS
         if config not in self._pid_files:
-            self._pid_files[config] = found = pid_files.pid_files(config)
-            self._named[config] = pid_files.named_by(each for files in found.values() for each in files)
+            self._pid_files[config] = found = pid_files(config)
+            self._named[config] = named_by(each for files in found.values() for each in files)
         if session_id not in self._pid_files[config]:
             return Writer("unknown", elsewhere=self._named[config])
-        return pid_files.writer_of(self._pid_files[config][session_id], config)
+        return claude_code_writer(self._pid_files[config][session_id], config)
 
     def _of_codex(self, path: str, session_id: str) -> Writer:
-        home = writer_locks.home_directory(path)
-        return NOBODY_KNOWS if home is None else writer_locks.writer_of(home, session_id)
+        home = home_directory(path)
+        return NOBODY_KNOWS if home is None else codex_writer(home, session_id)
 
 
 def says_so(process: RecordedProcess, layout: str, path: str) -> bool:
@@ -48,11 +65,275 @@ def says_so(process: RecordedProcess, layout: str, path: str) -> bool:
     """
     if layout != claude_code.LAYOUT:
         return True
-    config = pid_files.config_directory(path)
-    return config is not None and pid_files.is_claude_code(process, config)
+    config = config_directory(path)
+    return config is not None and is_claude_code(process, config)
 
 
 _ASK: Final[Mapping[str, Callable[[Writers, str, str], Writer]]] = {
     claude_code.LAYOUT: Writers._of_claude_code,
     codex.LAYOUT: Writers._of_codex,
 }
+
+
+# Claude Code's pid files, `<config dir>/sessions/<pid>.json`, say which process writes which session. They are written in
+# place and removed when the program ends normally. When it is killed, they stay until its next start. A missing file
+# proves nothing. If a file's process can't be found, it may also be on another machine that shares the home, or in
+# another PID namespace: so what this machine can say about that is reported with it (see `handlers/sessions/death`).
+PID_FILES: Final = "sessions"
+
+_STATUSES: Final[Mapping[str | None, WriterStatus]] = {"busy": "busy", "idle": "idle", "waiting": "waiting"}
+"""What a program says about itself; no transcript says that it waits for a person's permission."""
+
+_LONGEST_START: Final = 60.0
+"""The longest time in seconds that a program takes to write its start time; two seconds were seen on two cores."""
+
+_LONGEST_ENVIRONMENT: Final = 1 << 21
+_LONGEST_NAMES: Final = 1 << 13
+
+_CLOCKS_DIFFER: Final = 1.0
+
+_MOST_FILES: Final = 10_000
+_MOST_BYTES: Final = 64 << 10
+
+
+def config_directory(transcript: str) -> str | None:
+    """Claude Code's directory, from the path of a transcript, if its own program put it there."""
+    projects = os.path.dirname(os.path.dirname(transcript))
+    return os.path.dirname(projects) if os.path.basename(projects) == PROJECTS else None
+
+
+def pid_files(config: str) -> Mapping[str, tuple[PidFile, ...]]:
+    """The pid files in Claude Code's directory, by session. Half-written ones are left out."""
+    found: dict[str, tuple[PidFile, ...]] = {}
+    directory = f"{config}/{PID_FILES}"
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for _, entry in zip(range(_MOST_FILES), entries, strict=False)]
+    except OSError:
+        return found
+    for name in sorted(names):
+        stem, dot, kind = name.partition(".")
+        if stem.isascii() and stem.isdigit() and dot and kind == "json":
+            read = _read(directory, name)
+            if read is not None and stem == str(read.pid):
+                found[read.session_id] = (*found.get(read.session_id, ()), read)
+    return found
+
+
+class _Found(NamedTuple):
+    """Whether a file's process is alive, and its identity, so that it can be found again.
+
+    `named` is what the file calls it. `is_nowhere`: no process of this machine has that start with that number.
+    """
+
+    state: ProcessState
+    process: RecordedProcess | None
+    named: RecordedProcess
+    is_nowhere: bool = False
+
+
+def named_by(files: Iterable[PidFile]) -> frozenset[RecordedProcess]:
+    """The processes that these files name, as they name them."""
+    boot = current_boot_id()
+    return frozenset(RecordedProcess(each.pid, each.start_ticks or NO_TICKS, boot) for each in files)
+
+
+def claude_code_writer(files: tuple[PidFile, ...], config: str) -> Writer:
+    """What is known about the processes that one session's pid files name; if there are several, a live one counts."""
+    found = [_found(each) for each in files]
+    liveness = together([each.state for each in found])
+    absence = None
+    if liveness == "gone":
+        absence = Absence(
+            tuple(each.named for each in found),
+            is_in_first_namespace=pid_namespace() == FIRST_NAMESPACE,
+            is_local=is_local(config),
+            is_nowhere=all(each.is_nowhere for each in found),
+        )
+    for file, each in zip(reversed(files), reversed(found), strict=True):
+        if each.state == liveness:
+            status = _STATUSES.get(file.status) if each.state == "alive" else None
+            return Writer(liveness, status, each.process, absence)
+    return Writer(liveness)
+
+
+def _found(file: PidFile) -> _Found:
+    """The process of a file. The files name no boot, so this one is assumed.
+
+    If the pid belongs to no process, or to another one, it may be from a PID namespace below ours.
+    """
+    if file.start_ticks is None:
+        return _found_by_time(file)
+    boot = current_boot_id()
+    named = RecordedProcess(file.pid, file.start_ticks, boot)
+    state = state_of(ProcessIdentity(*named))
+    if state != "gone":
+        return _Found(state, named, named)
+    number = number_of(file.pid, file.start_ticks)
+    if isinstance(number, NotThere):
+        return _Found("gone", named, named, number.is_certain)
+    inner = named._replace(pid=number)
+    state = state_of(ProcessIdentity(*inner))
+    # One that is found and has ended is a zombie.
+    return _Found(state, inner, named, is_nowhere=state == "gone")
+
+
+def is_claude_code(process: RecordedProcess, config: str) -> bool:
+    """Whether a process's own name and environment say that it is Claude Code with this directory.
+
+    Anybody may write a pid file that names any process. What can't be seen counts as no.
+    """
+    try:
+        if not any(_is_its_name(each) for each in _names_of(process.pid)):
+            return False
+        is_same = os.path.samefile(_directory_of(process.pid), config)
+    except (OSError, ValueError):
+        return False
+    return is_same and state_of(ProcessIdentity(*process)) == "alive"
+
+
+def _directory_of(pid: int) -> str:
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        entries = os.fsdecode(file.read(_LONGEST_ENVIRONMENT)).split("\0")
+    said = dict(entry.partition("=")[::2] for entry in entries)
+    return agent_home(claude_code.LAYOUT, said, said.get("HOME", ""), os.readlink(f"/proc/{pid}/cwd"))
+
+
+def _names_of(pid: int) -> list[bytes]:
+    with open(f"/proc/{pid}/comm", "rb") as comm, open(f"/proc/{pid}/cmdline", "rb") as cmdline:
+        return [comm.read().strip(), *cmdline.read(_LONGEST_NAMES).split(b"\0")[:2]]
+
+
+def _is_its_name(word: bytes) -> bool:
+    return word.rpartition(b"/")[2] == b"claude" or word.endswith(b"/claude-code/cli.js")
+
+
+def _found_by_time(file: PidFile) -> _Found:
+    """The process of a file that names no start in ticks (up to 2.1.101): identified by the start time it gives.
+
+    If another process has its number, the session's process may be in a PID namespace where it can't be found.
+    """
+    named = RecordedProcess(file.pid, NO_TICKS, current_boot_id())
+    try:
+        identity = identity_of(file.pid)
+    except ProcessLookupError:
+        number = number_of(file.pid, None)
+        return _Found("gone", None, named, isinstance(number, NotThere) and number.is_certain)
+    except OSError:
+        return _Found("unknown", None, named)
+    if file.started_at is not None:
+        began_at = time.time() - seconds_since_start(identity)
+        if -_CLOCKS_DIFFER <= file.started_at - began_at <= _LONGEST_START:
+            return _Found(
+                "alive", RecordedProcess(identity.pid, identity.start_ticks, identity.boot_id), named
+            )
+    return _Found("unknown", None, named)
+
+
+def _read(directory: str, name: str) -> PidFile | None:
+    try:
+        descriptor = open_in_run(directory, name)
+    except (OSError, NotRegular):
+        return None
+    try:
+        content = os.read(descriptor, _MOST_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return read_pid_file(content)
+
+
+# Codex's writer locks, `<home>/thread-writer-locks/<thread id>.lock`, are flock'ed while a thread has a writer. The file
+# stays behind when Codex is killed, until its next start sweeps it away. So a lock file that nobody holds means that the
+# writer has ended, unless another machine shares the home, whose locks are not seen here. A missing file means nothing.
+ARCHIVED: Final = "archived_sessions"
+CODEX_SESSIONS: Final = "sessions"
+
+_KERNELS_LIST: Final = "/proc/locks"
+
+
+def home_directory(rollout: str) -> str | None:
+    """Codex's home, from the path of a rollout, if its own program put it there."""
+    directory = os.path.dirname(rollout)
+    if os.path.basename(directory) == ARCHIVED:
+        return os.path.dirname(directory)
+    for _ in range(3):  # day, month, year
+        directory = os.path.dirname(directory)
+    return os.path.dirname(directory) if os.path.basename(directory) == CODEX_SESSIONS else None
+
+
+def codex_writer(home: str, thread: str) -> Writer:
+    """Who has the lock of this thread's writer; `unknown` if no one has it, or if that can't be read."""
+    lock = lock_of(thread)
+    if lock is None:
+        return NOBODY_KNOWS
+    directory, _, name = lock.rpartition("/")
+    try:
+        descriptor = open_in_run(f"{home}/{directory}", name)
+    except (OSError, NotRegular):
+        return NOBODY_KNOWS
+    try:
+        holder = _listed_holder(descriptor)
+        if holder is None and _is_free(descriptor):
+            # The kernel knows the locks of all its namespaces, but not those of other machines.
+            absence = Absence((), is_in_first_namespace=True, is_local=is_local(home), is_nowhere=True)
+            return Writer("gone", absence=absence)
+    except OSError:
+        return NOBODY_KNOWS
+    finally:
+        os.close(descriptor)
+    return Writer("alive", process=_process(holder))
+
+
+def _listed_holder(descriptor: int) -> int | None:
+    """The pid that the kernel lists as the lock's holder, without disturbing anyone; 0 if none is visible here.
+
+    It lists none from other PID namespaces, and on some file systems under another device number.
+    """
+    status = os.fstat(descriptor)
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    wanted = f"{device}:{status.st_ino}".encode()
+    try:
+        with open(_KERNELS_LIST, "rb") as file:
+            for line in file:
+                fields = line.split()
+                if wanted in fields and b"FLOCK" in fields and b"->" not in fields:
+                    return _pid_in(fields)
+    except OSError:
+        return None
+    return None
+
+
+def _pid_in(fields: list[bytes]) -> int:
+    """`1: FLOCK ADVISORY WRITE 4242 00:25:1093 0 EOF`: who took the lock."""
+    pid = fields[4] if len(fields) > 4 else b""
+    return int(pid) if pid.isdigit() else 0
+
+
+def _process(pid: int | None) -> RecordedProcess | None:
+    """The holder of a lock, so that it can be found again.
+
+    Its child may hold the lock after the holder itself has ended.
+    """
+    if not pid:
+        return None
+    try:
+        holder = identity_of(pid)
+    except (OSError, ValueError):
+        return None
+    return RecordedProcess(holder.pid, holder.start_ticks, holder.boot_id)
+
+
+def _is_free(descriptor: int) -> bool:
+    """Whether the lock is free, by trying to share it for a moment.
+
+    This is tried only if the kernel lists no holder. A Codex that wanted this very thread at that moment would have
+    found it taken once. One that looks for stale locks would leave this one for its next start.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return True

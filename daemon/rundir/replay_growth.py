@@ -14,7 +14,7 @@ from runward.daemon.faults import point
 from runward.daemon.ports.files import Gone, KeptAside, ReplayStanding
 from runward.daemon.rundir.bundle_parts import keep_aside
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened, unreadable
-from runward.daemon.rundir.whole_lines import whole_lines
+from runward.daemon.rundir.tailing import whole_lines
 from runward.handlers.model.unreadable import Unreadable
 
 _CHUNK: Final = 1 << 20

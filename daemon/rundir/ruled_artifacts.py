@@ -80,7 +80,7 @@ class RuledLook:
     def _of_profile(self, paths: Sequence[str]) -> list[FileFact]:
         if not paths:
             return []
-        from runward.daemon.rundir.ctcp_facts import ctcp_facts  # imported here because only profiles need it
+        from runward.daemon.rundir.ctcp_run import ctcp_facts  # imported here because only profiles need it
 
         return ctcp_facts(self.root, paths)
 

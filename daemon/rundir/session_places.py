@@ -1,11 +1,13 @@
-"""Where foreign sessions are under a root: all places with their signatures, and a single one's."""
+"""Where foreign sessions are: under a root, with their signatures, and under the path that `runward inspect` gets."""
 
 import os
-from typing import Final
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from runward.daemon.ports.files import Gone, Listing
+from runward.daemon.rundir.growing import CannotUnpack, Unpacked
 from runward.daemon.rundir.looking import signature
-from runward.daemon.rundir.mixed_places import is_inside_session, recognise_place, shape_inside
 from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
@@ -16,6 +18,7 @@ from runward.daemon.rundir.opening import (
     opened_below,
     unreadable,
 )
+from runward.daemon.rundir.tailing import NotRegular, open_in_run, open_regular
 from runward.handlers.layouts import native
 from runward.handlers.layouts.places import (
     LEVELS,
@@ -29,9 +32,142 @@ from runward.handlers.layouts.places import (
     is_storable,
     unpacked_name,
 )
-from runward.handlers.layouts.registry import DirectoryLayout
+from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.model.sessions import Signature
 from runward.handlers.model.unreadable import Unreadable
+
+HEAD: Final = 256 << 10
+"""Bytes of a file that are looked at; the first line of a transcript alone may have a tenth of that."""
+
+_FIRST: Final = 32 << 10
+"""Bytes that are usually enough: looking at them first is much cheaper than reading the whole head."""
+
+
+def recognise_log(path: str, layouts: Layouts) -> LogLayout | None:
+    """The layout of the log at `path`. Raises `OSError`, `NotRegular`, and `CannotUnpack` for a packed one."""
+    directory, name = os.path.split(path)
+    descriptor = open_in_run(directory, name)
+    try:
+        return recognise_head(descriptor, name, layouts)[0]
+    finally:
+        os.close(descriptor)
+
+
+def recognise_head(descriptor: int, name: str, layouts: Layouts) -> tuple[LogLayout | None, bytes]:
+    """The layout of an open log with this name, and the first bytes that identified it.
+
+    Raises `OSError`, and `CannotUnpack` for a packed one.
+    """
+    head = b""
+    for most in (_FIRST, HEAD):
+        head = head_of(descriptor, most, is_packed=name.endswith(PACKED))
+        plain = head.removeprefix(BOM_UTF8)
+        for layout in layouts.logs:
+            if layout.recognises(unpacked_name(name), plain):
+                return layout, plain
+        if len(head) < most:
+            break
+    return None, head
+
+
+def log_by_its_place(path: str, layouts: Layouts) -> LogLayout | None:
+    """The layout whose logs usually are at such a path: the best guess for one that can't be read."""
+    plain = unpacked_name(path)
+    return next((each for each in layouts.logs if each.usual_place.search(plain)), None)
+
+
+def recognise_directory(path: str, names: Iterable[str], layouts: Layouts) -> DirectoryLayout | str | None:
+    """The layout of the directory at `path`, which has these names; `"native"` for our own."""
+    try:
+        with opened(path, DIRECTORY) as within:
+            return recognise_inside(within, frozenset(names), layouts)
+    except OSError:
+        return None  # it no longer exists
+
+
+def recognise_inside(within: int, names: frozenset[str], layouts: Layouts) -> DirectoryLayout | str | None:
+    """Like `recognise_directory`, for an open directory."""
+    if says_native(within, names):
+        return native.LAYOUT
+    for layout in layouts.directories:
+        if layout.recognises(names, _heads(within, names, layout.markers)):
+            return layout
+    return native.LAYOUT if native.RUN in names else None
+
+
+def says_native(within: int, names: frozenset[str]) -> bool:
+    """Whether an open directory's own `run.json` says that it is one of our runs."""
+    return native.SCHEMA.encode() in _heads(within, names, (native.RUN,)).get(native.RUN, b"")
+
+
+def _heads(within: int, names: frozenset[str], markers: tuple[str, ...]) -> dict[str, bytes]:
+    """The first bytes of those markers that exist and can be read."""
+    heads = {}
+    for marker in markers:
+        *parents, name = marker.split("/")
+        if (parents[0] if parents else name) not in names:
+            continue
+        try:
+            heads[marker] = _head_below(within, parents, name)
+        except (OSError, NotRegular):
+            continue  # what can't be read marks nothing
+    return heads
+
+
+def _head_below(within: int, parents: list[str], name: str) -> bytes:
+    with opened_below(within, parents) as directory:
+        descriptor = open_regular(directory, name)
+    try:
+        return head_of(descriptor, HEAD, is_packed=False).removeprefix(BOM_UTF8)
+    finally:
+        os.close(descriptor)
+
+
+def head_of(descriptor: int, most: int, *, is_packed: bool) -> bytes:
+    """The first bytes of an open file, unpacked. Raises `OSError`, and `CannotUnpack` if nothing can be unpacked."""
+    if not is_packed:
+        return os.pread(descriptor, most, 0)
+    head, unpacked = b"", Unpacked(descriptor)
+    try:
+        while len(head) < most and (piece := unpacked.read(most - len(head))):
+            head += piece
+    except CannotUnpack:
+        if not head:
+            raise
+    return head
+
+
+def recognise_place(directory: int, shape: MixedShape) -> DirectoryLayout | str | None:
+    """The layout of an open directory; `"native"` only for our own run that says so: any tool may have a `run.json`."""
+    names = frozenset(name for name in shape.telling_names() if _stands(name, directory))
+    layout = recognise_inside(directory, names, shape.layouts) if names else None
+    return None if layout == native.LAYOUT and not says_native(directory, names) else layout
+
+
+def shape_inside(directory: int, shape: MixedShape) -> DirectoryShape:
+    """Which files tell what an open directory is; for one that is not a session's yet, those that may make it one."""
+    layout = recognise_place(directory, shape)
+    return directory_shape(layout) if isinstance(layout, DirectoryLayout) else shape.directories()
+
+
+def is_inside_session(top: int, parents: list[str], shape: MixedShape) -> bool:
+    """Whether one of the directories on the way to a place, from an open root, is a session's. Raises `OSError`."""
+    for level in range(1, len(parents) + 1):
+        with opened_below(top, parents[:level]) as directory:
+            if recognise_place(directory, shape) is not None:
+                return True
+    return False
+
+
+def _stands(name: str, directory: int) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in ABSENT or error.errno == LINK:
+            return False
+        raise
+    return True
+
 
 MOST_ENTRIES: Final = 1_000_000
 """Entries of directories that are looked at in all."""
@@ -209,3 +345,138 @@ class _Listing:
             self.places[place] = found
         else:
             self.unusable.append(place.encode("utf-8", "backslashreplace").decode())
+
+
+_LOG_NAMES: Final = (LOG, LOG + PACKED)
+
+
+class Place(NamedTuple):
+    """Where a session's files are: its log, or its directory. A layout given as text is our own, `native`."""
+
+    layout: LogLayout | DirectoryLayout | str
+    path: str
+
+
+class Obstacle(NamedTuple):
+    """Why a path could not be searched; `message` is the end of a sentence that starts with the path."""
+
+    path: str
+    message: str
+
+
+class CannotList(Exception):
+    """The named path can't be listed or read; the message says why."""
+
+
+def sessions_under(path: str, layouts: Layouts) -> Iterator[Place | Obstacle]:
+    """The sessions at or under `path`, in the order of their paths.
+
+    A file that is not a log means the directory that it is in, if that is a session's. Raises `FileNotFoundError`
+    and `CannotList`.
+    """
+    place = os.path.realpath(path)
+    if not os.path.lexists(place):
+        raise FileNotFoundError(path)
+    if os.path.isdir(place):
+        yield from _Walk(layouts).below(place)
+        return
+    found = _log(place, layouts, is_named=True)
+    if found is None:
+        directory = os.path.dirname(place)
+        layout = recognise_directory(directory, _list(directory).names, layouts)
+        found = Place(layout, directory) if layout is not None else None
+    if found is not None:
+        yield found
+
+
+class _Listed(NamedTuple):
+    names: list[str]
+    directories: list[str]
+    logs: list[str]
+
+
+class _Walk:
+    """A walk through directories, with what it may still visit.
+
+    Links are not followed, names that begin with a dot are skipped, and everything in a session's own directory belongs
+    to that session.
+    """
+
+    def __init__(self, layouts: Layouts) -> None:
+        self._layouts = layouts
+        self._entries = MOST_ENTRIES
+        self._is_over = False
+
+    def below(self, directory: str) -> Iterator[Place | Obstacle]:
+        """The sessions at or under a directory. Raises `CannotList` for this one only."""
+        yield from self._look(directory, _list(directory), LEVELS)
+
+    def _look(self, directory: str, listed: _Listed, levels: int) -> Iterator[Place | Obstacle]:
+        layout = recognise_directory(directory, listed.names, self._layouts)
+        if layout is not None:
+            yield Place(layout, directory)
+            return
+        self._entries -= len(listed.names)
+        if self._entries < 0:
+            self._is_over = True
+            yield Obstacle(directory, "is too large: name a directory further down")
+            return
+        owned = {unpacked_name(name).removesuffix(LOG) for name in listed.logs}
+        for name in sorted((*listed.logs, *listed.directories)):
+            if name in listed.logs:
+                found = _log(f"{directory}/{name}", self._layouts, is_named=False)
+                if found is not None:
+                    yield found
+            elif levels and name not in owned and not self._is_over:
+                yield from self._descend(f"{directory}/{name}", levels - 1)
+
+    def _descend(self, directory: str, levels: int) -> Iterator[Place | Obstacle]:
+        try:
+            listed = _list(directory)
+        except CannotList as error:
+            yield Obstacle(directory, str(error))
+        else:
+            yield from self._look(directory, listed, levels)
+
+
+def _list(directory: str) -> _Listed:
+    names: list[str] = []
+    directories: list[str] = []
+    logs: list[str] = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                names.append(entry.name)
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(entry.name)
+                elif entry.name.endswith(_LOG_NAMES) and entry.is_file(follow_symlinks=False):
+                    logs.append(entry.name)
+                if len(names) > MOST_ENTRIES:
+                    break
+    except OSError as error:
+        raise CannotList(f"can't be listed: {error.strerror}") from error
+    return _Listed(names, directories, logs)
+
+
+def _log(path: str, layouts: Layouts, *, is_named: bool) -> Place | Obstacle | None:
+    """The session whose log is at `path`. Both a named and a found file may be something else.
+
+    Raises `CannotList` for one that is named and can't be read, if nothing else shows what it is.
+    """
+    try:
+        layout = recognise_log(path, layouts)
+    except (OSError, NotRegular, CannotUnpack) as error:
+        if isinstance(error, OSError) and error.errno in ABSENT:
+            return None  # gone since the listing
+        layout = log_by_its_place(path, layouts)
+        if layout is None and is_named and isinstance(error, OSError):
+            raise CannotList(_why(error)) from error
+        if layout is None and not (is_named and isinstance(error, NotRegular)):
+            return Obstacle(path, _why(error))
+    return Place(layout, path) if layout is not None else None
+
+
+def _why(error: Exception) -> str:
+    return f"can't be read: {error.strerror}" if isinstance(error, OSError) else str(error)

@@ -1,17 +1,139 @@
-"""Reading a foreign session from its beginning to its present end: all its files through its scanner."""
+"""Reading one foreign session: what is new in its files, all of them from the beginning, and which session it is."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
-from runward.daemon.ports.session_reads import NOTHING_READ
-from runward.daemon.rundir.opening import DIRECTORY, opened
-from runward.daemon.rundir.session_files import SessionFiles
-from runward.handlers.layouts.places import beside, unpacked_name
-from runward.handlers.layouts.registry import DirectoryLayout, LogLayout, Scan
+from runward.daemon.ports.files import Gone
+from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, Identity, LogPortion, SessionSight
+from runward.daemon.rundir.growing import CannotUnpack
+from runward.daemon.rundir.looking import gone, signature
+from runward.daemon.rundir.opening import (
+    ABSENT,
+    DIRECTORY,
+    LINK,
+    ROOT,
+    open_place,
+    opened,
+    opened_below,
+    unreadable,
+)
+from runward.daemon.rundir.session_files import AnotherLog, SessionFiles
+from runward.daemon.rundir.session_places import (
+    HEAD,
+    directory_signature,
+    is_inside_session,
+    log_at,
+    log_by_its_place,
+    recognise_head,
+    recognise_inside,
+)
+from runward.daemon.rundir.tailing import NotRegular, open_regular
+from runward.handlers.layouts.places import LOG, beside, directory_shape, is_glob, mixed_shape, unpacked_name
+from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout, Scan
 from runward.handlers.layouts.transcript import LogLine, Told
-from runward.handlers.model.sessions import Complaint, Document
+from runward.handlers.model.sessions import Complaint, Document, Signature
+from runward.handlers.model.unreadable import Unreadable
+
+
+def look_at_session(
+    root: str,
+    place: str,
+    layout: LogLayout | DirectoryLayout,
+    known: FilesRead,
+    most_bytes: int,
+    now: float,
+) -> SessionSight | Unreadable | Gone:
+    """What is new at a place since `known`, which may be from another place that was renamed to this one.
+
+    About `most_bytes` are read, and at least one line if there is one. `now` is in Unix seconds.
+    """
+    look = _Look(known, most_bytes, now)
+    *parents, name = place.split("/")
+    try:
+        within = open_place(root, parents if isinstance(layout, LogLayout) else [*parents, name])
+        try:
+            if isinstance(layout, LogLayout):
+                return look.at_log(within, name, layout) or gone(root)
+            return look.in_directory(within, layout)
+        finally:
+            os.close(within)
+    except OSError as error:
+        return gone(root) if error.errno in ABSENT or error.errno == LINK else unreadable(error)
+
+
+class _Look:
+    def __init__(self, known: FilesRead, most_bytes: int, now: float) -> None:
+        self._known = known
+        self._most = most_bytes
+        self._now = now
+
+    def at_log(self, within: int, name: str, layout: LogLayout) -> SessionSight | None:
+        found = log_at(within, name)
+        if found is None:
+            return None
+        file, status = found
+
+        def read(files: SessionFiles) -> None:
+            files.log(within, file, name)
+            files.beginnings(beside(layout, name))
+
+        renamed = tuple(each._replace(name=name) for each in self._known.logs)
+        return self._sight(within, signature(status), self._known._replace(logs=renamed), read)
+
+    def in_directory(self, directory: int, layout: DirectoryLayout) -> SessionSight:
+        def read(files: SessionFiles) -> None:
+            files.documents(layout.documents, found)
+            files.logs(layout.logs, found, come_and_go=layout.logs_come_and_go)
+
+        own, found = directory_signature(directory, directory_shape(layout))
+        return self._sight(directory, own, self._known, read)
+
+    def _sight(
+        self, within: int, found: Signature, known: FilesRead, read: Callable[[SessionFiles], None]
+    ) -> SessionSight:
+        gathered, anew = _Gathered(), False
+        files = SessionFiles(within, known, self._now, gathered, self._most)
+        try:
+            read(files)
+        except AnotherLog:
+            gathered, anew = _Gathered(), True
+            nothing = FilesRead(failures=known.failures, retry_at=known.retry_at)
+            files = SessionFiles(within, nothing, self._now, gathered, self._most)
+            read(files)
+        return SessionSight(
+            signature=found,
+            anew=anew,
+            portions=tuple(gathered.portions),
+            documents=tuple(gathered.documents),
+            read=files.read(),
+            changed_at=files.changed_at,
+            obstacles=tuple(files.obstacles),
+            more=files.more,
+            unsettled=files.withheld or files.changed_just_now,
+            bytes_read=files.bytes_read,
+        )
+
+
+class _Gathered:
+    """What is new, as it was found."""
+
+    def __init__(self) -> None:
+        self.portions: list[LogPortion] = []
+        self.documents: list[Document] = []
+
+    def take(self, name: str, lines: Sequence[LogLine]) -> None:
+        self.portions.append(LogPortion(name, lines))
+
+    def see(self, document: Document) -> None:
+        self.documents.append(document)
+
+    def was_read(self, count: int) -> None:
+        """Does nothing: `SessionFiles` counts the bytes itself."""
+
 
 MOST_RETRIES: Final = 5
 """Times that a session's documents are read again because one may be half written."""
@@ -96,3 +218,70 @@ class Scanning:
 
     def see(self, document: Document) -> None:
         self.scan = self.scan.see((document,))
+
+
+MOST_NAMES: Final = 10_000
+"""Entries of a directory that are looked at; a session has a handful."""
+
+_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def identify(root: str, place: str, layouts: Layouts) -> Identity | Unreadable | None:
+    """Identify the session at a place, if one of these layouts is there by now.
+
+    For a packed log that can't be unpacked, the layout is guessed from its path.
+    """
+    *parents, name = place.split("/")
+    try:
+        with opened(root, ROOT) as top:
+            if layouts.logs and layouts.directories and is_inside_session(top, parents, mixed_shape(layouts)):
+                return None
+            with opened_below(top, parents) as within:
+                found = _log(within, name, f"{root}/{place}", layouts) if layouts.logs else None
+            if found is not None or not layouts.directories:
+                return found
+            with opened_below(top, [*parents, name]) as directory:
+                return _directory(directory, name, layouts)
+    except OSError as error:
+        return None if error.errno in ABSENT or error.errno == LINK else unreadable(error)
+
+
+def _log(within: int, name: str, path: str, layouts: Layouts) -> Identity | None:
+    found = log_at(within, name)
+    if found is None:
+        return None
+    try:
+        descriptor = open_regular(within, found[0])
+    except NotRegular:
+        return None
+    try:
+        status = os.fstat(descriptor)
+        layout, head = recognise_head(descriptor, found[0], layouts)
+    except CannotUnpack:
+        layout, head = log_by_its_place(path, layouts), b""
+    finally:
+        os.close(descriptor)
+    if layout is None:
+        return None
+    contents = head.split(b"\n")[:-1]
+    lines = [LogLine(number, content) for number, content in enumerate(contents, 1)]
+    scan, _ = layout.start(unpacked_name(name)).feed(unpacked_name(name), lines)
+    return _identity(layout, scan, name.removesuffix(LOG), status)
+
+
+def _directory(directory: int, name: str, layouts: Layouts) -> Identity | None:
+    with opened(".", _LISTED, directory) as listing, os.scandir(listing) as entries:
+        names = frozenset(entry.name for entry in islice(entries, MOST_NAMES))
+    layout = recognise_inside(directory, names, layouts)
+    if not isinstance(layout, DirectoryLayout):
+        return None
+    scanning = Scanning(layout.start(name))
+    files = SessionFiles(directory, NOTHING_READ, math.inf, scanning, HEAD)
+    files.documents([each for each in layout.documents if not is_glob(each)])
+    files.logs([each for each in layout.logs if not is_glob(each)])
+    return _identity(layout, scanning.scan, name, os.fstat(directory))
+
+
+def _identity(layout: LogLayout | DirectoryLayout, scan: Scan, name: str, status: os.stat_result) -> Identity:
+    told = scan.tell()
+    return Identity(layout, told.session_id or name, told.is_subagent, status.st_dev, status.st_ino)

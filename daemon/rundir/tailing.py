@@ -139,3 +139,27 @@ def ends_with(directory: str, name: str, content: bytes) -> bool:
 def _identity(descriptor: int) -> tuple[int, int]:
     status = os.fstat(descriptor)
     return status.st_dev, status.st_ino
+
+
+_LARGE_CHUNK: Final = 1 << 20
+
+
+def whole_lines(descriptor: int, size: int, longest: int) -> Iterator[tuple[int, bytes]]:
+    """The lines in the first `size` bytes with their places, each with its newline; the last one may have none.
+
+    A line of more than `longest` bytes may be left out. Raises `OSError`.
+    """
+    begin, rest, position = 0, b"", 0
+    while position < size:
+        piece = os.pread(descriptor, min(_LARGE_CHUNK, size - position), position)
+        if not piece:
+            return
+        position += len(piece)
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield begin, line + b"\n"
+            begin += len(line) + 1
+        if len(rest) > longest:  # what follows up to its end is not a line of ours either
+            begin, rest = position, b""
+    if rest:
+        yield begin, rest + b"\n"

@@ -41,12 +41,11 @@ from runward.daemon.rundir import bundle_parts, journals, looking, replay_growth
 from runward.daemon.rundir.arriving import change_of_run
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.bundle_verifying import receipt_fields
-from runward.daemon.rundir.call_reading import CallReading
-from runward.daemon.rundir.comparing import compare
+from runward.daemon.rundir.call_reading import CallReading, told_by
 from runward.daemon.rundir.final_messages import final_message
 from runward.daemon.rundir.hashes import file_hashes
-from runward.daemon.rundir.identifying import identify
 from runward.daemon.rundir.intents import has_intents, read_intents
+from runward.daemon.rundir.journal_reading import compare
 from runward.daemon.rundir.launcher_notes import leave_word
 from runward.daemon.rundir.left_files import left_files_in
 from runward.daemon.rundir.legs import early_legs, filled_without
@@ -54,8 +53,7 @@ from runward.daemon.rundir.opening import ABSENT, unreadable
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
 from runward.daemon.rundir.play_files import play_files
 from runward.daemon.rundir.report_reading import Reports
-from runward.daemon.rundir.session_calls import told_by
-from runward.daemon.rundir.session_looking import look_at_session
+from runward.daemon.rundir.session_reading import identify, look_at_session
 from runward.daemon.rundir.work_tree import work_tree_since
 from runward.handlers.bundle.calls import Told
 from runward.handlers.layouts.places import Shape

@@ -26,7 +26,7 @@ from runward.daemon.ports.files import Files
 from runward.daemon.ports.processes import Told
 from runward.daemon.ports.session_reads import NOTHING_READ
 from runward.daemon.queue.queue import Queue
-from runward.daemon.rundir import comparing, journals
+from runward.daemon.rundir import journal_reading, journals
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cancellations, jobs, journal_lines, receipts
 from runward.daemon.watch.roots import WatchedRoot
@@ -161,7 +161,7 @@ def without_knowing_who_was_told(patch: pytest.MonkeyPatch) -> None:
 
 def without_comparing(patch: pytest.MonkeyPatch) -> None:
     """Every journal counts as sound after an unclean stop."""
-    patch.setattr(comparing, "_compared", lambda *unused: iter(()))
+    patch.setattr(journal_reading, "_compared", lambda *unused: iter(()))
 
 
 def without_knowing_of_unclean_stops(patch: pytest.MonkeyPatch) -> None:

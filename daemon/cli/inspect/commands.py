@@ -13,7 +13,7 @@ from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, safe
 from runward.daemon.cli.terminal.progress import Progress, progress
 from runward.daemon.rundir.liveness import Writers
-from runward.daemon.rundir.sessions_under import CannotList, Obstacle, Place, sessions_under
+from runward.daemon.rundir.session_places import CannotList, Obstacle, Place, sessions_under
 from runward.daemon.views.inspected import InspectedSession, with_file
 from runward.daemon.views.native_run import inspect_native
 from runward.daemon.views.units import duration, local

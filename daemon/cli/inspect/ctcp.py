@@ -96,7 +96,7 @@ def _letters(only: str | None) -> list[str]:
 def _also(tree: str | None) -> Mapping[str, Callable[[Documents, Report], None]]:
     if tree is None:
         return {}
-    from runward.daemon.rundir.git_apply import check_applies
+    from runward.daemon.rundir.ctcp_run import check_applies
 
     place = os.path.abspath(tree)
     return {"H": lambda documents, report: check_applies(place, documents, report)}
@@ -108,8 +108,7 @@ def _reports(
     also: Mapping[str, Callable[[Documents, Report], None]],
     allow_missing: bool,
 ) -> dict[str, Report]:
-    from runward.daemon.rundir.ctcp_run import check_run
-    from runward.daemon.rundir.git_apply import NoGit
+    from runward.daemon.rundir.ctcp_run import NoGit, check_run
     from runward.daemon.rundir.opening import open_root
 
     try:

@@ -11,7 +11,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.terminal.output import align, coloured, safe
 from runward.daemon.ports.files import Gone
 from runward.daemon.ports.journals import AlteredLine, StandingLines
-from runward.daemon.rundir.comparing import compare
+from runward.daemon.rundir.journal_reading import compare
 from runward.daemon.store.hash_chain import BrokenChain
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.reading_chain import broken_event, lines_off_the_chain

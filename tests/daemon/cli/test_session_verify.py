@@ -17,7 +17,7 @@ from runward.daemon.cli.session import record as session_record
 from runward.daemon.cli.session import verify as session_verify
 from runward.daemon.ports.files import Gone
 from runward.daemon.ports.journals import Compared, StandingLines
-from runward.daemon.rundir.comparing import compare
+from runward.daemon.rundir.journal_reading import compare
 from runward.handlers.model.unreadable import Unreadable
 
 FILES = {"review.md": "fine\n", "report.md": "done\n"}

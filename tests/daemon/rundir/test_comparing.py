@@ -17,7 +17,7 @@ from tests.daemon.rundir.test_journals import (
 
 from runward.daemon.ports.files import Gone
 from runward.daemon.ports.journals import AlteredLine, Compared, StandingLines
-from runward.daemon.rundir.comparing import compare
+from runward.daemon.rundir.journal_reading import compare
 from runward.daemon.world.files import RealFiles
 from runward.handlers.model.unreadable import Unreadable
 

@@ -15,10 +15,9 @@ from tests.daemon.rundir.grown_logs import read
 from tests.project.repository import ROOT
 
 from runward.daemon.ports.session_reads import UNREAD, Cursor
-from runward.daemon.rundir import growing, unpacking
-from runward.daemon.rundir.growing import FROM_THE_BEGINNING, LONGEST_LINE, Growing
+from runward.daemon.rundir import growing
+from runward.daemon.rundir.growing import FROM_THE_BEGINNING, LONGEST_KEPT, CannotUnpack, Growing
 from runward.daemon.rundir.tailing import NotRegular
-from runward.daemon.rundir.unpacking import CannotUnpack
 
 
 class Reader:
@@ -183,7 +182,7 @@ def test_a_line_that_is_longer_than_a_portion_is_read_whole(log: Path, most_byte
 @pytest.mark.parametrize("pause", [False, True], ids=["in one reading", "while it is written"])
 def test_a_line_over_the_limit_is_cut_and_what_follows_is_read(log: Path, pause: bool) -> None:
     reader = Reader(log)
-    append(log, b"x" * (LONGEST_LINE + 7))
+    append(log, b"x" * (LONGEST_KEPT + 7))
     if pause:
         reader.look()
     append(log, b"y" * 3_000_000)
@@ -195,7 +194,7 @@ def test_a_line_over_the_limit_is_cut_and_what_follows_is_read(log: Path, pause:
     assert [(line.number, len(line.content), line.is_cut) for line in portion.lines] == [
         (1, 7, False),
         (2, 7, False),
-        (3, LONGEST_LINE, True),
+        (3, LONGEST_KEPT, True),
         (4, 3, False),
     ]
     assert lines[-1] == b"end"
@@ -203,9 +202,9 @@ def test_a_line_over_the_limit_is_cut_and_what_follows_is_read(log: Path, pause:
 
 
 def test_a_line_of_just_the_limit_is_whole(log: Path) -> None:
-    log.write_bytes(b"x" * LONGEST_LINE + b"\n")
+    log.write_bytes(b"x" * LONGEST_KEPT + b"\n")
     (line,) = read(str(log), UNREAD).lines
-    assert (len(line.content), line.is_cut) == (LONGEST_LINE, False)
+    assert (len(line.content), line.is_cut) == (LONGEST_KEPT, False)
 
 
 def test_a_hole_of_a_terabyte_is_passed_over(log: Path) -> None:
@@ -291,7 +290,7 @@ def test_a_packed_file_that_asks_for_much_memory_is_refused(tmp_path: Path) -> N
 def test_a_packed_file_that_unpacks_without_end_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpacking, "MOST_UNPACKED", 3_000_000)
+    monkeypatch.setattr(growing, "MOST_UNPACKED", 3_000_000)
     pack(tmp_path / "log.zst", b"x" * 30_000_000)
     with pytest.raises(CannotUnpack, match="unpacks to more than"):
         Reader(tmp_path / "log.zst").look()
@@ -310,7 +309,7 @@ def test_any_mixture_of_appends_and_readings_gives_every_line_once(
     steps: list[tuple[bool, list[bytes], int]],
     short: bool,
 ) -> None:
-    monkeypatch.setattr(growing, "LONGEST_LINE", 70 if short else LONGEST_LINE)
+    monkeypatch.setattr(growing, "LONGEST_KEPT", 70 if short else LONGEST_KEPT)
     path = tmp_path / "log.jsonl"
     path.write_bytes(b"")
     reader = Reader(path)

@@ -12,8 +12,8 @@ from tests.handlers.layouts import claude_code_lines, codex_lines, lionagi_lines
 from tests.handlers.layouts.tiny import begin, layouts
 
 from runward.daemon.ports.session_reads import Identity
-from runward.daemon.rundir import identifying
-from runward.daemon.rundir.identifying import identify
+from runward.daemon.rundir import session_reading
+from runward.daemon.rundir.session_reading import identify
 from runward.handlers.layouts.registry import LAYOUTS, Layouts
 from runward.handlers.model.unreadable import Unreadable
 
@@ -90,7 +90,7 @@ def test_what_cannot_be_read_is_no_answer(tmp_path: Path, monkeypatch: pytest.Mo
     def refused(within: int, name: str) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(identifying, "open_regular", refused)
+    monkeypatch.setattr(session_reading, "open_regular", refused)
     assert identify(str(tmp_path), "a.jsonl", LOGS) == Unreadable("Permission denied")
 
 

@@ -18,7 +18,7 @@ from tests.waiting import wait_for
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
 from runward.daemon.processes.namespaced import NotThere
-from runward.daemon.rundir import pid_files, writer_locks
+from runward.daemon.rundir import liveness
 from runward.daemon.rundir.liveness import Writers
 from runward.daemon.world.machine import RealProcesses
 from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, RecordedProcess
@@ -140,17 +140,17 @@ def test_what_this_machine_can_say_about_a_missing_process_is_reported_with_it(
         claude.pid_file(process.pid)
     kill(process)
     writers = Writers()
-    monkeypatch.setattr(pid_files, "pid_namespace", lambda: FIRST_NAMESPACE)
-    monkeypatch.setattr(pid_files, "is_local", lambda path: path == str(claude.sessions.parent))
+    monkeypatch.setattr(liveness, "pid_namespace", lambda: FIRST_NAMESPACE)
+    monkeypatch.setattr(liveness, "is_local", lambda path: path == str(claude.sessions.parent))
     everything = Absence((named,), is_in_first_namespace=True, is_local=True, is_nowhere=True)
     assert claude_writer(claude, writers).absence == everything
-    monkeypatch.setattr(pid_files, "pid_namespace", lambda: FIRST_NAMESPACE - 1)
+    monkeypatch.setattr(liveness, "pid_namespace", lambda: FIRST_NAMESPACE - 1)
     assert claude_writer(claude, writers).absence == everything._replace(is_in_first_namespace=False)
-    monkeypatch.setattr(pid_files, "pid_namespace", lambda: FIRST_NAMESPACE)
-    monkeypatch.setattr(pid_files, "is_local", lambda path: False)
+    monkeypatch.setattr(liveness, "pid_namespace", lambda: FIRST_NAMESPACE)
+    monkeypatch.setattr(liveness, "is_local", lambda path: False)
     assert claude_writer(claude, writers).absence == everything._replace(is_local=False)
-    monkeypatch.setattr(pid_files, "is_local", lambda path: True)
-    monkeypatch.setattr(pid_files, "number_of", lambda inner, ticks: NotThere(is_certain=False))
+    monkeypatch.setattr(liveness, "is_local", lambda path: True)
+    monkeypatch.setattr(liveness, "number_of", lambda inner, ticks: NotThere(is_certain=False))
     assert claude_writer(claude, writers).absence == everything._replace(is_nowhere=False)
 
 
@@ -173,8 +173,8 @@ def test_a_free_lock_says_nothing_of_other_machines_that_share_the_home(
     tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for is_local in (True, False):
-        monkeypatch.setattr(writer_locks, "is_local", lambda path, answer=is_local: answer)
-        absence = writer_locks.writer_of(str(tmp_path), THREAD).absence
+        monkeypatch.setattr(liveness, "is_local", lambda path, answer=is_local: answer)
+        absence = liveness.codex_writer(str(tmp_path), THREAD).absence
         assert absence is not None
         assert absence.proves_death(grew_elsewhere=False) == is_local
 
@@ -300,7 +300,7 @@ def test_a_lock_that_is_held_says_that_its_writer_lives(
     tmp_path: Path, lock: Path, rollout: str, listed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not listed:
-        monkeypatch.setattr(writer_locks, "_KERNELS_LIST", os.devnull)
+        monkeypatch.setattr(liveness, "_KERNELS_LIST", os.devnull)
     path = str(tmp_path / rollout)
     with held(lock) as holder:
         process = recorded(holder.pid) if listed else None
@@ -323,7 +323,7 @@ def test_a_lock_that_a_child_holds_on_names_nobody_when_the_one_that_took_it_is_
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     process.wait()
-    assert writer_locks.writer_of(str(tmp_path), THREAD) == Writer("alive")
+    assert liveness.codex_writer(str(tmp_path), THREAD) == Writer("alive")
     process.communicate()  # the child ends with its input
 
 
@@ -333,25 +333,25 @@ def test_asking_for_a_held_lock_never_takes_it(
     taken: list[int] = []
     monkeypatch.setattr(fcntl, "flock", lambda descriptor, how: taken.append(how))
     with held(lock):
-        assert writer_locks.writer_of(str(tmp_path), THREAD).liveness == "alive"
+        assert liveness.codex_writer(str(tmp_path), THREAD).liveness == "alive"
     assert taken == []
 
 
 def test_asking_leaves_the_lock_free(tmp_path: Path, lock: Path) -> None:
-    assert writer_locks.writer_of(str(tmp_path), THREAD).liveness == "gone"
+    assert liveness.codex_writer(str(tmp_path), THREAD).liveness == "gone"
     with lock.open() as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.parametrize("thread", ["", "../locks", "a/b", "x" * 65, "\0"])
 def test_what_is_no_threads_name_has_no_lock(tmp_path: Path, lock: Path, thread: str) -> None:
-    assert writer_locks.writer_of(str(tmp_path), thread).liveness == "unknown"
+    assert liveness.codex_writer(str(tmp_path), thread).liveness == "unknown"
 
 
 def test_a_lock_that_is_a_link_or_a_pipe_says_nothing(tmp_path: Path, lock: Path) -> None:
     lock.unlink()
     os.mkfifo(lock)
-    assert writer_locks.writer_of(str(tmp_path), THREAD).liveness == "unknown"
+    assert liveness.codex_writer(str(tmp_path), THREAD).liveness == "unknown"
 
 
 def test_other_layouts_name_no_process(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from tests.handlers.layouts.tiny import END, begin, layouts
 
 from runward.daemon.ports.files import Gone
 from runward.daemon.ports.session_reads import NOTHING_READ, SessionSight
-from runward.daemon.rundir import session_files, unpacking
-from runward.daemon.rundir.growing import LONGEST_LINE
+from runward.daemon.rundir import growing, session_files
+from runward.daemon.rundir.growing import LONGEST_KEPT
 from runward.daemon.rundir.marks import RACY
 from runward.daemon.rundir.session_files import JUST_WRITTEN, LONGEST_WAIT, MOST_FILES
 from runward.daemon.rundir.session_places import list_places, place_signature
@@ -276,9 +276,9 @@ def test_a_line_longer_than_what_may_be_read_is_given_whole(
 
 def test_a_line_over_the_limit_is_cut_and_the_rest_is_passed_over(onlooker: Onlooker, log: Path) -> None:
     with log.open("wb") as file:
-        file.write(b"x" * (LONGEST_LINE + 5_000_000))
+        file.write(b"x" * (LONGEST_KEPT + 5_000_000))
     (portion,) = onlooker.look(most_bytes=1000).portions
-    assert (len(portion.lines[0].content), portion.lines[0].is_cut) == (LONGEST_LINE, True)
+    assert (len(portion.lines[0].content), portion.lines[0].is_cut) == (LONGEST_KEPT, True)
     append(log, b"\nend\n")
     onlooker.all(most_bytes=1 << 20)
     assert onlooker.lines["a.jsonl"][1:] == [b"end"]
@@ -466,7 +466,7 @@ def test_a_packed_log_that_breaks_is_backed_off_while_it_changes(onlooker: Onloo
 def test_a_packed_log_that_unpacks_without_end_is_given_up(
     onlooker: Onlooker, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpacking, "MOST_UNPACKED", 3_000_000)
+    monkeypatch.setattr(growing, "MOST_UNPACKED", 3_000_000)
     log.write_bytes(b"x" * 30_000_000)
     pack(log)
     sight = onlooker.all()
@@ -619,7 +619,7 @@ def test_an_unchanged_session_costs_less_than_a_tenth_of_a_millisecond(onlooker:
 
 _MEASURE = """\
     import sys, time
-    from runward.daemon.rundir.session_looking import look_at_session
+    from runward.daemon.rundir.session_reading import look_at_session
     from runward.daemon.ports.session_reads import NOTHING_READ
     from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
     directory, name = sys.argv[1].rsplit("/", 1)

@@ -9,8 +9,8 @@ import zstandard
 from tests.handlers.layouts.tiny import begin, layouts
 
 from runward.config.json_value import JsonValue
-from runward.daemon.rundir import sessions_under as finding
-from runward.daemon.rundir.sessions_under import CannotList, Obstacle, sessions_under
+from runward.daemon.rundir import session_places as finding
+from runward.daemon.rundir.session_places import CannotList, Obstacle, sessions_under
 from runward.handlers.layouts.places import PACKED
 from runward.handlers.layouts.registry import Layouts
 

@@ -29,7 +29,7 @@ from runward.daemon.host.world import World
 from runward.daemon.parts.answering import no_playbooks, no_rules
 from runward.daemon.ports.files import Gone
 from runward.daemon.ports.journals import Compared, StandingLines
-from runward.daemon.rundir.comparing import compare
+from runward.daemon.rundir.journal_reading import compare
 from runward.daemon.store import journals
 from runward.daemon.store.journals import SETTLE_PERIOD
 from runward.daemon.store.store import Store, connect

@@ -1,22 +1,22 @@
-"""Comparing a journal with the store: which of our lines are not where they were written.
+"""Runward's lines in a journal as they are on the disk: compared with the store, and read to rebuild a session's state.
 
-Nothing here writes. The findings are facts about the disk. `runward.handlers.journal.repair` decides what follows from
-them, and the repair is written like every other line of a journal.
+Nothing here writes.
 """
 
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import takewhile
 from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.daemon.ports.files import Gone
 from runward.daemon.ports.journals import AlteredLine, Compared, LineState, StandingLines
-from runward.daemon.rundir.journals import find
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REGULAR, unreadable
-from runward.daemon.rundir.our_lines import SEARCHED, Line, each_line
+from runward.daemon.rundir.journals import SEARCHED, Line, each_line, find
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened, unreadable
+from runward.daemon.rundir.tailing import whole_lines
 from runward.handlers.layouts.foreign_json import read_json
 from runward.handlers.model.unreadable import Unreadable
 
@@ -125,3 +125,45 @@ def _same_fact(value: Mapping[str, JsonValue], line: bytes) -> bool:
 
 def _altered(line: Line, state: LineState, left: int = 0) -> AlteredLine:
     return AlteredLine(line.row, state, line.offset, line.content, left)
+
+
+LONGEST: Final = 8 << 20
+"""Bytes of a line that are read: a contract of a thousand entries is about half of it."""
+
+
+class JournalAway(Exception):
+    """The lines can't be read, so nothing is known about them; the message says why."""
+
+
+def told_lines(
+    directory: str, name: str, hashes: Container[str], read: Callable[[int], None]
+) -> Iterator[JsonValue]:
+    """The lines that carry one of these hashes. `read` is called with the number of bytes that were read.
+
+    None if there is no such file in the directory. Raises `JournalAway`.
+    """
+    with ExitStack() as held:
+        try:
+            within = held.enter_context(opened(directory, DIRECTORY))
+        except OSError as error:
+            gone = error.errno in ABSENT or error.errno == LINK
+            raise JournalAway("its directory is gone" if gone else str(error.strerror)) from error
+        try:
+            descriptor = held.enter_context(opened(name, REGULAR, within))
+        except OSError as error:
+            if error.errno in ABSENT or error.errno == LINK:
+                return
+            raise JournalAway(f"its journal can't be read: {error.strerror}") from error
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return
+        if status.st_size > SEARCHED:
+            raise JournalAway(f"its journal has more than {SEARCHED} bytes")
+        try:
+            for _, line in whole_lines(descriptor, status.st_size, LONGEST):
+                read(len(line))
+                value = read_json(line) if b'"hash"' in line else None
+                if isinstance(value, dict) and value.get("hash") in hashes:
+                    yield value
+        except OSError as error:
+            raise JournalAway(f"its journal can't be read: {error.strerror}") from error
