@@ -27,7 +27,7 @@ from runward.handlers.chains import (
     turn,
 )
 from runward.handlers.chains import cancel as cancel_chain
-from runward.handlers.contracts import hashes, planned
+from runward.handlers.contracts import hashes
 from runward.handlers.exchange import act, create, mint, tell
 from runward.handlers.journal import repair
 from runward.handlers.model.approvals import ApprovalDecided, ApprovalRequested, ApprovalWanted
@@ -86,7 +86,7 @@ from runward.handlers.outcomes import added, changed
 from runward.handlers.outcomes import files as artifact_files
 from runward.handlers.requests import accept, cancel, play, prune, queue, seen
 from runward.handlers.schedules import define, due
-from runward.handlers.sessions import deadline, ended, hooked, opened
+from runward.handlers.sessions import deadline, ended, hooked, opened, planned
 from runward.handlers.shows import changed as play_changed
 from runward.handlers.starts import earlier, failed
 from runward.handlers.timers import ring

@@ -19,10 +19,10 @@ from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.session_state import FreshStore, keys_after, packed_among, state_of
 from runward.handlers.contracts.snapshots import BrokenSnapshot, snapshot_of, stored_contract
+from runward.handlers.foreign_json import read_json
 from runward.handlers.journal.folding import Folded, fold_lines
 from runward.handlers.journal.lines import EVENTS
 from runward.handlers.journal.place import journal_directory
-from runward.handlers.layouts.foreign_json import read_json
 
 AT_ONCE: Final = 100
 """Sessions of one transaction."""

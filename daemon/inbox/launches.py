@@ -7,11 +7,11 @@ from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.store.tables import launches
 from runward.daemon.store.tables.table import Rows
 from runward.handlers.contracts.snapshots import snapshot_from_run
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.events import Event, UnknownEvent, impossible
 from runward.handlers.model.processes import RecordedProcess
-from runward.handlers.model.registry import load_payload
 from runward.handlers.model.sessions import Launch, RunLaunched
+from runward.handlers.registry import load_payload
 
 LAUNCH = "runward-launch"
 """The key that identifies such a file. Its value is the version of the rest."""

@@ -9,9 +9,9 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox.hook_notes import HOOK, load_note
 from runward.daemon.inbox.launches import LAUNCH, load_launch
 from runward.daemon.ports.inbox import InboxFile
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.events import Event, Request, UnknownEvent, dump_payload, impossible
-from runward.handlers.model.registry import REQUESTS, load_payload
+from runward.handlers.registry import REQUESTS, load_payload
 
 _REQUESTS: Final = {each.type for each in REQUESTS}
 

@@ -32,12 +32,12 @@ from runward.handlers.model.contracts import (
 from runward.handlers.model.exchange import ExchangeRulesNow
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import FinalMessageOf, OutcomesIn
-from runward.handlers.model.registry import QUESTIONS
 from runward.handlers.model.schedules import Scheduled, ScheduleIn
 from runward.handlers.model.sessions import AgeOf, CoveringRoot, LastChangeOf, LinkedSessionsOf, RootOf
 from runward.handlers.model.shows import PlayFilesIn
 from runward.handlers.model.starts import ActionOf, Play, PlayOf
 from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.registry import QUESTIONS
 
 Declared: TypeAlias = Callable[[str | None, str | None], Declarations]
 """What a playbook and an agent of these names declare now."""

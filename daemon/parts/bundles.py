@@ -36,13 +36,13 @@ from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.worker.part import Part
-from runward.handlers.bundle.calls import Told, as_shown
 from runward.handlers.bundle.orders import MOVED
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
 from runward.handlers.bundle.receipt import receipt_text, sealed
 from runward.handlers.bundle.replay import Replay, receipt_body, summary_of
 from runward.handlers.bundle.signatures import NoLibrary, NotSignable, SecretKey, sign
 from runward.handlers.bundle.summary import Summary, dump_summary, summary_text
+from runward.handlers.calls import Told, as_shown
 from runward.handlers.journal.place import journal_directory, own_directory
 from runward.handlers.model.bundle import (
     BundleOrder,

@@ -14,9 +14,9 @@ from runward.daemon.parts.bundles import ToldActions
 from runward.daemon.ports.files import CallsReading, Files
 from runward.daemon.store.reading_told_actions import NOTHING, LastTold
 from runward.daemon.store.tables.replays import RunningReplay
-from runward.handlers.bundle.calls import Returned, Told, as_shown
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.bundle.replay import Replay
+from runward.handlers.calls import Returned, Told, as_shown
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.model.bundle import BundleOrder, Grown, Step, Stretch, Verdict
 from runward.handlers.model.unreadable import Unreadable

@@ -10,8 +10,8 @@ from runward.daemon.ports.clock import Clock
 from runward.daemon.worker.reactions import Done
 from runward.handlers.layouts import native
 from runward.handlers.model.events import Event
+from runward.handlers.model.reasons import is_failure
 from runward.handlers.model.sessions import AttemptEnded, EndAttempt
-from runward.handlers.sessions.reasons import is_failure
 
 REST: Final = 0.5
 """Seconds after a verdict in which another one is expected.

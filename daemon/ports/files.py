@@ -13,7 +13,7 @@ from runward.handlers.model.unreadable import Unreadable
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
     from runward.daemon.ports.intents import IntentCursor, IntentsRead
     from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
-    from runward.handlers.bundle.calls import Told
+    from runward.handlers.calls import Told
     from runward.handlers.layouts.places import Shape
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
     from runward.handlers.model.approvals import LeftFiles, LeftPlace, WorkPlace

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from runward.daemon.ports.files import Gone
 from runward.daemon.rundir.bundle_parts import clear_parts, write_part
 from runward.daemon.rundir.call_reading import told_by
-from runward.handlers.bundle.calls import Told, by_time
 from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY
 from runward.handlers.bundle.receipt import sealed
 from runward.handlers.bundle.replay import Replay, receipt_body, summary_of
 from runward.handlers.bundle.summary import summary_text
+from runward.handlers.calls import Told, by_time
 from runward.handlers.model.bundle import BundleOrder, NoDraft, Part
 from runward.handlers.model.unreadable import Unreadable
 

@@ -27,8 +27,8 @@ def contract_facts(
     if isinstance(facts, Unreadable) or not reads_outcomes(contract):
         return facts
     from runward.daemon.rundir.outcomes import outcomes_in
-    from runward.handlers.model.outcomes import BeingRead
-    from runward.handlers.outcomes.reading import ReadOutcome, read_outcomes
+    from runward.handlers.model.outcomes import BeingRead, ReadOutcome
+    from runward.handlers.outcomes.reading import read_outcomes
 
     files = outcomes_in(run, root, outcome_paths(contract))
     if isinstance(files, Unreadable):

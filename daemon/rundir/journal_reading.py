@@ -17,7 +17,7 @@ from runward.daemon.ports.journals import AlteredLine, Compared, LineState, Stan
 from runward.daemon.rundir.journals import SEARCHED, Line, each_line, find
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened, unreadable
 from runward.daemon.rundir.tailing import whole_lines
-from runward.handlers.layouts.foreign_json import read_json
+from runward.handlers.foreign_json import read_json
 from runward.handlers.model.unreadable import Unreadable
 
 REPLACED: Final = frozenset({errno.ELOOP, errno.ENXIO})

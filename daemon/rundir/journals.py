@@ -30,8 +30,8 @@ from runward.daemon.ports.journals import (
 )
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED
 from runward.daemon.rundir.tailing import whole_lines
+from runward.handlers.foreign_json import read_json
 from runward.handlers.journal.added_fields import ADDED_FIELDS
-from runward.handlers.layouts.foreign_json import read_json
 
 SEARCHED: Final = 64 << 20
 """Bytes of a journal in which a line is looked for that isn't where it was written."""

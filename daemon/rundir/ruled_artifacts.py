@@ -23,8 +23,7 @@ from runward.config.path_rule import names_in
 from runward.daemon.rundir import schema_child
 from runward.daemon.rundir.artifacts import fact_at, modified_ns, refusal, resolve
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR
-from runward.handlers.json_places import line_of
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.foreign_json import NotJson, line_of, read_json
 from runward.handlers.model.contracts import FileFact, Match, RuledPath, RuleFact
 
 MOST_NAMES: Final = 20_000

@@ -19,7 +19,7 @@ from runward.daemon.rundir.looking import document_at, signature
 from runward.daemon.rundir.marks import RACY
 from runward.daemon.rundir.opening import ABSENT, LINK, open_below, opened
 from runward.daemon.rundir.tailing import NotRegular, open_regular
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.places import PACKED, is_glob, is_storable
 from runward.handlers.layouts.transcript import LogLine
 from runward.handlers.model.sessions import Complaint, Document, Signature

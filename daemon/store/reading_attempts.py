@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Final
 
-from runward.handlers.bundle.calls import BeganAndEnded
+from runward.handlers.calls import BeganAndEnded
 
 ATTEMPTS: Final = (
     "select a.session_key, a.attempt, a.started_at, a.ended_at, e.hash, e.payload ->> 'log_before',"

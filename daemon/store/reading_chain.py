@@ -3,7 +3,7 @@
 import sqlite3
 
 from runward.daemon.store.hash_chain import GENESIS_HEAD, BrokenChain, ChainedEvent, Head, follow
-from runward.handlers.layouts.foreign_json import read_json
+from runward.handlers.foreign_json import read_json
 
 
 def broken_event(connection: sqlite3.Connection, session: str) -> BrokenChain | None:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from runward.daemon.store.reading import STORE, open_to_read
 from runward.daemon.store.reading_pruning import PROGRESS
-from runward.handlers.bundle.calls import Told
+from runward.handlers.calls import Told
 from runward.handlers.exchange.calls import TakenAction, told_by_action
 
 _TAKEN: Final = (

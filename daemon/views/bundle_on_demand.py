@@ -8,8 +8,8 @@ from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_attempts import attempts_of, finished_hash
 from runward.daemon.store.reading_sessions import SessionRow, status_history
 from runward.daemon.store.reading_told_actions import actions_taken
-from runward.handlers.bundle.calls import stretch_of
 from runward.handlers.bundle.orders import next_steps
+from runward.handlers.calls import stretch_of
 from runward.handlers.model.bundle import BundleOrder, Verdict
 
 

@@ -8,7 +8,7 @@ from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.daemon.store.reading_sessions import SessionRow
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.foreign_json import NotJson, read_json
 
 _LONGEST: Final = 1 << 20
 

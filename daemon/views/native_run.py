@@ -22,8 +22,8 @@ from runward.daemon.views.inspected import InspectedSession
 from runward.daemon.world.machine import RealProcesses
 from runward.handlers.exchange.intent import NotAnIntent, parse_intent, shown
 from runward.handlers.exchange.tell import RESULTS
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts import native
-from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.process_host import has_namespace, is_here
 from runward.handlers.layouts.scanner import Ended, Item, Started
 from runward.handlers.layouts.transcript import Counts
@@ -43,7 +43,7 @@ from runward.handlers.sessions.observe import (
 from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, Standing
 
 if TYPE_CHECKING:
-    from runward.handlers.sessions.reasons import ReasonCode
+    from runward.handlers.model.reasons import ReasonCode
 
 _JOURNAL: Final = "events.jsonl"
 _TRACE: Final = "trace.jsonl"

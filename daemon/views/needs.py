@@ -12,7 +12,7 @@ from runward.daemon.users import as_root
 from runward.daemon.views.units import duration
 
 if TYPE_CHECKING:
-    from runward.handlers.sessions.reasons import ReasonCode
+    from runward.handlers.model.reasons import ReasonCode
 
 Kind: TypeAlias = Literal[
     "daemon",

@@ -33,9 +33,9 @@ from runward.daemon.views.bundles import session_bundle, shown_bundle
 from runward.daemon.views.journal_place import journal_place
 from runward.daemon.views.session_files import JOURNAL, NoFile, place_of
 from runward.daemon.views.units import iso, moment_of
-from runward.handlers.bundle.calls import Called, Returned
 from runward.handlers.bundle.parts import REPLAY, part_name
-from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
+from runward.handlers.calls import Called, Returned
+from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.places import PACKED
 from runward.handlers.layouts.registry import MESSAGES
 from runward.handlers.secrets import json_without_secrets

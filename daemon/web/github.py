@@ -18,7 +18,7 @@ from runward.daemon.inbox.occurrences import FieldsTooLong, put_occurrence
 from runward.daemon.web.body import BodyReader, BodyTooLong
 from runward.daemon.web.github_events import occurrence_of
 from runward.daemon.web.refusals import Refusals
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.foreign_json import NotJson, read_json
 
 MOST: Final = 5 << 20
 """Bytes of a delivery's body."""

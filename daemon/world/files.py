@@ -55,7 +55,7 @@ from runward.daemon.rundir.play_files import play_files
 from runward.daemon.rundir.report_reading import Reports
 from runward.daemon.rundir.session_reading import identify, look_at_session
 from runward.daemon.rundir.work_tree import work_tree_since
-from runward.handlers.bundle.calls import Told
+from runward.handlers.calls import Told
 from runward.handlers.layouts.places import Shape
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
 from runward.handlers.model.approvals import LeftFiles, LeftPlace, WorkPlace

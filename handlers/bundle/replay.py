@@ -9,7 +9,14 @@ import msgspec
 
 from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.handlers.bundle.calls import (
+from runward.handlers.bundle.canonical import NotCanonical, canonical_bytes
+from runward.handlers.bundle.edits import Edits, with_git
+from runward.handlers.bundle.receipt import file_entry
+from runward.handlers.bundle.replay_lines import MOST_VALUES, OF_A_LINE, has_more_values
+from runward.handlers.bundle.shown import DEEPEST, Redaction, Showing, is_deeper
+from runward.handlers.bundle.summary import Failure, Summary, rates, verified
+from runward.handlers.bundle.verification_runs import VerificationRuns
+from runward.handlers.calls import (
     Called,
     Paid,
     Place,
@@ -21,19 +28,12 @@ from runward.handlers.bundle.calls import (
     Unusable,
     VerificationTold,
 )
-from runward.handlers.bundle.canonical import NotCanonical, canonical_bytes
-from runward.handlers.bundle.edits import Edits, with_git
-from runward.handlers.bundle.receipt import file_entry
-from runward.handlers.bundle.replay_lines import MOST_VALUES, OF_A_LINE, has_more_values
-from runward.handlers.bundle.shown import DEEPEST, Redaction, Showing, is_deeper
-from runward.handlers.bundle.summary import Failure, Summary, rates, verified
-from runward.handlers.bundle.verification_runs import VerificationRuns
 from runward.handlers.exchange.tell import RESULTS
-from runward.handlers.journal.iso_time import iso_time
-from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.model.bundle import BundleOrder, Cost, FileEdit, Part
 from runward.handlers.model.sessions import Status
 from runward.handlers.secrets import REDACTED
+from runward.handlers.times import iso_time
 
 TOO_MANY: Final = f"has more than {MOST_VALUES - OF_A_LINE:,} values"
 """The problem of a value that no reader of the replay would accept."""

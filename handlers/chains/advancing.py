@@ -41,7 +41,7 @@ from runward.handlers.model.effects import Effect, Emit, Explain
 from runward.handlers.model.invocations import OpenInvocation
 from runward.handlers.model.starts import ActionOf, Play, PlayOf, StartRun
 from runward.handlers.model.timers import TimerSet
-from runward.handlers.timestamps import in_utc
+from runward.handlers.times import in_utc
 
 FAILED_BY: Final[Mapping[StepStatus, str]] = {
     "failed": "chain.failed.step_failed",

@@ -31,7 +31,7 @@ from runward.handlers.model.chains import (
 from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
 from runward.handlers.model.invocations import OpenInvocation
 from runward.handlers.model.timers import TimerSet
-from runward.handlers.timestamps import in_utc
+from runward.handlers.times import in_utc
 
 MOST_DEEP: Final = 8
 """How many chain runs may fire one another in a row."""

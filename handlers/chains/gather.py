@@ -22,7 +22,7 @@ from runward.handlers.model.chains import (
     TriggerMatched,
 )
 from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
-from runward.handlers.timestamps import in_utc
+from runward.handlers.times import in_utc
 
 MOST_HELD: Final = 100
 """Events that are held for a chain. When one more comes, the oldest stops counting."""

@@ -4,10 +4,9 @@ from typing import NamedTuple
 
 from runward.config.contract import resolve_contract
 from runward.handlers.contracts.snapshots import NO_CONTRACT, Snapshot, snapshot_of
-from runward.handlers.layouts.native import LAYOUT
 from runward.handlers.model.asking import Asking, ask
 from runward.handlers.model.contracts import DeclaredContract, Ruled, RuledPlaybook
-from runward.handlers.model.sessions import SessionDeclaration
+from runward.handlers.model.sessions import NATIVE, SessionDeclaration
 
 
 class DeclaredNow(NamedTuple):
@@ -31,7 +30,7 @@ def _ruled(declaration: SessionDeclaration) -> Asking[Ruled]:
 
     A playbook that another tool's session names takes precedence over any rule. Its agent counts if it has a profile.
     """
-    if declaration.layout == LAYOUT:
+    if declaration.layout == NATIVE:
         return Ruled(declaration.playbook, declaration.agent)
     ruled = yield from ask(
         RuledPlaybook(declaration.layout, declaration.cwd, declaration.agent, declaration.prompt)

@@ -5,7 +5,7 @@ from typing import Final
 
 from runward.config.contract import Contract, ContractEntry
 from runward.handlers.model.contracts import FileFact, RootFacts, RuledPath, RuleFact
-from runward.handlers.outcomes.reading import ReadOutcome
+from runward.handlers.model.outcomes import ReadOutcome
 
 COARSE_NS: Final = 20_000_000
 """How far a file's time may lag behind the clock that timed the start: the kernel stamps files by its tick."""

@@ -17,8 +17,8 @@ from runward.handlers.ctcp.documents import (
     lined_content_of,
 )
 from runward.handlers.ctcp.rules import Report
+from runward.handlers.foreign_json import read_json
 from runward.handlers.layouts.ctcp_log import LineFault, read_line, time_at
-from runward.handlers.layouts.foreign_json import read_json
 
 PLAN_DRAFT: Final = "artifacts/PLAN_draft.md"
 PLAN: Final = "artifacts/PLAN.md"

@@ -7,8 +7,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from runward.config.json_value import JsonValue
 from runward.config.problem import kind, quoted
 from runward.handlers.ctcp.rules import Report
-from runward.handlers.json_places import line_of
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.foreign_json import NotJson, line_of, read_json
 
 MOST_BYTES: Final = 16 << 20
 """Bytes of any file except the patch and the journal, and of one line of those."""

@@ -28,7 +28,6 @@ from runward.handlers.exchange.acting_with_code import (
 from runward.handlers.exchange.action_result import ActionResult, Refused, result_to_json
 from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, shown
 from runward.handlers.exchange.reading import ReadTooMuch
-from runward.handlers.journal.iso_time import iso_time
 from runward.handlers.model.asking import Asking, Given, NotYet, ask
 from runward.handlers.model.effects import Deciding, Effects, Emit
 from runward.handlers.model.exchange import (
@@ -41,6 +40,7 @@ from runward.handlers.model.exchange import (
     RecordAction,
     UseCpu,
 )
+from runward.handlers.times import iso_time
 
 _SHOWN_TEXT: Final = 100
 """Characters of a line that is not an intent, as shown in its result."""

@@ -9,9 +9,9 @@ from runward.handlers.exchange.intent import DEFAULT_METHOD, KEPT, MOST, Intent
 from runward.handlers.exchange.permission import permitted
 from runward.handlers.exchange.policy import REFERENCE, policy_of, price
 from runward.handlers.exchange.running_code import CodeRun, Frame
-from runward.handlers.journal.iso_time import iso_time
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.exchange import GENESIS, Principal, SharedArtifact
+from runward.handlers.times import iso_time
 
 
 def artifact_to_json(artifact: SharedArtifact) -> dict[str, JsonValue]:

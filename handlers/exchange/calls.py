@@ -7,7 +7,7 @@ comes: when its line was read, or when the action before it had its result.
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Place, Returned
+from runward.handlers.calls import Called, Place, Returned
 from runward.handlers.exchange.intent import NotAnIntent, intent_to_json, parse_intent
 from runward.handlers.exchange.tell import NAMES, RESULTS
 

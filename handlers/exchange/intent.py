@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from runward.config.exchange_schema import ACTION_FIELDS, LONGEST_ID, LONGEST_METHOD, MOST_DEPENDENCIES
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.foreign_json import NotJson, read_json
 
 LONGEST_LINE: Final = 1 << 20
 """Bytes of an intent."""

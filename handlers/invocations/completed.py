@@ -8,8 +8,8 @@ from runward.handlers.model.asking import Asking, ask
 from runward.handlers.model.chains import EventOccurred, ListenersTo
 from runward.handlers.model.effects import Effects, Emit
 from runward.handlers.model.invocations import EndInvocation, EndStatus, Invocation, InvocationOf
-from runward.handlers.model.sessions import Session
-from runward.handlers.sessions.announced import outcome_among, verdict_among
+from runward.handlers.model.outcomes import outcome_among
+from runward.handlers.model.sessions import Session, verdict_among
 
 COMPLETED: Final = "invocation.completed"
 

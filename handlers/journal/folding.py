@@ -36,8 +36,8 @@ from runward.handlers.model.sessions import (
     SessionDeclaration,
     Source,
     Status,
+    why_started,
 )
-from runward.handlers.sessions.opened import why_started
 
 Lacking: TypeAlias = frozenset[str]
 

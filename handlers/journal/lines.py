@@ -12,7 +12,6 @@ from pydantic_core import to_json
 from runward.config.contract import Contract, ContractEntry, contract_to_json
 from runward.config.json_value import JsonValue
 from runward.handlers.contracts.verify import Verification, rules_as_json
-from runward.handlers.journal.iso_time import iso_time
 from runward.handlers.model.contracts import FlowPlanned
 from runward.handlers.model.exchange import ActionTaken
 from runward.handlers.model.journal import JournalDamaged
@@ -26,6 +25,7 @@ from runward.handlers.model.sessions import (
     Source,
     Status,
 )
+from runward.handlers.times import iso_time
 
 EVENTS: Final = "events.jsonl"
 ROLE: Final = "runward"

@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from runward.config.json_value import JsonValue
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.adjutant_replay import BEGINS, KINDS, LONGEST_TIME, Replay
-from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import document_object, list_in, text_in
 from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.transcript import Counts, Heads, LogLine, Resumed, Told

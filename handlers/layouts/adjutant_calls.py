@@ -6,7 +6,7 @@ Adjutant writes the hash of an output and not the output, so most results have n
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from runward.handlers.bundle.calls import Told
+from runward.handlers.calls import Told
 from runward.handlers.layouts.adjutant import REPLAY
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, WithoutDocuments
 from runward.handlers.layouts.replay_calls import told_by_events

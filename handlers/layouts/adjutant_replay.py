@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import is_error_code, text_in
 from runward.handlers.layouts.transcript import Close
-from runward.handlers.sessions.reasons import ReasonCode, status_of
+from runward.handlers.model.reasons import ReasonCode, status_of
 
 IDS_KEPT: Final = 64
 """Ids of tool calls that are remembered, the latest ones: a copied or glued record counts once."""

@@ -7,7 +7,7 @@ of what it has reported except what it needs to continue. It never raises becaus
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-from runward.handlers.bundle.calls import Place, Told
+from runward.handlers.calls import Place, Told
 from runward.handlers.model.sessions import Document
 
 LONGEST_LINE: Final = 64 << 20

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from runward.config.json_value import JsonValue
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.claude_code_meanings import counts_as_subagent, is_subagent_file
 from runward.handlers.layouts.claude_code_records import record_of
 from runward.handlers.layouts.claude_code_session import Session
 from runward.handlers.layouts.claude_code_state import LONGEST_ID, VERSION, State, headless
-from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.transcript import Counts, LogLine, Resumed, Told, Usage
 from runward.handlers.layouts.transcript_lines import Unreadable, records

@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from runward.handlers.bundle.calls import Called, Place, Returned, Told, Unusable
+from runward.handlers.calls import Called, Place, Returned, Told, Unusable
+from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.claude_code_meanings import is_subagent_file
 from runward.handlers.layouts.claude_code_records import (
@@ -24,7 +25,6 @@ from runward.handlers.layouts.claude_code_records import (
     decode,
     record_of,
 )
-from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.plan_calls import Plans
 from runward.handlers.layouts.told_values import value_in
 from runward.handlers.layouts.transcript import LogLine

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.claude_code_meanings import SYNTHETIC, user_record
 from runward.handlers.layouts.claude_code_records import (
     NOT_DECODED,
@@ -10,7 +11,6 @@ from runward.handlers.layouts.claude_code_records import (
     decode,
     every_text_of,
 )
-from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.transcript import Said
 
 _PERSONS: Final = ("prompt", "command", "shell", "interruption")

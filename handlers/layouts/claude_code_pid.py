@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.plain_data import LATEST
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.claude_code_meanings import is_headless
-from runward.handlers.layouts.foreign_json import NotJson, read_json
 
 _WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _LONGEST_TEXT: Final = 4096

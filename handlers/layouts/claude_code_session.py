@@ -6,6 +6,7 @@ Most of the time of a reading is spent here: most records need only a few checks
 from collections.abc import Sequence
 from typing import Final
 
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.claude_code_meanings import (
     ANSWERED,
     ASKING_TOOLS,
@@ -40,7 +41,6 @@ from runward.handlers.layouts.claude_code_tasks import (
     may_begin_task,
     notification,
 )
-from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.scanner import clip_prompt
 from runward.handlers.layouts.transcript import LogLine, Resumed, Turn
 from runward.handlers.layouts.transcript_lines import Unreadable, records

@@ -2,8 +2,8 @@
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.claude_code_meanings import is_headless
-from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.transcript import Close, Turn
 from runward.handlers.model.sessions import Complaint
 

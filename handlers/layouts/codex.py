@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from runward.config.json_value import JsonValue
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.codex_bare import kind_of
 from runward.handlers.layouts.codex_names import thread_of
 from runward.handlers.layouts.codex_records import read_record
 from runward.handlers.layouts.codex_rollout import Rollout
-from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.transcript import Counts, LogLine, Resumed, Told, Usage
 from runward.handlers.layouts.transcript_lines import MOST_GLUED, Unreadable, records

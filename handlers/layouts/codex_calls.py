@@ -14,14 +14,14 @@ from typing import Final, TypedDict, cast
 import msgspec
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Place, Returned, Told, Unusable
+from runward.handlers.calls import Called, Place, Returned, Told, Unusable
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.codex import apart
 from runward.handlers.layouts.codex_counts import Tokens
 from runward.handlers.layouts.codex_exits import exit_code_in
 from runward.handlers.layouts.codex_names import thread_of
 from runward.handlers.layouts.codex_rollout import Rollout
-from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import object_in, whole_text_in
 from runward.handlers.layouts.plan_calls import Plans
 from runward.handlers.layouts.told_values import Value, text_value, value_in

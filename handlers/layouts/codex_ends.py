@@ -5,7 +5,7 @@ from typing import Final
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.codex_turns import completed
 from runward.handlers.layouts.transcript import Close
-from runward.handlers.sessions.reasons import ReasonCode
+from runward.handlers.model.reasons import ReasonCode
 
 LONGEST_SUMMARY: Final = 200
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.codex_final import item_of, text_of
-from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.transcript import Said
 from runward.handlers.layouts.transcript_lines import decode
 

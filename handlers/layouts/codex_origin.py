@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import whole_text_in
 
 LONGEST_NAME: Final = 200

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from runward.config.json_value import JsonValue
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.codex_bare import META, STATE, cwd_in, is_aside, is_typed, kind_of
 from runward.handlers.layouts.codex_counts import LEAVES, Calls, Tokens
 from runward.handlers.layouts.codex_ends import end_by_abort, end_of_task, ends_turn, failure
 from runward.handlers.layouts.codex_names import made_at
 from runward.handlers.layouts.codex_origin import LONGEST_PATH, Origin, name_in, read_origin, thread_in
 from runward.handlers.layouts.codex_turns import UNNUMBERED, Turns
-from runward.handlers.layouts.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import whole_text_in
 from runward.handlers.layouts.scanner import clip_prompt
 from runward.handlers.layouts.transcript import Resumed

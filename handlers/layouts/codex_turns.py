@@ -7,7 +7,7 @@ begins a turn, and its end has to be guessed from a reply that is complete and c
 from dataclasses import dataclass
 from typing import Final
 
-from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.transcript import Close, Resumed, Turn
 
 MOST_FINISHED: Final = 16

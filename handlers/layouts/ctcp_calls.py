@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Place, Returned, Told, Unusable
+from runward.handlers.calls import Called, Place, Returned, Told, Unusable
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.ctcp import EVENTS, RUN
 from runward.handlers.layouts.ctcp_log import KNOWN, ahead_of_utc, time_at
-from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import document_object, text_in
 from runward.handlers.layouts.told_values import whole_in
 from runward.handlers.model.sessions import Complaint, Document

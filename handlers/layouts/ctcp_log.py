@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from runward.config.json_value import JsonValue
 from runward.config.plain_data import LATEST
 from runward.config.problem import kind
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import is_error_code
 
 # The orchestrator writes times without a zone, other parts of the run with one.

@@ -45,8 +45,8 @@ from runward.handlers.layouts.transcript import (
     Usage,
 )
 from runward.handlers.layouts.transcript_lines import Unreadable, records
+from runward.handlers.model.reasons import ReasonCode, status_of
 from runward.handlers.model.sessions import Complaint, Document
-from runward.handlers.sessions.reasons import ReasonCode, status_of
 
 LAYOUT: Final = "lionagi"
 RUN: Final = "run.json"

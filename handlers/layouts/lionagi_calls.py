@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Paid, Place, Returned, Told, Unusable
+from runward.handlers.calls import Called, Paid, Place, Returned, Told, Unusable
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
-from runward.handlers.layouts.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import list_in, object_in, seconds_in, text_in, whole_text_in
 from runward.handlers.layouts.lionagi import RUN
 from runward.handlers.layouts.told_values import number_in

@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 from runward.config.flow import Leg, flow_from_json
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.parts import is_part_or_temporary
-from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json, sane_time
+from runward.handlers.foreign_json import NotJson, parse_time, read_json, sane_time
 from runward.handlers.layouts.process_host import host_with_namespace
 from runward.handlers.layouts.scanner import Ended, Item, Planned, ProcessNamed, Started
 from runward.handlers.model.processes import RecordedProcess
-from runward.handlers.model.sessions import Complaint, Document, SessionDeclaration, Signature
-from runward.handlers.sessions.reasons import ReasonCode, status_of
+from runward.handlers.model.reasons import ReasonCode, status_of
+from runward.handlers.model.sessions import NATIVE, Complaint, Document, SessionDeclaration, Signature
 
-LAYOUT: Final = "native"
+LAYOUT: Final = NATIVE
 SCHEMA: Final = "runward-run-v1"
 RUN: Final = "run.json"
 PROCESS: Final = "process.json"

@@ -8,7 +8,7 @@ calls, too; the store reports them (`handlers/exchange/calls.py`).
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from runward.handlers.bundle.calls import Called, Place, Returned, Stated, Told, Unusable
+from runward.handlers.calls import Called, Place, Returned, Stated, Told, Unusable
 from runward.handlers.exchange.calls import CALL
 from runward.handlers.exchange.tell import NAMES
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, WithoutDocuments

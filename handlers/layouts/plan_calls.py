@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Place, PlanTold, StepDone, Told
+from runward.handlers.calls import Place, PlanTold, StepDone, Told
 from runward.handlers.layouts.foreign_values import text_in
 
 DONE_KEPT: Final = 1000

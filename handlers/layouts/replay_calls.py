@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import (
+from runward.handlers.bundle.receipt import is_hash
+from runward.handlers.bundle.verification_runs import MOST_COMMANDS
+from runward.handlers.calls import (
     Called,
     Place,
     PlanTold,
@@ -18,10 +20,8 @@ from runward.handlers.bundle.calls import (
     Unusable,
     VerificationTold,
 )
-from runward.handlers.bundle.receipt import is_hash
-from runward.handlers.bundle.verification_runs import MOST_COMMANDS
+from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.call_reader import PlacedLine
-from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.foreign_values import whole_text_in
 from runward.handlers.layouts.told_values import number_in, whole_in
 

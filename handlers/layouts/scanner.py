@@ -8,8 +8,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.flow import Leg
 from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.reasons import ReasonCode
 from runward.handlers.model.sessions import Complaint, SessionDeclaration, Status
-from runward.handlers.sessions.reasons import ReasonCode
 
 
 class Started(NamedTuple):

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Told as ToldCall
+from runward.handlers.calls import Told as ToldCall
+from runward.handlers.foreign_json import sane_time
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, WithoutDocuments
-from runward.handlers.layouts.foreign_json import sane_time
 from runward.handlers.layouts.foreign_values import document_object, text_in
 from runward.handlers.layouts.kept_state import KeepsState
+from runward.handlers.layouts.show_meta import read_meta
 from runward.handlers.layouts.transcript import Close, Heads, LogLine, Resumed, Told
 from runward.handlers.model.sessions import Complaint, Document
-from runward.handlers.shows.meta import read_meta
 
 LAYOUT: Final = "show"
 META: Final = "_meta.json"

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_json import MAXIMUM_DEPTH, NotJson, read_json
+from runward.handlers.foreign_json import MAXIMUM_DEPTH, NotJson, read_json
 from runward.handlers.layouts.transcript_lines import decode
 
 _TEXT: Final = b'"'

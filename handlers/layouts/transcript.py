@@ -9,8 +9,8 @@ never raises because of what an agent wrote: it counts what it can't read, and s
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from runward.handlers.model.reasons import ReasonCode
 from runward.handlers.model.sessions import Complaint, Document, Status
-from runward.handlers.sessions.reasons import ReasonCode
 
 Turn: TypeAlias = Literal["none", "open", "closed"]
 """Whether the agent was asked for something, and whether it is done with it."""

@@ -1,14 +1,18 @@
 """Outcomes as data: events, effects, questions and their answers."""
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.model.asking import Question
 from runward.handlers.model.contracts import FileProblem
-from runward.handlers.model.effects import Effect
+from runward.handlers.model.effects import Effect, Effects
 from runward.handlers.model.events import Event, OfSession, Request
 from runward.handlers.model.unreadable import Unreadable  # noqa: F401 - in the types of answers
+
+if TYPE_CHECKING:
+    from runward.config.outcome import CheckedOutcome
+
 
 _LANE: Final = "artifacts:"
 
@@ -160,3 +164,21 @@ class LatestOutcomeOf(Question["Mapping[str, JsonValue] | None"], frozen=True):
     """Question: the outcome of a registered kind that a session produced last. Answer: the object, or None."""
 
     session_key: str
+
+
+def outcome_among(outcomes: Effects) -> JsonValue:
+    """The last outcome of a registered kind that these effects keep."""
+    known = [each for each in outcomes if isinstance(each, RecordArtifact) and each.is_known]
+    return known[-1].content if known else None
+
+
+class ReadOutcome(NamedTuple):
+    """An outcome, its name, and the file that it came from.
+
+    Without `is_file` it came from what `file` describes.
+    """
+
+    name: str
+    file: str
+    outcome: "CheckedOutcome"
+    is_file: bool = True

@@ -8,7 +8,7 @@ from msgspec import Struct
 from runward.config.json_value import JsonValue
 from runward.handlers.model.asking import Question
 from runward.handlers.model.contracts import Produced
-from runward.handlers.model.effects import Effect
+from runward.handlers.model.effects import Effect, Effects, Emit
 from runward.handlers.model.events import Event, FromInbox, OfFiles, OfSession
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.unreadable import Unreadable  # noqa: F401 - in the types of answers
@@ -40,6 +40,9 @@ class Complaint(NamedTuple):
     message: str
     fix: str | None
 
+
+NATIVE: Final = "native"
+"""The layout of the runs that Runward launches."""
 
 Evidence: TypeAlias = Literal["declared", "process_gone", "deadline", "quiet"]
 """What a conclusion rests on, strongest first."""
@@ -510,3 +513,17 @@ class NoteHook(Effect, frozen=True):
     launcher_session: str | None
     whereabouts: Whereabouts
     declared: HookDeclaration | None = None
+
+
+def why_started(event_key: str, *, is_first: bool) -> Reason:
+    """The reason of a session's status while an attempt that this event opened is running."""
+    code, summary = (
+        ("run.started.ok", "it started") if is_first else ("run.started.resumed", "it was resumed")
+    )
+    return Reason(code, summary, (EvidenceRef("event", event_key, "AttemptStarted"),))
+
+
+def verdict_among(judged: Effects) -> SessionFinished | None:
+    """The verdict among these effects."""
+    told = (each.event for each in judged if isinstance(each, Emit))
+    return next((each for each in told if isinstance(each, SessionFinished)), None)

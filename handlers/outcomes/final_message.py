@@ -3,8 +3,9 @@
 import re
 from typing import Final
 
-from runward.handlers.layouts.foreign_json import NotJson, read_json
-from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, OutcomeProblem, ReadOutcome, checked
+from runward.handlers.foreign_json import NotJson, read_json
+from runward.handlers.model.outcomes import ReadOutcome
+from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, OutcomeProblem, checked
 
 NAME: Final = "final_message"
 """The name of such an outcome if it has none."""

@@ -1,32 +1,16 @@
 """Files of a run, read as outcomes: JSON, JUnit's XML and SARIF."""
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.registry import NO_FILES, AsOutcome
-from runward.handlers.model.outcomes import OutcomeFile
+from runward.handlers.model.outcomes import OutcomeFile, ReadOutcome
 from runward.handlers.outcomes.report import LARGEST_OUTCOME, REPORTS, NotAReport, outcomes_of
-
-if TYPE_CHECKING:
-    from runward.config.outcome import CheckedOutcome
-
 
 LARGEST: Final = LARGEST_OUTCOME
 """Bytes of an outcome."""
-
-
-class ReadOutcome(NamedTuple):
-    """An outcome, its name, and the file that it came from.
-
-    Without `is_file` it came from what `file` describes.
-    """
-
-    name: str
-    file: str
-    outcome: "CheckedOutcome"
-    is_file: bool = True
 
 
 class OutcomeProblem(NamedTuple):

@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.registry import FINAL_MESSAGES, outcome_files
 from runward.handlers.model.asking import Asking, NotYet, TryLater, ask
-from runward.handlers.model.outcomes import BeingRead, FinalMessageOf, OutcomesIn, RecordArtifact
+from runward.handlers.model.outcomes import BeingRead, FinalMessageOf, OutcomesIn, ReadOutcome, RecordArtifact
 from runward.handlers.model.sessions import Session, WorkingDirectoryOf
 from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes.final_message import outcome_in
-from runward.handlers.outcomes.reading import InvalidOutcome, ReadOutcome, read_outcomes
+from runward.handlers.outcomes.reading import InvalidOutcome, read_outcomes
 
 
 class Recorded(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Final
 
 from runward.config.contract import contract_to_json, resolve_contract
 from runward.config.playbook import fill_command
+from runward.handlers.foreign_json import sane_time
 from runward.handlers.invocations.ids import of_request
-from runward.handlers.layouts.foreign_json import sane_time
 from runward.handlers.layouts.native import session_key
 from runward.handlers.model.asking import Given, ask
 from runward.handlers.model.effects import Deciding, Effects, Explain

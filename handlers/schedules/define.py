@@ -10,7 +10,7 @@ from runward.handlers.model.schedules import (
     chain_and_item,
 )
 from runward.handlers.schedules.awaiting import until
-from runward.handlers.timestamps import in_utc
+from runward.handlers.times import in_utc
 
 
 def decide(event: ScheduleChanged, given: Given) -> Deciding:

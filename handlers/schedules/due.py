@@ -17,7 +17,7 @@ from runward.handlers.model.schedules import (
 )
 from runward.handlers.model.timers import TimerRang
 from runward.handlers.schedules.awaiting import until
-from runward.handlers.timestamps import in_utc
+from runward.handlers.times import in_utc
 
 PATIENCE: Final = 30.0
 """Seconds by which a firing may be late and still count as on time."""

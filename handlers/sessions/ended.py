@@ -38,7 +38,7 @@ from runward.handlers.model.chains import ListenersTo
 from runward.handlers.model.contracts import ArtifactsUnder, RootFacts
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.journal import AppendLines
-from runward.handlers.model.outcomes import RecordArtifact
+from runward.handlers.model.outcomes import ReadOutcome, RecordArtifact
 from runward.handlers.model.sessions import (
     AttemptEnded,
     Cancellation,
@@ -63,7 +63,6 @@ from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.notices.addressing import notices
 from runward.handlers.outcomes.added_event import told as artifacts_told
 from runward.handlers.outcomes.files import named
-from runward.handlers.outcomes.reading import ReadOutcome
 from runward.handlers.outcomes.recording import NO_OUTCOMES, Recorded, recorded
 from runward.handlers.sessions import announced, deadline, late
 from runward.handlers.sessions.launched import held_to_launch, is_as_launched

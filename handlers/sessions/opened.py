@@ -29,14 +29,13 @@ from runward.handlers.model.sessions import (
     AttemptStarted,
     ContractBasis,
     DeclaredToHook,
-    EvidenceRef,
     LaunchOf,
     OpenAttempt,
     OpenSession,
-    Reason,
     Session,
     SessionDeclaration,
     SessionOf,
+    why_started,
 )
 from runward.handlers.sessions.launched import held_to_launch, is_as_launched
 from runward.handlers.shows import recording as shows
@@ -59,14 +58,6 @@ def decide(event: AttemptStarted, given: Given) -> Deciding:
     if launch is None or is_as_launched(session, launch):
         return resumed
     return (*held_to_launch(event, given.event_hash, session, launch, _LAUNCHED_ANEW), *resumed)
-
-
-def why_started(event_key: str, *, is_first: bool) -> Reason:
-    """The reason of a session's status while an attempt that this event opened is running."""
-    code, summary = (
-        ("run.started.ok", "it started") if is_first else ("run.started.resumed", "it was resumed")
-    )
-    return Reason(code, summary, (EvidenceRef("event", event_key, "AttemptStarted"),))
 
 
 def _open(event: AttemptStarted, event_hash: str) -> Deciding:

@@ -8,9 +8,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.handlers.layouts.transcript import Close, Told
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.reasons import ReasonCode, UnknownCode
 from runward.handlers.model.sessions import Evidence, Status
 from runward.handlers.sessions.death import Absence
-from runward.handlers.sessions.reasons import ReasonCode, UnknownCode
 
 Liveness: TypeAlias = Literal["alive", "gone", "unknown"]
 """What is known about the process that writes a session's files."""

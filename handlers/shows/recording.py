@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.handlers.invocations.ids import of_play
 from runward.handlers.layouts.foreign_values import document_object
+from runward.handlers.layouts.show_meta import read_meta
 from runward.handlers.model.asking import Asking, ask
 from runward.handlers.model.effects import Effects, Explain
 from runward.handlers.model.invocations import OpenInvocation
@@ -13,7 +14,6 @@ from runward.handlers.model.sessions import Complaint, Document
 from runward.handlers.model.shows import Meta, PlayFilesIn, RecordPlay
 from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.secrets import text_without_secrets
-from runward.handlers.shows.meta import read_meta
 
 SKILL: Final = "show"
 LONGEST_PLAN: Final = 64 << 10

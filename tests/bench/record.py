@@ -16,7 +16,7 @@ from tests.bench.fixtures import right_verdict
 
 from runward.daemon.looking.remembered import load_remembered
 from runward.daemon.store.packed_document import unpack
-from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.foreign_json import parse_time
 
 _ROOT = "native:runs/"
 _NATIVE = "native:"

@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 from tests.docs.pages import ROOT
 
 from runward.handlers.chains.states import RUN, STEP
-from runward.handlers.model.registry import EFFECTS, EVENTS, QUESTIONS
+from runward.handlers.model.reasons import MEANINGS
+from runward.handlers.registry import EFFECTS, EVENTS, QUESTIONS
 from runward.handlers.route import HANDLERS, ROUTES
-from runward.handlers.sessions.reasons import MEANINGS
 
 Status = TypeVar("Status", bound=str)
 _EFFECTS: Final = {kind.__name__ for kind in EFFECTS}
@@ -38,10 +38,10 @@ def folders() -> str:
     return "\n".join(lines)
 
 
-def layers() -> str:
-    """The order of the folders of `daemon/`, as import-linter checks it."""
+def _layers(package: str) -> str:
+    """The order of the rooms of a package, as import-linter checks it."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (ordered,) = (each for each in contracts if "runward.daemon" in each.get("containers", ()))
+    (ordered,) = (each for each in contracts if package in each.get("containers", ()))
     return "\n".join(["```text", *(each.replace(" | ", "  ") for each in ordered["layers"]), "```"])
 
 
@@ -110,7 +110,8 @@ def _states(table: Mapping[Status, tuple[Status, ...]], first: Sequence[str]) ->
 
 
 PARTS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
-    "layers": ("docs/architecture.md", layers),
+    "layers": ("docs/architecture.md", lambda: _layers("runward.daemon")),
+    "layers of handlers": ("docs/architecture.md", lambda: _layers("runward.handlers")),
     "folders": ("docs/reference.md", folders),
     "events": ("docs/reference.md", events),
     "handlers": ("docs/reference.md", handlers),

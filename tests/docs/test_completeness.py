@@ -21,7 +21,7 @@ from runward.handlers.ctcp.rules import RULES
 from runward.handlers.journal import lines
 from runward.handlers.layouts import registry
 from runward.handlers.model.contracts import FileState
-from runward.handlers.sessions.reasons import MEANINGS
+from runward.handlers.model.reasons import MEANINGS
 
 ARCHITECTURE = page("docs/architecture.md")
 REFERENCE = page("docs/reference.md")

@@ -34,7 +34,6 @@ from runward.handlers.model.exchange import (
 from runward.handlers.model.journal import JournalDamaged
 from runward.handlers.model.notices import NoticeRetryRequested
 from runward.handlers.model.outcomes import ArtifactAddRequested, ArtifactFilesNamed, OutcomesChanged
-from runward.handlers.model.registry import EVENTS, load_payload
 from runward.handlers.model.requests import (
     JobDiscardRequested,
     JobRetryRequested,
@@ -57,6 +56,7 @@ from runward.handlers.model.sessions import (
 from runward.handlers.model.shows import PlayChanged
 from runward.handlers.model.starts import StartedEarlier, StartFailed
 from runward.handlers.model.timers import TimerRang, TimerSet
+from runward.handlers.registry import EVENTS, load_payload
 
 EXAMPLES: list[Event] = [
     NoticeRetryRequested("r", 1.0, "nt_1", "ann"),

@@ -2,8 +2,8 @@ import pytest
 from tests.handlers.examples import KEY, ended, started
 
 from runward.handlers.model.asking import Given
-from runward.handlers.model.registry import EVENTS
 from runward.handlers.model.sessions import Origin, SessionFinished, SessionOf
+from runward.handlers.registry import EVENTS
 from runward.handlers.route import HANDLERS, NoSuchHandler, decide, duties, in_background
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.handlers.secret_shapes import RULES
-from runward.handlers.secrets import REDACTED, names_secret, text_without_secrets
+from runward.handlers.secrets import REDACTED, RULES, names_secret, text_without_secrets
 
 _CORPUS = json.loads((Path(__file__).parent / "gitleaks_corpus.json").read_text())["found"]
 _PAIRS = [

@@ -33,7 +33,6 @@ from runward.handlers.model.effects import Effects
 from runward.handlers.model.events import dump_payload
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import OutcomesIn
-from runward.handlers.model.registry import load_payload
 from runward.handlers.model.sessions import (
     AttemptEnded,
     AttemptStarted,
@@ -48,6 +47,7 @@ from runward.handlers.model.sessions import (
     Session,
     SessionOf,
 )
+from runward.handlers.registry import load_payload
 from runward.handlers.sessions.fold import fold
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,

@@ -28,12 +28,12 @@ from runward.handlers.model.asking import Question
 from runward.handlers.model.bundle import ReceiptSignRequested
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event, Request
-from runward.handlers.model.registry import EFFECTS, EVENTS, QUESTIONS
+from runward.handlers.model.reasons import MEANINGS, ReasonCode, status_of
 from runward.handlers.model.requests import PlayRunRequested, SessionCancelRequested
 from runward.handlers.model.sessions import Status
 from runward.handlers.model.starts import Play
+from runward.handlers.registry import EFFECTS, EVENTS, QUESTIONS
 from runward.handlers.route import HANDLERS
-from runward.handlers.sessions.reasons import MEANINGS, ReasonCode, status_of
 
 SESSIONS = (ROOT / "docs" / "sessions.md").read_text()
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()

@@ -7,8 +7,8 @@ from tests.simulation.universe import Universe
 
 from runward.daemon.doctor.rebuild import differences
 from runward.daemon.store.session_state import FreshStore, state_of
+from runward.handlers.foreign_json import read_json
 from runward.handlers.journal.folding import fold_lines
-from runward.handlers.layouts.foreign_json import read_json
 
 LINES: Final = (
     "select l.content from events e join journal_lines l on l.id between 256 * e.seq and 256 * e.seq + 255"

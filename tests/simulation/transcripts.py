@@ -7,7 +7,7 @@ from typing import Final, Literal, Protocol, Self
 from tests.handlers.layouts.claude_code_lines import Transcript
 from tests.handlers.layouts.codex_lines import BEGAN, Log, Record, write
 
-from runward.handlers.journal.iso_time import iso_time
+from runward.handlers.times import iso_time
 
 Closed = tuple[str, str]
 """A turn's end: its status and its reason."""

@@ -31,7 +31,7 @@ from runward.config.settings import Root, Scan, Settings
 from runward.daemon.ports.journals import EpochPassed
 from runward.daemon.store.reading_told_actions import LastTold, told_actions
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused
-from runward.handlers.bundle.calls import Told
+from runward.handlers.calls import Told
 
 ROOTS: Final = ("/srv/runs", "/srv/old")
 

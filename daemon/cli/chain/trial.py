@@ -35,7 +35,7 @@ from runward.handlers.chains.stepping import (
 )
 from runward.handlers.model.chains import MOST_OUTCOMES, StepResult
 from runward.handlers.model.starts import Play
-from runward.handlers.timestamps import in_utc
+from runward.handlers.times import in_utc
 
 MOST_TRIAL: Final = 16 << 20
 """Bytes of a file with an event or outcomes."""

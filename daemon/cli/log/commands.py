@@ -22,7 +22,7 @@ from runward.daemon.cli.terminal.output import coloured, fail, print_json, print
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.disk.state_rights import naming_its_user
 from runward.daemon.log.line import for_people
-from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.foreign_json import parse_time
 
 _SHOWN_BEFORE: Final = 10
 """Lines before those that `-f` waits for, as with tail(1) and journalctl(1)."""

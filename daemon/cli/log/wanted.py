@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.foreign_json import parse_time
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 

@@ -20,7 +20,7 @@ from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_artifacts import is_decided
 from runward.daemon.store.reading_requests import why_refused
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.outcomes import ArtifactAddRequested
 from runward.handlers.outcomes.added import record
 from runward.handlers.outcomes.ids import artifact_id

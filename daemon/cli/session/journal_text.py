@@ -8,7 +8,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.terminal.output import safe
 from runward.daemon.rundir.tailing import Line
 from runward.daemon.views.units import local
-from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
+from runward.handlers.foreign_json import NotJson, parse_time, read_json
 
 _SHOWN: Final = 200
 """Characters of a value that a person is shown."""

@@ -14,7 +14,7 @@ from runward.daemon.cli.terminal.output import fail, note, print_json, print_jso
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
 from runward.daemon.store import reading, reading_sessions
 from runward.daemon.views.journal_place import journal_place
-from runward.handlers.layouts.foreign_json import NotJson
+from runward.handlers.foreign_json import NotJson
 
 _JOURNAL: Final = "events.jsonl"
 _PERIOD: Final = 0.5

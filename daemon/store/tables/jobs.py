@@ -11,9 +11,9 @@ from runward.daemon.store.values import as_float, as_int, listed
 from runward.handlers.model.chains import LaneWaits
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event, UnknownEvent
-from runward.handlers.model.registry import load_payload
 from runward.handlers.model.requests import JobState, JobStateOf, ReleaseJob
 from runward.handlers.model.timers import RingNow
+from runward.handlers.registry import load_payload
 from runward.handlers.route import BACKGROUND, SCHEDULED, TIMERS
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.replays import GONE
 from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.values import as_float, as_int, listed
-from runward.handlers.bundle.calls import BeganAndEnded, stretch_of
+from runward.handlers.calls import BeganAndEnded, stretch_of
 from runward.handlers.model.bundle import (
     Part,
     RecordReceipt,

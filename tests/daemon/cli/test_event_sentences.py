@@ -9,7 +9,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.views.units import local
 from runward.daemon.views.why.event_sentences import SENTENCES, sentence
 from runward.handlers.model.events import Event, dump_payload
-from runward.handlers.model.registry import EVENTS
+from runward.handlers.registry import EVENTS
 
 
 def test_every_type_of_event_has_its_sentence() -> None:

@@ -75,7 +75,7 @@ def test_what_needs_no_events_does_not_pay_for_their_types(
     assert "runward.daemon.cli" in imported
     assert not imported & {
         "runward.handlers.model.events",
-        "runward.handlers.model.registry",
+        "runward.handlers.registry",
         "runward.handlers.model.effects",
     }
 
@@ -97,7 +97,7 @@ def test_the_launcher_does_not_pay_for_the_types_of_events_when_it_verifies(plac
     )
     imported = set(ended.stderr.split())
     assert "runward.handlers.contracts.verify" in imported
-    assert not imported & {"runward.handlers.model.events", "runward.handlers.model.registry"}
+    assert not imported & {"runward.handlers.model.events", "runward.handlers.registry"}
 
 
 def test_the_first_page_of_the_studio_does_not_wait_for_the_types_of_events() -> None:
@@ -119,4 +119,4 @@ def test_the_daemon_imports_nothing_of_the_studio(place: Place) -> None:
 def test_verifying_a_session_needs_no_types_of_events(recorded: Place) -> None:
     imported = _imported(recorded, "session", "verify", "silent")
     assert "runward.daemon.cli.session.verify" in imported
-    assert not imported & {"pydantic", "runward.handlers.model.events", "runward.handlers.model.registry"}
+    assert not imported & {"pydantic", "runward.handlers.model.events", "runward.handlers.registry"}

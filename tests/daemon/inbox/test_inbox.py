@@ -27,7 +27,6 @@ from runward.handlers.model.events import Request, dump_payload
 from runward.handlers.model.exchange import ActionRequested, MintRequested, PrincipalCreateRequested
 from runward.handlers.model.notices import NoticeRetryRequested
 from runward.handlers.model.outcomes import ArtifactAddRequested
-from runward.handlers.model.registry import REQUESTS, load_payload
 from runward.handlers.model.requests import (
     JobDiscardRequested,
     JobRetryRequested,
@@ -38,6 +37,7 @@ from runward.handlers.model.requests import (
     SessionCancelRequested,
     SessionSeenRequested,
 )
+from runward.handlers.registry import REQUESTS, load_payload
 
 NAME = "7b0e7b8e-0000-4000-8000-000000000001"
 EXAMPLES: list[Request] = [

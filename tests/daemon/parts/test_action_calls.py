@@ -12,8 +12,8 @@ from tests.daemon.worker.damaged_journals import finish
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.daemon.store.reading_told_actions import LastTold
-from runward.handlers.bundle.calls import Told
 from runward.handlers.bundle.canonical import hash_of
+from runward.handlers.calls import Told
 from runward.handlers.exchange import act
 from runward.handlers.exchange.acting_with_code import ActedWithCode, Decided, Unable, Worked
 from runward.handlers.exchange.action_result import ActionResult

@@ -11,7 +11,7 @@ from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import growing
 from runward.daemon.rundir.call_reading import CallReading, told_by
-from runward.handlers.bundle.calls import Called, Returned, Told, Unusable
+from runward.handlers.calls import Called, Returned, Told, Unusable
 
 CALL = b'{"event":"ToolCall","id":"%d","tool":"x"}'
 

@@ -24,9 +24,9 @@ from runward.daemon.rundir.report_reading import (
     read_apart,
     read_here,
 )
-from runward.handlers.model.outcomes import BeingRead, OutcomeFile
+from runward.handlers.model.outcomes import BeingRead, OutcomeFile, ReadOutcome
 from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.outcomes.reading import ReadOutcome, read_outcome
+from runward.handlers.outcomes.reading import read_outcome
 
 CASE = '<testcase classname="com.example.Module" name="does_the_right_thing" time="0.001"/>'
 FAILED = '<testcase name="last"><failure message="no"/></testcase>'

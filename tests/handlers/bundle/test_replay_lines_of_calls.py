@@ -7,7 +7,12 @@ import pytest
 
 from runward.config.bundle import BundleRules
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import (
+from runward.handlers.bundle.canonical import FORMS, canonical_bytes, hash_of
+from runward.handlers.bundle.replay import TOO_MANY, Replay, receipt_body, summary_of
+from runward.handlers.bundle.replay_check import ReplayCheck
+from runward.handlers.bundle.replay_lines import MOST_VALUES, OF_A_LINE, RawLine, read_line
+from runward.handlers.bundle.summary import dump_summary, summary_text
+from runward.handlers.calls import (
     Called,
     Place,
     PlanTold,
@@ -18,11 +23,6 @@ from runward.handlers.bundle.calls import (
     Unusable,
     VerificationTold,
 )
-from runward.handlers.bundle.canonical import FORMS, canonical_bytes, hash_of
-from runward.handlers.bundle.replay import TOO_MANY, Replay, receipt_body, summary_of
-from runward.handlers.bundle.replay_check import ReplayCheck
-from runward.handlers.bundle.replay_lines import MOST_VALUES, OF_A_LINE, RawLine, read_line
-from runward.handlers.bundle.summary import dump_summary, summary_text
 from runward.handlers.layouts.adjutant_calls import AdjutantCalls
 from runward.handlers.layouts.call_reader import PlacedLine
 from runward.handlers.layouts.replay_calls import told_by_events

@@ -7,7 +7,9 @@ import pytest
 
 from runward.config.bundle import BundleRules
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import (
+from runward.handlers.bundle.replay import Replay, summary_of
+from runward.handlers.bundle.summary import summary_json
+from runward.handlers.calls import (
     BeganAndEnded,
     Called,
     Paid,
@@ -18,8 +20,6 @@ from runward.handlers.bundle.calls import (
     Unusable,
     stretch_of,
 )
-from runward.handlers.bundle.replay import Replay, summary_of
-from runward.handlers.bundle.summary import summary_json
 from runward.handlers.model.bundle import BundleOrder, Stretch, Verdict
 from runward.handlers.model.sessions import Status
 

@@ -7,7 +7,6 @@ from tests.handlers.examples import HASH, KEY, NOTES, NOW, PATH, REVIEW, planned
 from tests.handlers.played import Answer, AnyQuestion, Need, played
 
 from runward.config.contract import Contract, ExpectedArtifact
-from runward.handlers.contracts import planned as handler
 from runward.handlers.model.asking import TryLater
 from runward.handlers.model.contracts import (
     Declarations,
@@ -20,6 +19,7 @@ from runward.handlers.model.effects import Effects, Explain
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.sessions import FoldContract, RefuseFold, Session, SessionOf
 from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.sessions import planned as handler
 
 REPORT = Declarations(None, (ExpectedArtifact("report", "report.md", True, "all of it"),))
 BEFORE = LegsBefore(f"{PATH}/artifacts", PATH, ("one", "legs/two"), 5, 7)

@@ -11,9 +11,9 @@ from tests.handlers.examples import HASH, REVIEW, declaration, ended, planned, s
 from runward.config.contract import Contract, ContractEntry
 from runward.handlers.contracts.verify import verify
 from runward.handlers.journal import lines
-from runward.handlers.journal.iso_time import iso_time
 from runward.handlers.model.contracts import FileFact, RootFacts
 from runward.handlers.model.sessions import AttemptEnded, AttemptStarted, Reason
+from runward.handlers.times import iso_time
 
 EVENT_LINES: dict[str, Callable[[AttemptStarted, AttemptEnded, str], bytes]] = {
     "session_started": lambda start, end, text: lines.session_started(

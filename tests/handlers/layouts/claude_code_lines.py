@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from runward.config.json_value import JsonValue
-from runward.handlers.journal.iso_time import iso_time
+from runward.handlers.times import iso_time
 
 SESSION = "5d0f8a52-1c7e-4b7b-9a63-0f2d6c1e8b11"
 PARENT = "a1b2c3d4-0000-4000-8000-00000000beef"

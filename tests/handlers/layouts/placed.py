@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from runward.handlers.bundle.calls import Told
+from runward.handlers.calls import Told
 from runward.handlers.layouts.call_reader import PlacedLine
 from runward.handlers.layouts.registry import CALLS
 from runward.handlers.model.sessions import Document

@@ -8,7 +8,7 @@ from tests.handlers.layouts.claude_code_lines import BEGAN, PARENT, SESSION, Tra
 from tests.handlers.layouts.placed import told, told_in_halves
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, PlanTold, Returned, StepDone, Told, Unusable
+from runward.handlers.calls import Called, PlanTold, Returned, StepDone, Told, Unusable
 
 NAME = f"{SESSION}.jsonl"
 

@@ -46,7 +46,7 @@ from tests.handlers.layouts.codex_lines import (
 from runward.handlers.layouts.codex import SCANNER, recognises_log
 from runward.handlers.layouts.codex_rollout import Rollout
 from runward.handlers.layouts.transcript import MOST_COMPLAINTS, LogLine, Resumed, Told, TranscriptScanner
-from runward.handlers.sessions.reasons import status_of
+from runward.handlers.model.reasons import status_of
 
 Made = Callable[[], Log]
 LARGEST_STATE = 16_384

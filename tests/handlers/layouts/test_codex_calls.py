@@ -18,7 +18,7 @@ from tests.handlers.layouts.codex_lines import (
 from tests.handlers.layouts.placed import told, told_in_halves
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, PlanTold, Returned, StepDone, Told, Unusable
+from runward.handlers.calls import Called, PlanTold, Returned, StepDone, Told, Unusable
 
 
 def calls(log: Log) -> list[Told]:

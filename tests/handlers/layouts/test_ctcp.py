@@ -19,8 +19,8 @@ from runward.config.json_value import JsonValue
 from runward.handlers.layouts import ctcp
 from runward.handlers.layouts.ctcp import EVENTS, REPORT, RUN, SCANNER
 from runward.handlers.layouts.transcript import Close, Counts, Told
+from runward.handlers.model.reasons import status_of
 from runward.handlers.model.sessions import Document
-from runward.handlers.sessions.reasons import status_of
 
 
 def at(text: str) -> float:

@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
-from runward.handlers.journal.iso_time import iso_time
-from runward.handlers.layouts.foreign_json import NotJson, parse_time, read_json
+from runward.handlers.foreign_json import NotJson, parse_time, read_json
+from runward.handlers.times import iso_time
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.handlers.layouts.ctcp_lines import event
 from tests.handlers.layouts.placed import told
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called
+from runward.handlers.calls import Called
 
 
 def _claude() -> list[bytes]:

@@ -20,8 +20,8 @@ from tests.handlers.layouts.lionagi_lines import (
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.lionagi import MOST_BRANCHES, RUN, SCANNER, State
 from runward.handlers.layouts.transcript import Close, Counts, Told, Usage
+from runward.handlers.model.reasons import status_of
 from runward.handlers.model.sessions import Document
-from runward.handlers.sessions.reasons import status_of
 
 BUFFER = f"stream/{OWN}.buffer.jsonl"
 

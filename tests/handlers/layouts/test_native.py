@@ -14,9 +14,9 @@ from runward.handlers.layouts.scanner import Ended, Item, Planned, ProcessNamed,
 from runward.handlers.model.contracts import FlowPlanned
 from runward.handlers.model.events import dump_payload
 from runward.handlers.model.processes import RecordedProcess
-from runward.handlers.model.registry import load_payload
+from runward.handlers.model.reasons import status_of
 from runward.handlers.model.sessions import AttemptStarted, Complaint, Document
-from runward.handlers.sessions.reasons import status_of
+from runward.handlers.registry import load_payload
 
 PATH = "/runs/alpha"
 SIGNATURE = (7, 100, 1_000_000_000)

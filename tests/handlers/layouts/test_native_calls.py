@@ -6,7 +6,7 @@ import pytest
 from tests.handlers.layouts.placed import told
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Place, PlanTold, Returned, Stated, StepDone, Told, Unusable
+from runward.handlers.calls import Called, Place, PlanTold, Returned, Stated, StepDone, Told, Unusable
 
 AT = "2026-01-31T12:00:00Z"
 SECONDS = 1_769_860_800.0

@@ -11,7 +11,7 @@ from tests.handlers.layouts.lionagi_lines import run_json as lionagi_run
 from tests.handlers.layouts.placed import told
 
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.calls import Called, Paid, Returned, Stated, StepDone, Told, Unusable
+from runward.handlers.calls import Called, Paid, Returned, Stated, StepDone, Told, Unusable
 from runward.handlers.layouts.registry import CALLS
 
 

@@ -9,9 +9,9 @@ from runward.config.json_value import JsonValue
 from runward.handlers.layouts.registry import LAYOUTS, outcome_files
 from runward.handlers.layouts.show import META, SCANNER, VERDICT, gate_verdict, recognises_directory
 from runward.handlers.layouts.transcript import Told
-from runward.handlers.model.outcomes import OutcomeFile
+from runward.handlers.model.outcomes import OutcomeFile, ReadOutcome
 from runward.handlers.model.sessions import Document
-from runward.handlers.outcomes.reading import InvalidOutcome, ReadOutcome, read_outcomes
+from runward.handlers.outcomes.reading import InvalidOutcome, read_outcomes
 
 
 def told(*documents: Document) -> Told:

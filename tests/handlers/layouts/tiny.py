@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_json import NotJson, read_json
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.registry import Layouts, directory_layout, log_layout
 from runward.handlers.layouts.transcript import Close, Counts, Heads, LogLine, Resumed, Told

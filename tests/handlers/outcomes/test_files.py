@@ -12,6 +12,7 @@ from runward.handlers.model.effects import Emit, Explain
 from runward.handlers.model.outcomes import (
     ArtifactFilesNamed,
     OutcomeFile,
+    ReadOutcome,
     RecordArtifact,
     RecordArtifactFile,
 )
@@ -20,7 +21,7 @@ from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes import files
 from runward.handlers.outcomes.files import named
 from runward.handlers.outcomes.ids import artifact_id
-from runward.handlers.outcomes.reading import InvalidOutcome, ReadOutcome, read_outcome
+from runward.handlers.outcomes.reading import InvalidOutcome, read_outcome
 from runward.handlers.route import duties, in_background
 
 DIGEST = "1" * 64

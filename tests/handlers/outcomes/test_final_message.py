@@ -11,8 +11,9 @@ from tests.handlers.layouts.claude_code_lines import Transcript
 from tests.handlers.layouts.codex_lines import BareLog, Log, write
 
 from runward.handlers.layouts import claude_code_final, codex_final
+from runward.handlers.model.outcomes import ReadOutcome
 from runward.handlers.outcomes.final_message import outcome_in
-from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, ReadOutcome
+from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome
 
 REVIEW: dict[str, Any] = {
     "outcome_kind": "review_verdict",

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from runward.handlers.model.outcomes import OutcomeFile
-from runward.handlers.outcomes.reading import InvalidOutcome, ReadOutcome, read_outcome
+from runward.handlers.model.outcomes import OutcomeFile, ReadOutcome
+from runward.handlers.outcomes.reading import InvalidOutcome, read_outcome
 
 JUNIT = """<?xml version="1.0"?>
 <testsuites>

@@ -18,6 +18,7 @@ from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import OutcomesIn
 from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.reasons import status_of
 from runward.handlers.model.sessions import (
     AttemptEnded,
     Cancellation,
@@ -41,7 +42,6 @@ from runward.handlers.model.sessions import (
 )
 from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions import ended as handler
-from runward.handlers.sessions.reasons import status_of
 
 decide = played(handler.decide)
 

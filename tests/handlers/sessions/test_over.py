@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.handlers.layouts.transcript import Close, Counts, Told, Turn
+from runward.handlers.model.reasons import ReasonCode, status_of
 from runward.handlers.sessions.over import (
     GRACE,
     NO_PROCESS,
@@ -19,7 +20,6 @@ from runward.handlers.sessions.over import (
     WriterStatus,
     judge,
 )
-from runward.handlers.sessions.reasons import ReasonCode, status_of
 
 OK = Close("completed", "run.completed.ok", "the turn ended", 90.0)
 API_ERROR = Close("failed", "run.failed.exception", "the model answered 400", 90.0)

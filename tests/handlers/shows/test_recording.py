@@ -7,13 +7,13 @@ from tests.handlers.layouts.directories import document
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts.show import META, PLAN
+from runward.handlers.layouts.show_meta import MOST_FURTHER, MOST_PLAYS, read_meta
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.effects import Effects, Explain
 from runward.handlers.model.invocations import OpenInvocation
 from runward.handlers.model.sessions import Document
 from runward.handlers.model.shows import Meta, PlayFiles, PlayFilesIn, RecordPlay
 from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.shows.meta import MOST_FURTHER, MOST_PLAYS, read_meta
 from runward.handlers.shows.recording import LONGEST_PLAN, begun, changed, ended
 
 PATH = "/shows/retry-queue/play-1"

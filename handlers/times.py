@@ -1,7 +1,12 @@
-"""Times as journals, receipts and results write them."""
+"""Times as texts: as journals, receipts, results and replays write them."""
 
 from datetime import UTC, datetime
 from functools import lru_cache
+
+
+def in_utc(moment: float) -> str:
+    """A moment (Unix seconds) in ISO 8601, in UTC."""
+    return datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ import json
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_json import parse_time
+from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.foreign_values import list_in, seconds_in, text_in, whole_text_in
 from runward.handlers.model.shows import Meta
 from runward.handlers.secrets import without_secrets
