@@ -32,11 +32,15 @@ from runward.daemon.views.chains import (
     chain_file,
     chain_files,
     chain_summary,
+    declared_schedules,
+    in_short,
+    in_words,
     known_chains,
+    schedule_as_json,
+    schedules_of,
+    upcoming,
 )
-from runward.daemon.views.schedules import declared_schedules, schedule_as_json, schedules_of, upcoming
-from runward.daemon.views.triggers import in_short, in_words
-from runward.daemon.views.units import local
+from runward.daemon.views.text import local
 from runward.handlers.secrets import text_without_secrets
 
 if TYPE_CHECKING:

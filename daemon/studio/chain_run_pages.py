@@ -33,14 +33,13 @@ from runward.daemon.views.chain_runs import (
     details_as_json,
     outcome_in_words,
 )
-from runward.daemon.views.run_output import text_of
-from runward.daemon.views.session_files import LOGS, NoFile, log_file
-from runward.daemon.views.units import moment_of
+from runward.daemon.views.session_files import LOGS, NoFile, log_file, text_of
+from runward.daemon.views.text import moment_of
 from runward.handlers.approvals.left_files import unbound
 from runward.handlers.secrets import json_without_secrets, without_secrets_in
 
 if TYPE_CHECKING:
-    from runward.daemon.views.why.stories import Story
+    from runward.daemon.views.why import Story
     from runward.handlers.model.approvals import ApprovalRequested
     from runward.handlers.model.chains import ChainRunCancelRequested
 
@@ -100,7 +99,7 @@ class ChainRunPages(Pages):
         Filters(request, ())
 
         def look(connection: sqlite3.Connection, settings: Settings) -> _Read | None:
-            from runward.daemon.views.why.stories import asked_run_story, chain_run_story
+            from runward.daemon.views.why import asked_run_story, chain_run_story
 
             is_up = holder(Path(settings.state_dir)) is not None
             row = _recorded(connection, identifier)

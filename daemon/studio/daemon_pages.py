@@ -18,9 +18,8 @@ from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.metrics import metrics
 from runward.daemon.studio.pages import Act, Entry, Form, Pages
 from runward.daemon.studio.rendering import PAGE, address, page
-from runward.daemon.views.jobs import job_as_json
 from runward.daemon.views.needs import how_to_start
-from runward.daemon.views.notices import notice_as_json
+from runward.daemon.views.requests import job_as_json, notice_as_json
 from runward.daemon.views.status import roots_as_json, status_in, status_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from runward.config.json_value import JsonValue
 from runward.daemon.studio.rendering import address, page
 from runward.daemon.views.session_files import SHOWN, Ends, RecordedFile
-from runward.daemon.views.visible import visible
+from runward.daemon.views.text import visible
 
 DOWNLOAD: Final = "download"
 

@@ -17,8 +17,14 @@ from runward.daemon.studio.cards import card
 from runward.daemon.studio.filters import Filters, Older, older
 from runward.daemon.studio.pages import Entry, Pages
 from runward.daemon.studio.rendering import PAGE, page
-from runward.daemon.views.chain_runs import OutcomeInWords, outcome_in_words
-from runward.daemon.views.invocations import STATUSES, invocation_as_json, invocation_summary, steps_of
+from runward.daemon.views.chain_runs import (
+    STATUSES,
+    OutcomeInWords,
+    invocation_as_json,
+    invocation_summary,
+    outcome_in_words,
+    steps_of,
+)
 from runward.handlers.secrets import json_without_secrets
 
 _FILTERS: Final = ("skill", "status", "since", "after")

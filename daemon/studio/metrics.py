@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.views.units import moment_of
+from runward.daemon.views.text import moment_of
 
 
 class Figure(NamedTuple):

@@ -20,10 +20,8 @@ from starlette.types import Receive, Scope, Send
 from runward.config.json_value import JsonValue
 from runward.daemon import __version__
 from runward.daemon.studio.bounded_json import bounded_json
-from runward.daemon.views.json_text import json_text
 from runward.daemon.views.requests import RequestResult
-from runward.daemon.views.units import ago, duration, lag, moment_of, size
-from runward.daemon.views.visible import visible
+from runward.daemon.views.text import ago, duration, json_text, lag, moment_of, size, visible
 
 PAGE: Final = 100
 """Rows of a list."""

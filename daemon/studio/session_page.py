@@ -16,9 +16,9 @@ from runward.daemon.store.reading_failures import is_unseen_failure
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.studio.cards import card
 from runward.daemon.studio.rendering import address, page
-from runward.daemon.views.expected_artifacts import disagreement, expected_artifacts, not_delivered
+from runward.daemon.views.outcomes import disagreement, expected_artifacts, not_delivered
 from runward.daemon.views.sessions import session_as_json
-from runward.daemon.views.units import duration
+from runward.daemon.views.text import duration
 from runward.handlers.secrets import json_without_secrets
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def read_session(
     # Only this page needs them, and importing them takes long.
     from runward.daemon.views.receipts import verified_receipt
     from runward.daemon.views.timeline import START, Timeline, position_of
-    from runward.daemon.views.why.stories import session_story
+    from runward.daemon.views.why import session_story
 
     start = START if after is None else position_of(after)
     session = session_as_json(connection, settings, row, lambda _: None)

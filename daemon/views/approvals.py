@@ -6,8 +6,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store.reading_chains import ApprovalRow
-from runward.daemon.views.units import iso
-from runward.daemon.views.visible import visible
+from runward.daemon.views.text import iso, visible
 from runward.handlers.approvals.left_files import ELSEWHERE, as_lines, unbound
 
 _MOST_SHOWN: Final = 256 << 10

@@ -16,6 +16,7 @@ from runward.handlers.journal.place import journal_directory
 if TYPE_CHECKING:
     from runward.handlers.bundle.verify import SignatureState
 
+
 BundleState: TypeAlias = Literal["on_demand", "growing", "pending", "written", "failed"]
 
 MOST_HASHED: Final = 256 << 20
@@ -125,7 +126,7 @@ def _signature(
 ) -> "SignatureState | None":
     """The validity of the signature of the receipt there; None without a receipt, or a library that checks it."""
     from runward.daemon.rundir.bundle_verifying import receipt_fields
-    from runward.daemon.views.own_keys import own_keys_that_count
+    from runward.daemon.views.receipts import own_keys_that_count
     from runward.handlers.bundle.signatures import NoLibrary, signature_state
 
     if bundle.state != "written":
@@ -163,3 +164,8 @@ def recorded_names(row: BundleRow) -> Iterator[tuple[str, str]]:
     known = {part_name(plain, row.attempt): plain for plain in PARTS}
     for each in row.parts:
         yield known[each.name], each.name
+
+
+def journal_place(state: str, row: SessionRow) -> str:
+    """The directory of the session's journal, absolute; `state` is the state directory."""
+    return os.path.join(state, journal_directory(row.layout, row.key, row.path))

@@ -1,15 +1,18 @@
-"""Chains as programs read them: the objects of `chain list --json` and `chain show --json`."""
+"""Chains as programs read them: the objects of `chain list`, `chain show` and `schedule list --json`; what fires each, in words, and when it is due."""
 
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from runward.config.chain import Chain, read_chain
+from runward.config.duration import render_duration
 from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed
+from runward.config.schedule import Schedule
 from runward.config.settings import Settings
+from runward.config.trigger import Trigger
 from runward.daemon.configuration.settings import NotFound, callables, chain_names, find_chain
 from runward.daemon.store.reading_chains import (
     ChainRunRow,
@@ -19,10 +22,154 @@ from runward.daemon.store.reading_chains import (
     held_events,
     last_runs,
 )
-from runward.daemon.store.reading_schedules import ScheduleRow, schedules
-from runward.daemon.views.schedules import next_due
-from runward.daemon.views.triggers import held_as_json
-from runward.daemon.views.units import iso
+from runward.daemon.store.reading_schedules import FiringRow, ScheduleRow, last_firing, schedules
+from runward.daemon.views.text import iso, local
+from runward.handlers.model.schedules import schedule_of_item
+
+_JOINED: Final = {"all_of": " + ", "sequence": " > ", "any_of": " | "}
+_COMPOSITES: Final = {
+    "all_of": "all of these within {within}, in any order",
+    "sequence": "these within {within}, in this order",
+    "any_of": "any of these",
+}
+
+
+def in_short(trigger: Trigger) -> str:
+    """What fires it, in a word or two, as in `pr.opened + ci.passed`."""
+    if trigger.composite is not None:
+        parts = [f"({in_short(item)})" if item.composite else in_short(item) for item in trigger.items]
+        return _JOINED[trigger.composite].join(parts)
+    return trigger.event or (trigger.schedule.times.text if trigger.schedule is not None else "a person")
+
+
+def in_words(trigger: Trigger) -> str:
+    """What fires it, for the end of a sentence."""
+    if trigger.composite is not None:
+        return _COMPOSITES[trigger.composite].format(within=render_duration(trigger.within))
+    if trigger.schedule is not None:
+        return f"the schedule {trigger.schedule.times.text!r} in {trigger.schedule.times.zone}"
+    if trigger.path is not None:
+        return f"changes of {trigger.path}"
+    return f"the event {trigger.event}" if trigger.event is not None else "a person"
+
+
+def tree(trigger: Trigger, held: Sequence[HeldRow]) -> list[str]:
+    """The items of a composite, one per line, each with what was seen of it."""
+    lines: list[str] = []
+    _add(lines, trigger, 0, 1, held)
+    return lines
+
+
+def _add(lines: list[str], trigger: Trigger, number: int, level: int, held: Sequence[HeldRow]) -> int:
+    """Add the lines of the items; `number` is that of the first leaf. Returns that of the leaf after the last one."""
+    for item in trigger.items:
+        text = f"{'  ' * level}- {in_words(item)}"
+        if item.composite is not None:
+            lines.append(text)
+            number = _add(lines, item, number, level + 1, held)
+            continue
+        seen = [each for each in held if number in each.items]
+        if seen:
+            more = f", and {len(seen) - 1} more" if len(seen) > 1 else ""
+            text += f": seen {seen[0].event_id} at {local(seen[0].at)}{more}"
+        lines.append(text)
+        number += 1
+    return number
+
+
+def held_as_json(held: Sequence[HeldRow]) -> list[JsonValue]:
+    """What a composite has seen and not used yet."""
+    return [
+        {"event": each.event, "event_id": each.event_id, "at": iso(each.at), "items": list(each.items)}
+        for each in held
+    ]
+
+
+class DeclaredSchedule(NamedTuple):
+    """A schedule of a chain: what the store knows of it, and the last firing of any schedule of the chain."""
+
+    chain: str
+    schedule: Schedule
+    known: ScheduleRow | None
+    last: FiringRow | None
+
+    def due(self, now: float) -> float | None:
+        """When it is due next (Unix seconds); None if it is over."""
+        return _due(self.schedule, self.known, now)
+
+
+def upcoming(declared: Sequence[DeclaredSchedule], now: float, count: int) -> list[float]:
+    """The next times (Unix seconds) of schedules of one chain, in order."""
+    found: set[float] = set()
+    for each in declared:
+        moment = each.due(now)
+        for _ in range(count):
+            if moment is None:
+                break
+            found.add(moment)
+            moment = each.schedule.times.next_after(moment, now if each.known is None else each.known.since)
+    return sorted(found)[:count]
+
+
+def declared_schedules(connection: sqlite3.Connection, settings: Settings) -> list[DeclaredSchedule]:
+    """The schedules of all valid chains of the settings."""
+    known = schedules(connection)
+    found: list[DeclaredSchedule] = []
+    for name in chain_names(settings):
+        chain = find_chain(settings, name).value
+        if chain is not None:
+            found += schedules_of(connection, chain, known)
+    return found
+
+
+def schedules_of(
+    connection: sqlite3.Connection, chain: Chain, known: Mapping[str, ScheduleRow]
+) -> list[DeclaredSchedule]:
+    """The schedules of a chain."""
+    if not chain.trigger.schedules:
+        return []
+    last = last_firing(connection, chain.name, is_scheduled=True)
+    return [
+        DeclaredSchedule(chain.name, leaf.schedule, known.get(_called(chain, number)), last)
+        for number, leaf in enumerate(chain.trigger.leaves)
+        if leaf.schedule is not None
+    ]
+
+
+def next_due(chain: Chain, known: Mapping[str, ScheduleRow], now: float) -> float | None:
+    """When the first of a chain's schedules is due next (Unix seconds); None if it has none, or they are over."""
+    due = [
+        _due(leaf.schedule, known.get(_called(chain, number)), now)
+        for number, leaf in enumerate(chain.trigger.leaves)
+        if leaf.schedule is not None
+    ]
+    return min((each for each in due if each is not None), default=None)
+
+
+def schedule_as_json(each: DeclaredSchedule, now: float) -> dict[str, JsonValue]:
+    """A schedule as it appears in lists."""
+    due, times, last = each.due(now), each.schedule.times, each.last
+    return {
+        "chain": each.chain,
+        "schedule": times.text,
+        "timezone": times.zone,
+        "next": [] if due is None else [iso(due)],
+        "overlap": each.schedule.overlap,
+        "misfire": each.schedule.misfire,
+        "runs": 0 if each.known is None else each.known.runs,
+        "last": None
+        if last is None or last.due_at is None
+        else {"due_at": iso(last.due_at), "fired_at": iso(last.at), "result": last.result},
+    }
+
+
+def _called(chain: Chain, number: int) -> str:
+    """The name of the schedule with this number in the chain's trigger."""
+    return chain.name if chain.trigger.composite is None else schedule_of_item(chain.name, number)
+
+
+def _due(each: Schedule, row: ScheduleRow | None, now: float) -> float | None:
+    return each.times.next_after(now, now) if row is None else row.due
 
 
 class KnownChains(NamedTuple):

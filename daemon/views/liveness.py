@@ -5,7 +5,7 @@ from typing import Final
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.rundir.last_change import last_change
 from runward.daemon.store.reading_sessions import SessionRow
-from runward.daemon.views.units import ago, duration, local
+from runward.daemon.views.text import ago, duration, local
 
 NOBODY_CAN_TELL: Final = "it is not known whether it still runs"
 

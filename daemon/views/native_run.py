@@ -1,7 +1,7 @@
 """What a run directory alone says: its files, and the process if they name one. No daemon, no store.
 
-The conclusions are those of the daemon's own functions; an open run whose end can't be detected is `unknown`.
-"""
+The conclusions are those of the daemon's own functions; an open run whose end can't be detected is `unknown`. A run is
+shown as `runward inspect` reads it, or in the form that the store has for the runs that it knows."""
 
 import os
 import time
@@ -9,24 +9,29 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
 from runward.daemon.disk.mounts import is_local
 from runward.daemon.ports.files import Gone
 from runward.daemon.processes.identity import read_stat
 from runward.daemon.processes.tree import children_of
+from runward.daemon.rundir.contract_facts import contract_facts
 from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.rundir.last_change import last_change
 from runward.daemon.rundir.looking import look
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, open_in_run
-from runward.daemon.views.inspected import InspectedSession
+from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.views.text import iso
 from runward.daemon.world.machine import RealProcesses
+from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
+from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
 from runward.handlers.exchange.intent import NotAnIntent, parse_intent, shown
 from runward.handlers.exchange.tell import RESULTS
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts import native
 from runward.handlers.layouts.process_host import has_namespace, is_here
 from runward.handlers.layouts.scanner import Ended, Item, Started
-from runward.handlers.layouts.transcript import Counts
+from runward.handlers.layouts.transcript import Counts, Usage
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import AttemptEnded, Complaint, Launch, Signature
 from runward.handlers.model.unreadable import Unreadable
@@ -44,6 +49,64 @@ from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, 
 
 if TYPE_CHECKING:
     from runward.handlers.model.reasons import ReasonCode
+
+
+class InspectedSession(NamedTuple):
+    """What a session's files say, and its process if they name one.
+
+    `idle_s` are the seconds since anything changed, for a session that may still run; `started_at` is in Unix seconds.
+    `problems` are the complaints about its files; with `names_files` their messages name the file.
+    """
+
+    layout: str
+    session_id: str | None
+    path: str
+    standing: Standing
+    idle_s: float | None
+    started_at: float | None
+    agent: str | None = None
+    model: str | None = None
+    cwd: str | None = None
+    parent_session_id: str | None = None
+    attempt: int = 1
+    counts: Counts = Counts()
+    usage: Usage | None = None
+    problems: tuple[Complaint, ...] = ()
+    names_files: bool = True
+
+    def as_json(self) -> JsonValue:
+        """The object that `inspect --json` prints of it."""
+        standing = self.standing
+        return {
+            "layout": self.layout,
+            "session_id": self.session_id,
+            "state": standing.state,
+            "evidence": standing.evidence,
+            "idle_s": None if self.idle_s is None else round(self.idle_s, 3),
+            "reason_code": standing.reason_code,
+            "started_at": iso(self.started_at),
+            "finished_at": iso(standing.ended_at),
+            "agent": self.agent,
+            "model": self.model,
+            "cwd": self.cwd,
+            "path": self.path,
+            "parent_session_id": self.parent_session_id,
+            "attempt": self.attempt,
+            "activity": standing.activity,
+            "counts": dict(self.counts._asdict()),
+            "usage": None if self.usage is None else dict(self.usage._asdict()),
+            "problems": [{"line": each.line, "message": self.message(each)} for each in self.problems],
+        }
+
+    def message(self, complaint: Complaint) -> str:
+        """What is wrong, with the file if it is not the only one."""
+        return with_file(complaint) if self.names_files else complaint.message
+
+
+def with_file(complaint: Complaint) -> str:
+    """The message of a complaint, after its file."""
+    return f"{complaint.file}: {complaint.message}" if complaint.file else complaint.message
+
 
 _JOURNAL: Final = "events.jsonl"
 _TRACE: Final = "trace.jsonl"
@@ -227,3 +290,100 @@ def _count(path: str, name: str, event: str | None, problems: list[Complaint]) -
             count += 1
     tail.close()
     return count
+
+
+class _End(NamedTuple):
+    """The state of a run, with its contract checked against the disk if it is over."""
+
+    status: str
+    reason_code: str
+    summary: str
+    verification: str | None = None
+    delivery: str | None = None
+
+
+def row_of(root: str, path: str, launch: Launch | None = None) -> SessionRow | None:
+    """The run in the directory `path` of the root called `root`, and what its launcher recorded; None if there is none."""
+    run = read_native(path, launch)
+    if not isinstance(run, NativeRun):
+        return None
+    declared, standing = run.started.declaration, run.standing
+    snapshot = snapshot_from_run(declared.contract) if declared.has_snapshot else NO_CONTRACT
+    end = _end(standing, snapshot.contract, declared.artifacts_path, path, run.started.at)
+    return SessionRow(
+        key=native.session_key(root, path.rsplit("/", 1)[-1]),
+        session_id=declared.session_id,
+        layout=native.LAYOUT,
+        root=root,
+        path=path,
+        kind=declared.kind,
+        status=end.status,
+        attempt=1,
+        origin="live",
+        started_at=run.started.at,
+        finished_at=standing.ended_at,
+        ended_by=standing.evidence,
+        reason_code=end.reason_code,
+        reason_summary=end.summary,
+        evidence_refs="[]",
+        playbook=declared.playbook,
+        agent=declared.agent,
+        invocation_id=None,  # what a run says of itself links it to nothing
+        containment=declared.containment,
+        artifacts_path=declared.artifacts_path,
+        artifact_contract_json=snapshot.text,
+        contract_basis="launcher" if snapshot.text is not None else None,
+        contract_problem=snapshot.problem,
+        artifact_verification_json=end.verification,
+        delivery=end.delivery,
+        folded=False,
+        activity=_activity(standing),
+        linked="[]",
+        not_judged_yet=True,
+        cwd=declared.cwd,
+    )
+
+
+def ended_row(row: SessionRow, launch: Launch | None) -> SessionRow:
+    """A session that is recorded as running, with the end that its files tell, if they do."""
+    run = read_native(row.path, launch)
+    if not isinstance(run, NativeRun):
+        return row
+    if run.standing.state in ("running", "unknown"):
+        is_forged = any(each.message == NOT_THE_LAUNCHERS for each in run.problems)
+        return row._replace(reason_summary=run.standing.reason_summary) if is_forged else row
+    held = None if row.artifact_contract_json is None else stored_contract(row.artifact_contract_json)
+    end = _end(run.standing, held, row.artifacts_path, row.path, row.started_at)
+    return row._replace(
+        status=end.status,
+        finished_at=run.standing.ended_at,
+        ended_by=run.standing.evidence,
+        reason_code=end.reason_code,
+        reason_summary=end.summary,
+        artifact_verification_json=end.verification,
+        delivery=end.delivery,
+        activity=None,
+        not_judged_yet=True,
+    )
+
+
+def _activity(standing: Standing) -> str | None:
+    return "active" if standing.state == "running" else None
+
+
+def _end(standing: Standing, held: Contract | None, artifacts: str, path: str, started_at: float) -> _End:
+    """The verdict as the daemon would give it now."""
+    if standing.state in ("running", "unknown"):
+        return _End("running", "run.started.ok", standing.reason_summary)
+    end = _End(standing.state, standing.reason_code, standing.reason_summary)
+    if held is None:
+        return end
+    facts = contract_facts(held, artifacts, boundary(artifacts, path), path, started_at)
+    if isinstance(facts, Unreadable):
+        return end
+    found = verify(held, facts, time.time())
+    end = end._replace(verification=dump_verification(found), delivery=found.delivery)
+    if found.status != "failed" or standing.state != "completed":
+        return end
+    summary = missing_summary(found)
+    return end._replace(status="failed", reason_code="run.failed.missing_artifact", summary=summary)

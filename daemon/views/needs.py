@@ -9,7 +9,7 @@ from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.store.ownership import UNREAD, how_to_start_daemon, how_to_start_runs
 from runward.daemon.users import as_root
-from runward.daemon.views.units import duration
+from runward.daemon.views.text import duration
 
 if TYPE_CHECKING:
     from runward.handlers.model.reasons import ReasonCode

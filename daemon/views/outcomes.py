@@ -1,12 +1,19 @@
-"""Outcomes of sessions, as programs read them."""
+"""Outcomes of sessions, as programs read them; and what a contract expects, next to what became of it (ADR-0029, section 8).
+
+Contract and verification come as the JSON that `--json` prints, so that a session of the store and a directory that is
+verified now look alike.
+"""
 
 import json
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.store.reading_artifacts import ArtifactRow
-from runward.daemon.views.units import iso
+from runward.daemon.store.reading_causes import decisions_about
+from runward.daemon.views.text import iso
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
 
 
@@ -53,3 +60,130 @@ def outcomes_as_json(settings: Settings, rows: Sequence[ArtifactRow]) -> list[Js
     told = json_without_secrets([artifact_as_json(each) for each in rows], settings.bundle.redact)
     assert isinstance(told, list)
     return told
+
+
+_FOR_THE_CONTRACT: Final = "run.failed.missing_artifact"
+
+State: TypeAlias = Literal["not yet", "delivered", "missing", "not delivered"]
+
+
+class ExpectedArtifact(NamedTuple):
+    """An entry of a contract. `size` is in bytes, None if unknown.
+
+    `why` says why something is there and doesn't count, or which file nearly is the missing one.
+    """
+
+    id: str
+    path: str
+    is_required: bool
+    description: str
+    declared_by: str
+    state: State
+    size: int | None = None
+    why: str = ""
+
+
+def expected_artifacts(
+    contract: JsonValue, verification: JsonValue, why: Mapping[str, str]
+) -> list[ExpectedArtifact] | None:
+    """The entries of a contract; None without a contract.
+
+    `why` gives the reason, by path, why a file doesn't count as delivered, if that is known.
+    """
+    if not isinstance(contract, dict) or not isinstance(contract.get("expected"), list):
+        return None
+    sizes, missing = _sizes(verification), _missing(verification)
+    return [
+        _entry(each, sizes, missing, why) for each in _list(contract, "expected") if isinstance(each, dict)
+    ]
+
+
+def _entry(
+    entry: Mapping[str, JsonValue],
+    sizes: Mapping[str, int] | None,
+    missing: frozenset[str],
+    why: Mapping[str, str],
+) -> ExpectedArtifact:
+    path = _path(entry)
+    found = ExpectedArtifact(
+        str(entry["id"]),
+        path,
+        bool(entry["required"]),
+        str(entry["description"] or ""),
+        str(entry["source"]),
+        "not yet",
+    )
+    if sizes is None:
+        return found
+    if found.id not in missing:
+        return found._replace(state="delivered", size=sizes.get(found.id))
+    reason = why.get(path, "absent")
+    absent, _, near = reason.partition("; ")
+    if absent == "absent":
+        return found._replace(state="missing", why=near)
+    return found._replace(state="not delivered", why=reason)
+
+
+def not_delivered(connection: sqlite3.Connection, key: str) -> dict[str, str]:
+    """Why each artifact that the last verification missed didn't count, by path, as the daemon saw it."""
+    for decision in reversed(decisions_about(connection, key)):
+        known: JsonValue = json.loads(decision.known) if decision.known else None
+        found = known.get("not_delivered") if isinstance(known, dict) else None
+        if isinstance(found, dict):
+            return {path: str(why) for path, why in found.items()}
+    return {}
+
+
+def disagreement(status: str, reason_code: str, verification: JsonValue) -> str | None:
+    """What to say if the status and the verification contradict each other (ADR-0029, section 7)."""
+    if not isinstance(verification, dict) or status == "running" or reason_code == _FOR_THE_CONTRACT:
+        return None
+    verdict = verification["status"]
+    if status == "completed":
+        return "it completed, but optional artifacts are missing" if verdict == "warning" else None
+    if verdict == "failed":
+        missing = ", ".join(
+            f"{each['id']} ({each['path']})"
+            for each in _list(verification, "missing_required")
+            if isinstance(each, dict)
+        )
+        return f"it {_ENDED[status]} for another reason; it also did not deliver {missing or 'its artifacts'}"
+    return f"it {_ENDED[status]}, although all required artifacts are there"
+
+
+_ENDED = {
+    "failed": "failed",
+    "timed_out": "timed out",
+    "aborted": "was aborted",
+    "cancelled": "was cancelled",
+}
+
+
+def _sizes(verification: JsonValue) -> dict[str, int] | None:
+    """What was produced, by id, with its size in bytes; None if nothing was verified yet."""
+    if not isinstance(verification, dict):
+        return None
+    found: dict[str, int] = {}
+    for each in _list(verification, "produced"):
+        if isinstance(each, dict) and isinstance(each["size"], int):
+            entry = str(each["id"]).partition(":")[0]  # the files of a glob are its entry's id and their path
+            found[entry] = found.get(entry, 0) + each["size"]
+    return found
+
+
+def _missing(verification: JsonValue) -> frozenset[str]:
+    """The ids of what was not delivered."""
+    if not isinstance(verification, dict):
+        return frozenset()
+    lists = (_list(verification, "missing_required"), _list(verification, "missing_optional"))
+    return frozenset(str(each["id"]) for missing in lists for each in missing if isinstance(each, dict))
+
+
+def _path(entry: Mapping[str, JsonValue]) -> str:
+    """Where the artifact is expected: its path, its glob, or the kind of outcome."""
+    return str(entry.get("path") or entry.get("glob") or f"outcome:{entry.get('outcome_kind')}")
+
+
+def _list(value: Mapping[str, JsonValue], key: str) -> list[JsonValue]:
+    found = value.get(key)
+    return found if isinstance(found, list) else []

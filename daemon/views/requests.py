@@ -1,12 +1,15 @@
-"""What came of a request that a person made: waiting, done, refused and why."""
+"""What the daemon was asked for and has to do, as programs read it: what came of a request, jobs, and notices to people."""
 
 import sqlite3
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from runward.config.json_value import JsonValue
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.store.reading_causes import jobs_for_events
+from runward.daemon.store.reading_causes import JobRow, jobs_for_events
+from runward.daemon.store.reading_notices import NoticeRow
 from runward.daemon.store.reading_requests import decisions_on, event_of
+from runward.daemon.views.text import iso
 
 _OPEN = ("waiting", "running")
 
@@ -46,3 +49,39 @@ def request_result(connection: sqlite3.Connection, state: Path, request: str) ->
     if any(each.state in _OPEN for each in jobs):
         return RequestResult("waiting", "It is recorded, and not decided yet.")
     return RequestResult("done", f"Done: {decisions[0].summary}." if decisions else "Done.")
+
+
+def job_as_json(job: JobRow) -> dict[str, JsonValue]:
+    """A job as `queue list --json` prints it."""
+    return {
+        "id": job.id,
+        "event": job.event_key,
+        "type": job.event_type,
+        "handler": job.handler,
+        "lane": job.lane,
+        "state": job.state,
+        "tries": job.tries,
+        "error": job.error,
+        "recorded_at": iso(job.recorded_at),
+        "due_at": iso(job.run_after) if job.run_after else None,
+        "updated_at": iso(job.updated_at),
+        "blocked_by": job.blocked_by,
+    }
+
+
+def notice_as_json(row: NoticeRow) -> JsonValue:
+    """A notice as `notify list --json` prints it."""
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "subject": row.subject,
+        "recipient": row.recipient,
+        "title": row.title,
+        "text": row.text,
+        "state": row.state,
+        "created_at": iso(row.created_at),
+        "tries": row.tries,
+        "next_at": iso(row.next_at) if row.state == "pending" else None,
+        "problem": row.error,
+        "settled_at": None if row.settled_at is None else iso(row.settled_at),
+    }

@@ -1,22 +1,69 @@
 """Sessions as programs read them: the objects of `session list --json` and `session show --json`."""
 
 import json
+import os
+import shlex
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
+from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_files import KeptFile, kept_files
 from runward.daemon.store.reading_problems import problems
 from runward.daemon.store.reading_sessions import SessionRow, StatusChange
-from runward.daemon.views.launched_command import launched_command
-from runward.daemon.views.units import iso
+from runward.daemon.views.text import iso
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
 from runward.handlers.contracts.artifact_facts import RULES
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.secrets import json_without_secrets, without_secrets_in
+
+_LONGEST: Final = 1 << 20
+
+
+class LaunchedCommand(NamedTuple):
+    """None where `run.json` doesn't say it."""
+
+    words: list[str] | None = None
+    cwd: str | None = None
+
+    @property
+    def command(self) -> str | None:
+        """The command as a shell would read it."""
+        return shlex.join(self.words) if self.words else None
+
+
+def launched_command(row: SessionRow) -> LaunchedCommand:
+    """What the `run.json` of a native run says now: the run may have changed it. Nothing for other sessions."""
+    if row.layout != DEFAULT_LAYOUT:
+        return LaunchedCommand()
+    path = row.path
+    try:
+        descriptor = open_in_run(path, "run.json")
+    except (OSError, NotRegular):
+        return LaunchedCommand()
+    try:
+        content = os.pread(descriptor, _LONGEST, 0)
+    except OSError:
+        return LaunchedCommand()
+    finally:
+        os.close(descriptor)
+    value = read_json(content)
+    if isinstance(value, NotJson) or not isinstance(value, dict):
+        return LaunchedCommand()
+    cwd = value.get("cwd")
+    return LaunchedCommand(_words(value.get("command")), cwd if isinstance(cwd, str) else None)
+
+
+def _words(command: JsonValue) -> list[str] | None:
+    if not isinstance(command, list):
+        return None
+    return [each for each in command if isinstance(each, str)] or None
+
 
 STATUSES: Final = ("running", "completed", "failed", "timed_out", "aborted", "cancelled")
 FAILED: Final = ("failed", "timed_out", "aborted")

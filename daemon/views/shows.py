@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.store.reading_shows import PlayRow, ShowRow
-from runward.daemon.views.units import iso
+from runward.daemon.views.text import iso
 from runward.handlers.secrets import without_secrets_in
 
 

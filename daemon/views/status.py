@@ -32,7 +32,7 @@ from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.store.reading_notices import notices_by_state
 from runward.daemon.views.daemon_report import report_of, settings_in_report
 from runward.daemon.views.needs import needs
-from runward.daemon.views.units import iso
+from runward.daemon.views.text import iso
 from runward.daemon.watch.watch_count import held_watches
 
 if TYPE_CHECKING:

@@ -29,10 +29,9 @@ from runward.daemon.rundir.recorded_files import (
 )
 from runward.daemon.rundir.tailing import NotRegular
 from runward.daemon.store.reading_sessions import SessionRow
-from runward.daemon.views.bundles import session_bundle, shown_bundle
-from runward.daemon.views.journal_place import journal_place
+from runward.daemon.views.bundles import journal_place, session_bundle, shown_bundle
 from runward.daemon.views.session_files import JOURNAL, NoFile, place_of
-from runward.daemon.views.units import iso, moment_of
+from runward.daemon.views.text import iso, moment_of
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.calls import Called, Returned
 from runward.handlers.foreign_json import NotJson, parse_time, read_json

@@ -112,7 +112,7 @@ def _rows(settings: Settings, places: Sequence[tuple[Root, str]]) -> list[Sessio
     runs = [(root, name) for root, name in places if _is_run(f"{root.path}/{name}")]
     if not runs:
         return []
-    from runward.daemon.views.unjudged_row import row_of
+    from runward.daemon.views.native_run import row_of
 
     launches = _launches_in_inbox(settings)
     keyed = [(root, name, f"{DEFAULT_LAYOUT}:{root.name}/{name}") for root, name in runs]
@@ -145,7 +145,7 @@ def _ended(connection: sqlite3.Connection, settings: Settings) -> list[SessionRo
     if not over:
         return []
     from runward.daemon.store.tables import launches
-    from runward.daemon.views.unjudged_row import ended_row
+    from runward.daemon.views.native_run import ended_row
 
     launched = {**launches.last_read(connection, over), **_launches_in_inbox(settings)}
     rows = [row for key in over if (row := reading_sessions.session(connection, key)) is not None]

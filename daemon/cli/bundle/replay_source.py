@@ -52,8 +52,8 @@ def replay_source(context: click.Context, target: str, attempt: int | None) -> R
 
 def _of_session(context: click.Context, text: str, attempt: int | None) -> ReplaySource:
     from runward.daemon.cli.shell.finding import find_session
-    from runward.daemon.views.bundle_on_demand import order_on_demand
     from runward.daemon.views.bundles import session_bundle
+    from runward.daemon.views.replay import order_on_demand
 
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:

@@ -21,9 +21,17 @@ from runward.daemon.configuration.settings import MAXIMUM_FILE, chain_names, fin
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.store.reading import reading
 from runward.daemon.store.reading_chains import ChainRunRow, HeldRow
-from runward.daemon.views.chains import KnownChains, chain_as_json, chain_summary, held_for, known_chains
-from runward.daemon.views.triggers import in_short, in_words, tree
-from runward.daemon.views.units import ago
+from runward.daemon.views.chains import (
+    KnownChains,
+    chain_as_json,
+    chain_summary,
+    held_for,
+    in_short,
+    in_words,
+    known_chains,
+    tree,
+)
+from runward.daemon.views.text import ago
 
 
 @click.command()

@@ -22,7 +22,7 @@ from runward.daemon.store.reading_invocations import (
     invocations,
     invocations_called,
 )
-from runward.daemon.views.invocations import (
+from runward.daemon.views.chain_runs import (
     STATUSES,
     invocation_as_json,
     invocation_summary,
@@ -30,7 +30,7 @@ from runward.daemon.views.invocations import (
     steps_of,
 )
 from runward.daemon.views.outcomes import shown_outcomes
-from runward.daemon.views.units import ago
+from runward.daemon.views.text import ago
 
 
 @click.group(cls=Group)

@@ -19,7 +19,7 @@ from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow
 from runward.daemon.store.reading_requests import why_refused
 from runward.daemon.views.chain_runs import AskedRun, defined_steps, session_id_of
-from runward.daemon.views.units import ago, local
+from runward.daemon.views.text import ago, local
 
 
 def row_of(row: ChainRunRow) -> tuple[str, ...]:

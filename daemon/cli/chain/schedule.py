@@ -15,11 +15,11 @@ from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
-from runward.daemon.views.units import ago, local
+from runward.daemon.views.text import ago, local
 
 if TYPE_CHECKING:
     from runward.config.schedule import Times
-    from runward.daemon.views.schedules import DeclaredSchedule
+    from runward.daemon.views.chains import DeclaredSchedule
 
 
 @click.group(cls=Group)
@@ -117,7 +117,7 @@ def list_schedules(context: click.Context, as_json: bool) -> None:
       runward schedule list
     """
     from runward.daemon.store import reading
-    from runward.daemon.views.schedules import declared_schedules, schedule_as_json
+    from runward.daemon.views.chains import declared_schedules, schedule_as_json
 
     settings, now = settings_in_force(context), time.time()
     with reading.reading(settings.state_dir) as connection:

@@ -17,8 +17,8 @@ from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.reading_notices import NoticeRow, notices, notices_called
-from runward.daemon.views.notices import notice_as_json
-from runward.daemon.views.units import ago
+from runward.daemon.views.requests import notice_as_json
+from runward.daemon.views.text import ago
 
 if TYPE_CHECKING:
     from runward.daemon.store.tables.notices import PendingNotice

@@ -16,7 +16,7 @@ from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
 from runward.daemon.store.reading_exchange import shared_artifacts
 from runward.daemon.views.exchange import artifact_with_id, listed_artifact, shown_artifact
-from runward.daemon.views.units import ago, size
+from runward.daemon.views.text import ago, size
 from runward.handlers.exchange.genesis import METHODS
 from runward.handlers.model.exchange import SharedArtifact
 

@@ -24,7 +24,7 @@ from runward.daemon.store.reading_artifacts import is_decided
 from runward.daemon.store.reading_exchange import PrincipalRow, principals
 from runward.daemon.store.reading_requests import why_refused
 from runward.daemon.views.exchange import shown_principal
-from runward.daemon.views.units import ago, size
+from runward.daemon.views.text import ago, size
 from runward.handlers.exchange.accounts import why_no_principal
 from runward.handlers.model.exchange import MILLIONTHS, SCRIP
 

@@ -31,7 +31,7 @@ from runward.daemon.store.reading_exchange import (
     wrong_balances,
 )
 from runward.daemon.views.exchange import action_as_json, ledger_as_json, shown_result
-from runward.daemon.views.units import local
+from runward.daemon.views.text import local
 from runward.handlers.model.exchange import MILLIONTHS, SCRIP
 
 _PERIOD = 0.25

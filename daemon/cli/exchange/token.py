@@ -16,7 +16,7 @@ from runward.daemon.cli.terminal.output import fail, note, print_json, print_tab
 from runward.daemon.disk.exchange_tokens import Token, create_token, list_tokens, revoke_token
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.reading_exchange import principals
-from runward.daemon.views.units import ago, iso
+from runward.daemon.views.text import ago, iso
 
 
 @click.group(cls=Group)

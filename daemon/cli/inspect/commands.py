@@ -14,9 +14,8 @@ from runward.daemon.cli.terminal.output import align, coloured, fail, note, prin
 from runward.daemon.cli.terminal.progress import Progress, progress
 from runward.daemon.rundir.liveness import Writers
 from runward.daemon.rundir.session_places import CannotList, Obstacle, Place, sessions_under
-from runward.daemon.views.inspected import InspectedSession, with_file
-from runward.daemon.views.native_run import inspect_native
-from runward.daemon.views.units import duration, local
+from runward.daemon.views.native_run import InspectedSession, inspect_native, with_file
+from runward.daemon.views.text import duration, local
 from runward.handlers.layouts import native, registry
 from runward.handlers.model.sessions import Complaint
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from runward.daemon.rundir.liveness import NOBODY_KNOWS, Writers
 from runward.daemon.rundir.session_reading import SessionRead, read_session
-from runward.daemon.views.inspected import InspectedSession
+from runward.daemon.views.native_run import InspectedSession
 from runward.handlers.layouts.places import PACKED, unpacked_name
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.layouts.transcript import Told

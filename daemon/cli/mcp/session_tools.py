@@ -19,8 +19,8 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.rundir.contract_facts import contract_facts
 from runward.daemon.rundir.outcome_writing import write_outcome
 from runward.daemon.store.reading_sessions import Wanted
+from runward.daemon.views.native_run import row_of
 from runward.daemon.views.sessions import FAILED, newest_sessions, session_as_json, sessions_as_json
-from runward.daemon.views.unjudged_row import row_of
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import boundary, rules_as_json, verification_as_json, verify
 from runward.handlers.model.outcomes import OutcomeFile

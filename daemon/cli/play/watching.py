@@ -15,7 +15,7 @@ from runward.daemon.cli.shell.request_waiting import AwayTime
 from runward.daemon.cli.terminal.output import coloured, note, print_json, print_json_line, safe
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
 from runward.daemon.store import reading, reading_causes, reading_sessions, reading_starts
-from runward.daemon.views.journal_place import journal_place
+from runward.daemon.views.bundles import journal_place
 from runward.handlers.foreign_json import NotJson
 from runward.handlers.requests.subjects import of_start
 

@@ -15,8 +15,8 @@ from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import align, coloured, fail, print_json, print_table, safe
 from runward.daemon.store import reading_causes
 from runward.daemon.store.reading_causes import JobRow
-from runward.daemon.views.jobs import job_as_json
-from runward.daemon.views.units import ago, local
+from runward.daemon.views.requests import job_as_json
+from runward.daemon.views.text import ago, local
 
 _STATES: Final = ("waiting", "running", "held", "done", "discarded")
 

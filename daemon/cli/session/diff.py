@@ -10,7 +10,7 @@ from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.terminal.output import print_json, safe
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_sessions import SessionRow
-from runward.daemon.views.replay_of import replay_of
+from runward.daemon.views.replay import replay_of
 from runward.daemon.views.sessions import about_of
 from runward.handlers.bundle.canonical import canonical
 from runward.handlers.bundle.told_calls import Divergence, ToldCall, aligned, first_divergence

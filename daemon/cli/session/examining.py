@@ -43,8 +43,8 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
 
         bundle = shown_bundle(connection, settings, row)
         from runward.daemon.cli.session.text import lines_of
-        from runward.daemon.views.expected_artifacts import not_delivered
-        from runward.daemon.views.journal_place import journal_place
+        from runward.daemon.views.bundles import journal_place
+        from runward.daemon.views.outcomes import not_delivered
 
         journal = journal_place(settings.state_dir, row)
         lines = lines_of(

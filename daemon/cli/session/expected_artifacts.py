@@ -7,8 +7,8 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.terminal.output import align, coloured, safe, width
-from runward.daemon.views.expected_artifacts import ExpectedArtifact, expected_artifacts
-from runward.daemon.views.units import size
+from runward.daemon.views.outcomes import ExpectedArtifact, expected_artifacts
+from runward.daemon.views.text import size
 
 _WIDE: Final = 44
 """Where the verdict is in the section's first line."""

@@ -14,13 +14,13 @@ from runward.daemon.rundir.bundle_on_demand import CannotMake, make_on_demand
 from runward.daemon.rundir.bundle_parts import clear_parts, copy_part, exists_otherwise, put_over
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_told_actions import told_actions
-from runward.daemon.views.bundle_on_demand import order_on_demand
 from runward.daemon.views.bundles import (
     SessionBundle,
     recorded_names,
     session_bundle,
 )
-from runward.daemon.views.units import size
+from runward.daemon.views.replay import order_on_demand
+from runward.daemon.views.text import size
 from runward.handlers.bundle.parts import PARTS
 from runward.handlers.model.bundle import Part
 

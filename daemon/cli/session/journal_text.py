@@ -7,7 +7,7 @@ import click
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.terminal.output import safe
 from runward.daemon.rundir.tailing import Line
-from runward.daemon.views.units import local
+from runward.daemon.views.text import local
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
 
 _SHOWN: Final = 200

@@ -26,7 +26,7 @@ from runward.daemon.views.sessions import (
     tokens_of,
     verification_of,
 )
-from runward.daemon.views.units import ago, duration
+from runward.daemon.views.text import ago, duration
 from runward.daemon.views.unjudged import NOT_JUDGED
 
 _HEADS: Final = ("SESSION", "STATUS", "REASON", "VERIFIED", "DELIVERY", "EVIDENCE", "STARTED", "TOOK")

@@ -16,7 +16,7 @@ from runward.daemon.cli.terminal.output import fail, print_json_line, safe, safe
 from runward.daemon.rundir.tailing import MAXIMUM_LINE, NotRegular
 from runward.daemon.store.reading import reading
 from runward.daemon.store.reading_sessions import SessionRow
-from runward.daemon.views.run_output import RunOutput, text_of
+from runward.daemon.views.session_files import RunOutput, text_of
 
 Form: TypeAlias = Literal["safe", "raw", "json"]
 

@@ -13,7 +13,7 @@ from runward.daemon.cli.terminal import following
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_json_line
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
 from runward.daemon.store import reading, reading_sessions
-from runward.daemon.views.journal_place import journal_place
+from runward.daemon.views.bundles import journal_place
 from runward.handlers.foreign_json import NotJson
 
 _JOURNAL: Final = "events.jsonl"

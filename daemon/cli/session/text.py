@@ -13,12 +13,18 @@ from runward.daemon.store.reading_artifacts import ArtifactRow
 from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.reading_problems import ProblemRow
 from runward.daemon.store.reading_sessions import SessionRow, StatusChange
-from runward.daemon.views.expected_artifacts import disagreement
-from runward.daemon.views.launched_command import launched_command
 from runward.daemon.views.liveness import fix_of, in_full, is_unknown
-from runward.daemon.views.run_output import last_lines
-from runward.daemon.views.sessions import about_of, contract_of, files_of, tokens_of, verification_of
-from runward.daemon.views.units import ago, duration, local, size
+from runward.daemon.views.outcomes import disagreement
+from runward.daemon.views.session_files import last_lines
+from runward.daemon.views.sessions import (
+    about_of,
+    contract_of,
+    files_of,
+    launched_command,
+    tokens_of,
+    verification_of,
+)
+from runward.daemon.views.text import ago, duration, local, size
 from runward.daemon.views.unjudged import NOT_JUDGED
 from runward.handlers.model.contracts import MEANINGS
 

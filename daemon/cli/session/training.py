@@ -18,7 +18,7 @@ from runward.daemon.cli.terminal.output import fail, print_json, safe
 from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_sessions import SessionRow
-from runward.daemon.views.replay_of import replay_of
+from runward.daemon.views.replay import replay_of
 from runward.handlers.bundle.told_calls import ToldCall
 
 SIGNATURE = "ToolCallSignature"

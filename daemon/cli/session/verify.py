@@ -18,7 +18,7 @@ from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.sessions import produced_of, verification_of
-from runward.daemon.views.units import iso, local, size
+from runward.daemon.views.text import iso, local, size
 from runward.handlers.contracts.comparison import Compared, Look, compare, each_file
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import Verification, boundary, verification_as_json, verify

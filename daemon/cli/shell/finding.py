@@ -15,7 +15,7 @@ from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_causes import JobRow
 from runward.daemon.store.reading_pruning import Tombstone, tombstone
 from runward.daemon.store.reading_sessions import SessionRow
-from runward.daemon.views.units import local
+from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
 
 LAST: Final = "@last"

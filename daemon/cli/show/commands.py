@@ -14,7 +14,7 @@ from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.reading_shows import PlayRow, ShowRow, plan_of, plays_of, shows, shows_called
 from runward.daemon.views.shows import listed_show, whole_show
-from runward.daemon.views.units import ago
+from runward.daemon.views.text import ago
 from runward.handlers.secrets import text_without_secrets
 
 _GATES = {1: "passed", 0: "failed", None: "-"}

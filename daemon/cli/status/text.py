@@ -11,7 +11,7 @@ from runward.daemon.cli.terminal.wrapping import wrapped
 from runward.daemon.store.reading_sessions import RunningRow
 from runward.daemon.views.liveness import NOBODY_CAN_TELL
 from runward.daemon.views.needs import Need, agreeing, how_to_start, needs, table, tables
-from runward.daemon.views.units import ago, duration, lag, local, moment_of
+from runward.daemon.views.text import ago, duration, lag, local, moment_of
 
 _MOST_FAILURES: Final = 3
 

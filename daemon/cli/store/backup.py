@@ -16,7 +16,7 @@ from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import fail, note, print_json
 from runward.daemon.store.reading import STORE, exists
-from runward.daemon.views.units import iso, local, size
+from runward.daemon.views.text import iso, local, size
 
 _ERASE: Final = "\r\x1b[K"
 _EVERY: Final = 0.2

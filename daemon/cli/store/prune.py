@@ -18,7 +18,7 @@ from runward.daemon.cli.terminal.output import print_json
 from runward.daemon.cli.terminal.times import Length
 from runward.daemon.store import reading, reading_pruning
 from runward.daemon.store.ownership import holder
-from runward.daemon.views.units import iso, local
+from runward.daemon.views.text import iso, local
 
 _SHORTEST: Final = 1.0
 """Seconds that a session must have been over, at least."""

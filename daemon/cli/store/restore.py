@@ -15,7 +15,7 @@ from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import fail, print_json, safe
 from runward.daemon.views.approvals import step_id
-from runward.daemon.views.units import iso, local
+from runward.daemon.views.text import iso, local
 
 if TYPE_CHECKING:
     from runward.daemon.backup.restore import Plan

@@ -14,7 +14,7 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Problem
-from runward.daemon.views.json_text import json_text
+from runward.daemon.views.text import json_text
 
 _COLOURS: Final = {
     "completed": "green",

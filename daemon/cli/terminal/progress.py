@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from runward.daemon.views.units import size
+from runward.daemon.views.text import size
 
 _FIRST_AFTER: Final = 1.0
 _EVERY: Final = 0.2

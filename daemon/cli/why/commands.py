@@ -26,19 +26,13 @@ from runward.daemon.cli.shell.finding import (
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.daemon.store import reading_causes, reading_chains, reading_sessions, reading_starts
 from runward.daemon.store.ownership import holder
+from runward.daemon.views import causes, obstacles
+from runward.daemon.views.causes import Entry
 from runward.daemon.views.chain_runs import asked_run, newest_asked_run
-from runward.daemon.views.units import local
+from runward.daemon.views.obstacles import Obstacle
+from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged_called
-from runward.daemon.views.why import causes, obstacles
-from runward.daemon.views.why.causes import Entry
-from runward.daemon.views.why.obstacles import Obstacle
-from runward.daemon.views.why.stories import (
-    Story,
-    approval_story,
-    asked_run_story,
-    chain_run_story,
-    session_story,
-)
+from runward.daemon.views.why import Story, approval_story, asked_run_story, chain_run_story, session_story
 from runward.handlers.requests.subjects import START, of_start
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
 
@@ -215,7 +209,7 @@ def _never_fired(settings: Settings, name: str) -> str:
 
 
 def _of_exchange(connection: sqlite3.Connection, text: str) -> Story | None:
-    from runward.daemon.views.why.exchange import exchange_story
+    from runward.daemon.views.why import exchange_story
 
     told = exchange_story(connection, text)
     return None if told is None else Story(*told, [])

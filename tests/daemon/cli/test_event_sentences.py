@@ -6,8 +6,8 @@ import pytest
 from tests.handlers.test_events import EXAMPLES
 
 from runward.config.json_value import JsonValue
-from runward.daemon.views.units import local
-from runward.daemon.views.why.event_sentences import SENTENCES, sentence
+from runward.daemon.views.causes import SENTENCES, sentence
+from runward.daemon.views.text import local
 from runward.handlers.model.events import Event, dump_payload
 from runward.handlers.registry import EVENTS
 

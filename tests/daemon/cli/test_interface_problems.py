@@ -3,7 +3,7 @@
 import pytest
 
 from runward.config.json_value import JsonValue
-from runward.daemon.views.interface_problems import interface_problems
+from runward.daemon.views.exchange import interface_problems
 
 SEED: JsonValue = {
     "description": "Calculator service",

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.daemon.cli.terminal import output
-from runward.daemon.views import units
-from runward.daemon.views.json_text import json_text
+from runward.daemon.views.text import ago, duration, iso, json_text, moment_of, size
 
 NOW = 1_800_000_000.0
 
@@ -61,7 +60,7 @@ def test_json_of_a_path_that_is_no_utf_8_is_read_by_whoever_reads_strictly_and_t
     ],
 )
 def test_durations_are_short(seconds: float | None, shown: str) -> None:
-    assert units.duration(seconds) == shown
+    assert duration(seconds) == shown
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ def test_durations_are_short(seconds: float | None, shown: str) -> None:
     ],
 )
 def test_moments_are_told_relative_to_now(at: float | None, shown: str) -> None:
-    assert units.ago(at, NOW) == shown
+    assert ago(at, NOW) == shown
 
 
 @pytest.mark.parametrize(
@@ -84,13 +83,13 @@ def test_moments_are_told_relative_to_now(at: float | None, shown: str) -> None:
     [(0, "0 B"), (1023, "1023 B"), (1229, "1.2 KB"), (5 << 20, "5.0 MB"), (3 << 50, "3072.0 TB")],
 )
 def test_sizes_are_told_as_in_the_specification(count: int, shown: str) -> None:
-    assert units.size(count) == shown
+    assert size(count) == shown
 
 
 def test_times_for_programs_are_utc_with_z() -> None:
-    assert units.iso(1767323045.1239) == "2026-01-02T03:04:05.123Z"
-    assert units.iso(None) is None
-    assert units.moment_of("2026-01-02T03:04:05.123Z") == 1767323045.123
+    assert iso(1767323045.1239) == "2026-01-02T03:04:05.123Z"
+    assert iso(None) is None
+    assert moment_of("2026-01-02T03:04:05.123Z") == 1767323045.123
 
 
 def test_columns_are_aligned_by_what_a_terminal_shows() -> None:

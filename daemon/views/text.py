@@ -1,5 +1,7 @@
-"""Times, lengths of time and sizes, as people and programs read them."""
+"""How values look: times, lengths of time and sizes, JSON, and foreign text in which nothing is invisible."""
 
+import json
+import unicodedata
 from datetime import UTC, datetime
 
 from runward.config.json_value import JsonValue
@@ -69,3 +71,30 @@ def size(count: int) -> str:
         if amount < 1024 or unit == "TB":
             break
     return f"{amount:.1f} {unit}"
+
+
+def json_text(value: JsonValue, indent: int | None = None) -> str:
+    """The value as JSON in which everything that a terminal might obey is escaped, as JSON may escape it.
+
+    A byte of a path that is not UTF-8 is U+0000 and its two hexadecimal digits: no path has a U+0000, and half a
+    surrogate pair, which Python has there, is refused by strict readers.
+    """
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if text.isprintable():
+        return text
+    return "".join(each if each == "\n" or each.isprintable() else _json_escape(each) for each in text)
+
+
+def _json_escape(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\u0000{code - 0xDC00:02x}"
+    return "\\ufffd" if 0xD800 <= code <= 0xDFFF else json.dumps(character)[1:-1]
+
+
+def visible(text: str) -> str:
+    """The text with every character escaped that is invisible, or that changes the order in which others are seen."""
+    return "".join(
+        char if char == "\n" or unicodedata.category(char)[0] != "C" else f"\\u{ord(char):04x}"
+        for char in text
+    )

@@ -12,7 +12,7 @@ from runward.daemon.store.reading_chains import ChainRunRow, ChainStatusRow
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_starts import StartRow
 from runward.daemon.views.liveness import fix_of
-from runward.daemon.views.units import local
+from runward.daemon.views.text import local
 
 _START = "start `runward daemon`"
 _NOT_OVER = "it is not over"
