@@ -14,8 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from runward.daemon.disk.free_space import limit_of, space_of
-from runward.daemon.disk.mounts import IN_MEMORY, Mount, mount_of, mounts
+from runward.daemon.disk.file_systems import IN_MEMORY, Mount, limit_of, mount_of, mounts, space_of
 from runward.daemon.doctor.findings import Ended, Finding, Installation, Patience, end_of
 from runward.daemon.host.report import read_report
 from runward.daemon.processes.identity import booted_at, current_boot_id

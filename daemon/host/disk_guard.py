@@ -13,7 +13,7 @@ from typing import Final
 import anyio
 import structlog
 
-from runward.daemon.disk.free_space import Space, limit_of, rounded, space_of
+from runward.daemon.disk.file_systems import Space, limit_of, rounded, space_of
 from runward.daemon.disk.in_thread import in_thread
 
 PERIOD: Final = 1.0

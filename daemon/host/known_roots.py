@@ -8,7 +8,7 @@ from runward.daemon.looking.following import written_by
 from runward.daemon.looking.look import recorded
 from runward.daemon.looking.remembered import read_remembered
 from runward.daemon.ports.clock import Clock
-from runward.daemon.rundir.marks import mark
+from runward.daemon.rundir.run_directories import mark
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import cursors, places, roots
 from runward.daemon.store.transaction import Statement

@@ -23,7 +23,7 @@ from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Gone
 from runward.daemon.ports.processes import Processes, WriterOf
 from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, SessionSight
-from runward.daemon.rundir.marks import UNTRUSTED, mark
+from runward.daemon.rundir.run_directories import UNTRUSTED, mark
 from runward.daemon.watch.hints import Hint, Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts.feeding import fed

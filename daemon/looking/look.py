@@ -11,7 +11,7 @@ from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Gone, Sight
 from runward.daemon.ports.processes import Processes
 from runward.daemon.queue.queue import Observation
-from runward.daemon.rundir.marks import UNTRUSTED, trusted_mark
+from runward.daemon.rundir.run_directories import UNTRUSTED, trusted_mark
 from runward.daemon.store.tables import cursors, problems
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Why

@@ -1,7 +1,8 @@
 """The parts of a bundle: written under temporary names, and renamed when it is recorded that they are Runward's.
 
 The directory of a native run belongs to the run, which may have put anything under our names. What is there and isn't
-ours is kept under another name. Nothing here follows a link.
+ours is kept under another name. Nothing here follows a link. The replay of a running session grows at its own place, and a
+bundle that the daemon doesn't write can be made on demand.
 """
 
 import errno
@@ -9,14 +10,21 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.daemon.disk.durable import sync_directory
 from runward.daemon.faults import point
-from runward.daemon.ports.files import Gone, PartMissing, PartsPlaced
+from runward.daemon.ports.files import Gone, KeptAside, PartMissing, PartsPlaced, ReplayStanding
+from runward.daemon.rundir.call_reading import told_by
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, REGULAR, opened, unreadable
 from runward.daemon.rundir.parts_standing import is_part
-from runward.handlers.model.bundle import NoDraft, Part
+from runward.daemon.rundir.tailing import whole_lines
+from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY
+from runward.handlers.bundle.receipt import sealed
+from runward.handlers.bundle.replay import Replay, receipt_body, summary_of
+from runward.handlers.bundle.summary import summary_text
+from runward.handlers.calls import Told, by_time
+from runward.handlers.model.bundle import BundleOrder, NoDraft, Part
 from runward.handlers.model.unreadable import Unreadable
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -300,3 +308,143 @@ def _remove(directory: int, name: str) -> None:
         os.unlink(name, dir_fd=directory)
     except FileNotFoundError:
         pass
+
+
+# The replay of a running session: its lines are a function of the session's files, and each has its fixed place. So writing
+# them again changes nothing, no matter which daemon wrote them first. Foreign content is kept aside.
+_WRITING: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+def standing(directory: str, name: str, most: int) -> ReplayStanding:
+    """What the file of this name contains, at most `most` bytes of it: nothing if that isn't a file.
+
+    Raises `OSError`.
+    """
+    digest, at = hashlib.sha256(), 0
+    for piece in _pieces(directory, name, most):
+        digest.update(piece)
+        at += len(piece)
+    return ReplayStanding(at, digest.hexdigest())
+
+
+def shown_lines(directory: str, name: str, length: int, sha256: str) -> Iterator[bytes] | None:
+    """The lines in the first `length` bytes of this file; None if they aren't those with this hash.
+
+    Raises `OSError`.
+    """
+    if standing(directory, name, length) != ReplayStanding(length, sha256):
+        return None
+    return _lines(directory, name, length)
+
+
+def _lines(directory: str, name: str, length: int) -> Iterator[bytes]:
+    with opened(directory, DIRECTORY) as within, opened(name, REGULAR, within) as descriptor:
+        for _, line in whole_lines(descriptor, length, length):
+            yield line
+
+
+def write_lines(directory: str, name: str, at: int, lines: bytes) -> KeptAside | Unreadable | Gone | None:
+    """Put these lines at their place, the byte `at`.
+
+    If the file changed since the lines before these were written, it is kept aside, and nothing is written.
+    """
+    try:
+        with opened(directory, DIRECTORY) as within:
+            try:
+                descriptor = _file(within, name, is_new=at == 0)
+            except OSError as error:
+                if error.errno in ABSENT and at:
+                    return KeptAside(None)
+                if error.errno != LINK and not isinstance(error, FileExistsError | IsADirectoryError):
+                    raise
+                return KeptAside(keep_aside(within, name))
+            try:
+                if not _fits(descriptor, at, lines):
+                    return KeptAside(keep_aside(within, name))
+                point("replay.write.before")
+                rest, position = memoryview(lines), at
+                while rest:
+                    written = os.pwrite(descriptor, rest, position)
+                    rest, position = rest[written:], position + written
+                point("replay.write.after")
+            finally:
+                os.close(descriptor)
+    except OSError as error:
+        return Gone() if error.errno in ABSENT else unreadable(error)
+    return None
+
+
+def _file(within: int, name: str, *, is_new: bool) -> int:
+    try:
+        return os.open(name, _WRITING, dir_fd=within)
+    except FileNotFoundError:
+        if not is_new:
+            raise
+    return os.open(name, _WRITING | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=within)
+
+
+def _fits(descriptor: int, at: int, lines: bytes) -> bool:
+    """Whether the file goes up to `at`, and has nothing after that but these lines, or a beginning of them."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_size < at:
+        return False
+    there = os.pread(descriptor, len(lines), at)
+    return lines.startswith(there)
+
+
+def _pieces(directory: str, name: str, most: int) -> Iterator[bytes]:
+    try:
+        with opened(directory, DIRECTORY) as within, opened(name, REGULAR, within) as descriptor:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return
+            at = 0
+            while at < most and (piece := os.pread(descriptor, min(_CHUNK, most - at), at)):
+                at += len(piece)
+                yield piece
+    except OSError as error:
+        if error.errno not in ABSENT and error.errno != LINK:
+            raise
+
+
+class MadeBundle(NamedTuple):
+    """A bundle made on demand, which is not part of a chain: its receipt names no earlier receipt.
+
+    The parts under temporary names, and what is wrong with the session's files."""
+
+    parts: tuple[Part, ...]
+    problem: str | None
+
+
+class CannotMake(Exception):
+    """No bundle can be made; the message says why."""
+
+
+def lines_on_demand(
+    order: BundleOrder, actions: Iterable[Told], *, is_over: bool = True
+) -> tuple[Replay, Iterator[bytes]]:
+    """The replay according to the session's current files and its `actions`, and its lines."""
+    replay = Replay(order)
+    told = by_time(told_by(order.layout, order.path, _always), actions)
+    return replay, replay.lines(told, is_over=is_over)
+
+
+def make_on_demand(order: BundleOrder, actions: Iterable[Told], directory: str) -> MadeBundle:
+    """Write the three parts into a directory, under temporary names. Raises `CannotMake`."""
+    clear_parts(directory, PARTS)
+    replay, lines = lines_on_demand(order, actions)
+    replayed = _part(write_part(directory, REPLAY, lines))
+    summary = _part(write_part(directory, SUMMARY, [summary_text(summary_of(replay)).encode()]))
+    body = receipt_body(replay, (replayed, summary), (REPLAY, SUMMARY))
+    text = sealed(body, None, order.rules.form).text
+    receipt = _part(write_part(directory, RECEIPT, [text]))
+    return MadeBundle((replayed, summary, receipt), replay.problem)
+
+
+def _part(written: Part | Unreadable | NoDraft | Gone) -> Part:
+    if isinstance(written, Part):
+        return written
+    raise CannotMake("the directory is gone" if isinstance(written, Gone) else written.why)
+
+
+def _always(count: int) -> bool:
+    return True

@@ -1,6 +1,6 @@
-"""Whether anything in a run directory changed: for the launcher, which ends a silent run.
+"""When anything in a run directory or a log changed: for the launcher, which ends a silent run, and for people who ask.
 
-The content isn't ours: no link is followed, and each look is bounded.
+The content isn't ours: no link is followed, and each look is bounded. The launcher imports this, so it imports little.
 """
 
 from __future__ import annotations
@@ -76,3 +76,32 @@ class Changes:
 
 def _is_ours(name: str) -> bool:
     return name != _ALSO_OF_THE_RUN and (name in OURS or is_part_or_temporary(name))
+
+
+MOST_ENTRIES = 10_000
+"""The maximum number of entries whose times are read; a run has only a few."""
+
+
+def last_change(path: str) -> float | None:
+    """When a log, or anything directly in a run directory, last changed (Unix seconds); None if unknown."""
+    newest: float | None = None
+    try:
+        with os.scandir(path) as entries:
+            for _, entry in zip(range(MOST_ENTRIES), entries, strict=False):
+                try:
+                    changed = entry.stat(follow_symlinks=False).st_mtime
+                except FileNotFoundError:
+                    continue
+                newest = changed if newest is None else max(newest, changed)
+    except NotADirectoryError:
+        return _changed(path)
+    except OSError:
+        return None
+    return newest
+
+
+def _changed(path: str) -> float | None:
+    try:
+        return os.lstat(path).st_mtime
+    except OSError:
+        return None

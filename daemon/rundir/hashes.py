@@ -12,10 +12,10 @@ from hashlib import sha256
 from typing import Final
 
 from runward.config.path_rule import names_in
-from runward.daemon.disk.sparse import data_after
 from runward.daemon.ports.files import Halted
 from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal, resolve
 from runward.daemon.rundir.opening import REGULAR, unreadable
+from runward.daemon.rundir.tailing import data_after
 from runward.handlers.model.contracts import MOST_GIB, FileFact, FileHash, RootHashes
 from runward.handlers.model.unreadable import Unreadable
 

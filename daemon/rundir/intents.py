@@ -6,8 +6,8 @@ import stat
 from typing import Final
 
 from runward.daemon.ports.intents import IntentCursor, IntentLine, IntentsRead
-from runward.daemon.rundir.looking import document_at
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened
+from runward.daemon.rundir.run_directories import document_at
 from runward.handlers.exchange.intent import LONGEST_LINE
 from runward.handlers.layouts.native import RUN, who_it_is
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.disk.sparse import data_after, is_empty
 from runward.daemon.faults import point
 from runward.daemon.ports.journals import (
     Appended,
@@ -29,7 +28,7 @@ from runward.daemon.ports.journals import (
     StandingLines,
 )
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED
-from runward.daemon.rundir.tailing import whole_lines
+from runward.daemon.rundir.tailing import data_after, is_empty, whole_lines
 from runward.handlers.foreign_json import read_json
 from runward.handlers.journal.added_fields import ADDED_FIELDS
 

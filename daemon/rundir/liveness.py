@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from runward.daemon.configuration.agent_homes import PROJECTS, agent_home
-from runward.daemon.disk.mounts import is_local
+from runward.daemon.disk.file_systems import is_local
 from runward.daemon.processes.identity import (
     ProcessIdentity,
     current_boot_id,

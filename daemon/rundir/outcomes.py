@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from runward.config.path_rule import names_in
-from runward.daemon.rundir.looking import signature
+from runward.daemon.disk.durable import write_durably
 from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
@@ -18,6 +18,7 @@ from runward.daemon.rundir.opening import (
     unreadable,
 )
 from runward.daemon.rundir.report_reading import LARGEST_REPORT, LargeReport, Reader, read_here
+from runward.daemon.rundir.run_directories import signature
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.layouts.native import ARTIFACTS, OUTCOME_NAMES
 from runward.handlers.model.outcomes import BeingRead, OutcomeFile
@@ -227,3 +228,17 @@ def _names(listing: int) -> list[str]:
     with os.scandir(listing) as entries:
         names = [each.name for each in islice(entries, MOST_NAMES)]
     return sorted(each for each in names if each.endswith(ENDINGS) and not each.startswith("."))[:MOST_FILES]
+
+
+def write_outcome(directory: str, name: str, content: bytes) -> None:
+    """Put an outcome into the run's directory of outcomes as `name`, whole or not at all. Raises `OSError`."""
+    with opened(directory, DIRECTORY) as within:
+        try:
+            os.mkdir(OUTCOMES, 0o700, dir_fd=within)
+        except FileExistsError:
+            pass  # whatever it is: it is opened as a directory
+        folder = os.open(OUTCOMES, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
+    try:
+        write_durably(folder, name, content)
+    finally:
+        os.close(folder)

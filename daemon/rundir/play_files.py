@@ -5,8 +5,8 @@ import stat
 from itertools import islice
 from typing import Final
 
-from runward.daemon.rundir.looking import document_at
 from runward.daemon.rundir.opening import DIRECTORY, opened, unreadable
+from runward.daemon.rundir.run_directories import document_at
 from runward.handlers.layouts.show import META, PLAN, VERDICT
 from runward.handlers.model.shows import PlayFiles
 from runward.handlers.model.unreadable import Unreadable

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 from runward.daemon.ports.files import Gone, Listing
 from runward.daemon.rundir.growing import CannotUnpack, Unpacked
-from runward.daemon.rundir.looking import signature
 from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
@@ -18,6 +17,7 @@ from runward.daemon.rundir.opening import (
     opened_below,
     unreadable,
 )
+from runward.daemon.rundir.run_directories import signature
 from runward.daemon.rundir.tailing import NotRegular, open_in_run, open_regular
 from runward.handlers.layouts import native
 from runward.handlers.layouts.places import (

@@ -1,4 +1,4 @@
-"""Reading one foreign session: what is new in its files, all of them from the beginning, and which session it is."""
+"""Reading one foreign session: what is new in its files, all of them from the beginning, which session it is, and its end."""
 
 import math
 import os
@@ -9,18 +9,19 @@ from typing import Final, NamedTuple
 
 from runward.daemon.ports.files import Gone
 from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, Identity, LogPortion, SessionSight
-from runward.daemon.rundir.growing import CannotUnpack
-from runward.daemon.rundir.looking import gone, signature
+from runward.daemon.rundir.growing import CannotUnpack, Unpacked
 from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
     LINK,
+    REFUSED,
     ROOT,
     open_place,
     opened,
     opened_below,
     unreadable,
 )
+from runward.daemon.rundir.run_directories import gone, signature
 from runward.daemon.rundir.session_files import AnotherLog, SessionFiles
 from runward.daemon.rundir.session_places import (
     HEAD,
@@ -32,8 +33,16 @@ from runward.daemon.rundir.session_places import (
     recognise_inside,
 )
 from runward.daemon.rundir.tailing import NotRegular, open_regular
-from runward.handlers.layouts.places import LOG, beside, directory_shape, is_glob, mixed_shape, unpacked_name
-from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout, Scan
+from runward.handlers.layouts.places import (
+    LOG,
+    PACKED,
+    beside,
+    directory_shape,
+    is_glob,
+    mixed_shape,
+    unpacked_name,
+)
+from runward.handlers.layouts.registry import FINAL_MESSAGES, DirectoryLayout, Layouts, LogLayout, Scan
 from runward.handlers.layouts.transcript import LogLine, Told
 from runward.handlers.model.sessions import Complaint, Document, Signature
 from runward.handlers.model.unreadable import Unreadable
@@ -285,3 +294,63 @@ def _directory(directory: int, name: str, layouts: Layouts) -> Identity | None:
 def _identity(layout: LogLayout | DirectoryLayout, scan: Scan, name: str, status: os.stat_result) -> Identity:
     told = scan.tell()
     return Identity(layout, told.session_id or name, told.is_subagent, status.st_dev, status.st_ino)
+
+
+END_BYTES: Final = 4 << 20
+"""Bytes before the end of a log in which the last message is looked for."""
+
+MOST_UNPACKED: Final = 256 << 20
+"""Bytes that are unpacked to get to the end of a packed log. Of a larger one, the last message is not known."""
+
+_PIECE: Final = 1 << 20
+
+
+def final_message(layout: str, path: str) -> str | Unreadable | None:
+    """The agent's last message in the log at `path`; None if there is none, or if nobody can read the log.
+
+    If the agent packed the log meanwhile, the packed log is read.
+    """
+    find = FINAL_MESSAGES.get(layout)
+    if find is None:
+        return None
+    directory, _, name = path.rpartition("/")
+    try:
+        with opened(directory or "/", DIRECTORY) as within:
+            lines = _lines_of(within, name)
+    except (NotRegular, CannotUnpack):
+        return None
+    except OSError as error:
+        return None if error.errno in ABSENT | REFUSED | {LINK} else unreadable(error)
+    return find(reversed(lines))
+
+
+def _lines_of(within: int, name: str) -> list[bytes]:
+    """The whole lines at the end of a log, and the text after the last newline."""
+    try:
+        descriptor = open_regular(within, name)
+    except FileNotFoundError:
+        if name.endswith(PACKED):
+            raise
+        return _lines_of(within, f"{name}{PACKED}")
+    try:
+        return _last_unpacked(descriptor) if name.endswith(PACKED) else _last_lines(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _last_unpacked(descriptor: int) -> list[bytes]:
+    unpacked, end, count = Unpacked(descriptor), b"", 0
+    while piece := unpacked.read(_PIECE):
+        count += len(piece)
+        if count > MOST_UNPACKED:
+            raise CannotUnpack(f"unpacks to more than {MOST_UNPACKED} bytes")
+        end = end[-END_BYTES:] + piece
+    lines = end[-END_BYTES:].split(b"\n")
+    return lines[1:] if count > END_BYTES else lines
+
+
+def _last_lines(descriptor: int) -> list[bytes]:
+    size = os.fstat(descriptor).st_size
+    start = max(0, size - END_BYTES)
+    lines = os.pread(descriptor, END_BYTES, start).split(b"\n")
+    return lines[1:] if start else lines

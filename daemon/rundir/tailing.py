@@ -4,13 +4,29 @@ The file may be an agent's: it is opened without following links or blocking, on
 is kept longer than `MAXIMUM_LINE`. Nothing here writes.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from runward.daemon.disk.sparse import data_after, is_empty
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR
+
+
+def data_after(descriptor: int, offset: int) -> int:
+    """The position of the next written bytes at or after `offset`; the file's end if there are none."""
+    try:
+        return os.lseek(descriptor, offset, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return max(offset, os.fstat(descriptor).st_size)
+
+
+def is_empty(piece: bytes) -> bool:
+    """Whether bytes that were read may be those of a hole."""
+    return not piece.strip(b"\0")
+
 
 MAXIMUM_LINE: Final = 1 << 20
 """Bytes of a line that are kept; a longer one is cut and marked as cut."""

@@ -15,8 +15,8 @@ from starlette.types import ASGIApp
 
 from runward.config.settings import Settings
 from runward.config.studio import StudioSettings
+from runward.daemon.disk.credentials import studio_key, use_code
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.disk.studio_login import studio_key, use_code
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.studio.attention_pages import AttentionPages
 from runward.daemon.studio.chain_pages import ChainPages

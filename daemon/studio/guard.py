@@ -14,8 +14,14 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from runward.config.studio import StudioSettings
-from runward.daemon.disk.secret_key import KeyUnusable
-from runward.daemon.disk.studio_login import COOKIE_S, is_valid_cookie, new_cookie, own_name, studio_key
+from runward.daemon.disk.credentials import (
+    COOKIE_S,
+    KeyUnusable,
+    is_valid_cookie,
+    new_cookie,
+    own_name,
+    studio_key,
+)
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.studio.rendering import message_page
 from runward.daemon.web.own_address import is_own_origin

@@ -3,7 +3,7 @@
 from typing import Final
 
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.daemon.rundir.last_change import last_change
+from runward.daemon.rundir.changes import last_change
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.text import ago, duration, local
 

@@ -8,7 +8,7 @@ from typing import BinaryIO, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.rundir.bundle_on_demand import lines_on_demand
+from runward.daemon.rundir.bundle_parts import lines_on_demand
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR, opened
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_attempts import attempts_of, finished_hash

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from runward.daemon.ports.files import Files, Gone, Listing
-from runward.daemon.rundir.marks import mark
+from runward.daemon.rundir.run_directories import mark
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.model.unreadable import Unreadable

@@ -20,7 +20,7 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Listing, Standing
 from runward.daemon.ports.processes import Processes
-from runward.daemon.rundir.marks import mark, trusted_mark
+from runward.daemon.rundir.run_directories import mark, trusted_mark
 from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hints, Target, Why

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from runward.config.chain import chain_of
-from runward.daemon.disk.secret_key import KeyUnusable, secret_key
+from runward.daemon.disk.credentials import KeyUnusable, secret_key
 from runward.daemon.notices.messenger import NoLink
 from runward.daemon.store.reading import StoreUnreadable, reading
 from runward.daemon.store.reading_chains import ApprovalRow, approvals_called

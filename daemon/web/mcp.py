@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from runward.config.listening import Http
-from runward.daemon.disk.exchange_tokens import principal_of_token
+from runward.daemon.disk.credentials import principal_of_token
 from runward.daemon.web.body import BodyReader, BodyTooLong
 from runward.daemon.web.child_server import NoServer
 from runward.daemon.web.forwarding import Forwarding, Headers, NoAnswer

@@ -20,9 +20,8 @@ import structlog
 from runward.config.listening import TcpAddress
 from runward.config.settings import Settings
 from runward.config.studio import StudioSettings
+from runward.daemon.disk.credentials import STUDIO, KeyUnusable, own_name, studio_key
 from runward.daemon.disk.durable import make_durably, write_durably
-from runward.daemon.disk.secret_key import KeyUnusable
-from runward.daemon.disk.studio_login import DIRECTORY, own_name, studio_key
 from runward.daemon.web.child_server import ChildServer, NoServer
 from runward.daemon.web.report import StudioReport
 from runward.daemon.web.sockets import CannotListen, open_tcp
@@ -146,12 +145,12 @@ class StudioSocket:
 
 def open_studio(state: Path, address: TcpAddress) -> socket.socket:
     """Listen on this address. Port 0 is the last one that was used, if it is free. Raises `CannotListen` and `OSError`."""
-    make_durably(state, DIRECTORY)
+    make_durably(state, STUDIO)
     if address.port == 0:
         with suppress(CannotListen, OSError, ValueError, OverflowError):
-            last = int((state / DIRECTORY / _PORT).read_text())
+            last = int((state / STUDIO / _PORT).read_text())
             return open_tcp(address._replace(port=last), "studio.listen")
     listening = open_tcp(address, "studio.listen")
     if address.port == 0:
-        write_durably(state / DIRECTORY, _PORT, str(listening.getsockname()[1]).encode())
+        write_durably(state / STUDIO, _PORT, str(listening.getsockname()[1]).encode())
     return listening

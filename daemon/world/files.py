@@ -10,7 +10,7 @@ from typing import TypeVar
 from runward.config.json_value import JsonValue
 from runward.daemon.disk.durable import make_durably
 from runward.daemon.disk.epoch import read_epoch
-from runward.daemon.disk.mounts import is_local
+from runward.daemon.disk.file_systems import is_local
 from runward.daemon.inbox import spool
 from runward.daemon.launch.worktree import place_of
 from runward.daemon.ports.files import (
@@ -37,23 +37,21 @@ from runward.daemon.ports.journals import (
 )
 from runward.daemon.ports.processes import RunPlace
 from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
-from runward.daemon.rundir import bundle_parts, journals, looking, replay_growth, session_places
-from runward.daemon.rundir.arriving import change_of_run
+from runward.daemon.rundir import bundle_parts, journals, run_directories, session_places
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.daemon.rundir.bundle_verifying import receipt_fields
 from runward.daemon.rundir.call_reading import CallReading, told_by
-from runward.daemon.rundir.final_messages import final_message
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.intents import has_intents, read_intents
 from runward.daemon.rundir.journal_reading import compare
-from runward.daemon.rundir.launcher_notes import leave_word
 from runward.daemon.rundir.left_files import left_files_in
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.daemon.rundir.opening import ABSENT, unreadable
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
 from runward.daemon.rundir.play_files import play_files
 from runward.daemon.rundir.report_reading import Reports
-from runward.daemon.rundir.session_reading import identify, look_at_session
+from runward.daemon.rundir.run_directories import change_of_run, leave_word
+from runward.daemon.rundir.session_reading import final_message, identify, look_at_session
 from runward.daemon.rundir.work_tree import work_tree_since
 from runward.handlers.calls import Told
 from runward.handlers.layouts.places import Shape
@@ -80,7 +78,7 @@ class RealFiles:
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def standing(self, path: str) -> Standing | None:
-        return looking.standing(path)
+        return run_directories.standing(path)
 
     def know_roots(self, identities: Mapping[str, str | None]) -> None:
         self._roots = [(root, f"{root}/", identity) for root, identity in identities.items()]
@@ -88,7 +86,7 @@ class RealFiles:
     def away(self, path: str) -> str | None:
         for root, below, identity in self._roots:
             if path.startswith(below) or path == root:
-                found = looking.identity(root)
+                found = run_directories.identity(root)
                 if found is not None and found != identity:
                     return f"the directory at {root} is not the one that is known"
         return None
@@ -97,10 +95,10 @@ class RealFiles:
         return is_local(path)
 
     def list_root(self, root: str) -> Listing | Unreadable | Gone:
-        return looking.list_root(root)
+        return run_directories.list_root(root)
 
     def directory_signature(self, root: str, directory: str) -> Signature | None:
-        return looking.directory_signature(root, directory)
+        return run_directories.directory_signature(root, directory)
 
     def list_places(self, root: str, shape: Shape) -> Listing | Unreadable | Gone:
         return session_places.list_places(root, shape)
@@ -125,21 +123,21 @@ class RealFiles:
     def look(
         self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]
     ) -> Sight | Unreadable | Gone:
-        return looking.look(root, directory, names, known)
+        return run_directories.look(root, directory, names, known)
 
     def signature(self, root: str, directory: str, name: str) -> Signature | None:
-        return looking.signature_at(f"{root}/{directory}/{name}")
+        return run_directories.signature_at(f"{root}/{directory}/{name}")
 
     def unchanged(
         self, root: str, names: Sequence[str], known: Mapping[str, Mapping[str, Signature]]
     ) -> frozenset[str]:
-        return looking.unchanged(root, names, known)
+        return run_directories.unchanged(root, names, known)
 
     def mark_of(self, directory: str, names: Sequence[str]) -> Mark | None:
-        return looking.mark_of(directory, names)
+        return run_directories.mark_of(directory, names)
 
     def is_as_marked(self, directory: str, mark: Mark) -> bool:
-        return looking.is_as_marked(directory, mark)
+        return run_directories.is_as_marked(directory, mark)
 
     def artifacts(self, root: str, within: str, paths: Sequence[str | RuledPath]) -> RootFacts | Unreadable:
         return self._unless_away(within or root, artifact_facts(root, within, paths))
@@ -179,7 +177,7 @@ class RealFiles:
     def _check_root_of(self, path: str) -> None:
         """Raise `OSError` if the root that this is in can't be reached: then nothing in it counts as removed."""
         for root, below, _ in self._roots:
-            missing = looking.gone(root) if path.startswith(below) else None
+            missing = run_directories.gone(root) if path.startswith(below) else None
             if isinstance(missing, Unreadable):
                 raise OSError(errno.ENOENT, missing.why)
 
@@ -263,7 +261,7 @@ class RealFiles:
 
     def replay_standing(self, directory: str, name: str, most: int) -> ReplayStanding | Unreadable:
         try:
-            return self._in_place(directory, lambda place: replay_growth.standing(place, name, most))
+            return self._in_place(directory, lambda place: bundle_parts.standing(place, name, most))
         except OSError as error:
             return unreadable(error)
 
@@ -272,7 +270,7 @@ class RealFiles:
     ) -> Iterator[bytes] | Unreadable | None:
         try:
             return self._in_place(
-                directory, lambda place: replay_growth.shown_lines(place, name, length, sha256)
+                directory, lambda place: bundle_parts.shown_lines(place, name, length, sha256)
             )
         except OSError as error:
             return unreadable(error)
@@ -280,7 +278,7 @@ class RealFiles:
     def write_lines(
         self, directory: str, name: str, at: int, lines: bytes
     ) -> KeptAside | Unreadable | Gone | None:
-        return self._in_place(directory, lambda place: replay_growth.write_lines(place, name, at, lines))
+        return self._in_place(directory, lambda place: bundle_parts.write_lines(place, name, at, lines))
 
     def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | NoDraft | Gone | None:
         return self._in_place(directory, lambda place: bundle_parts.clear_parts(place, names))

@@ -28,7 +28,7 @@ from tests.bench.scratch import Scratch, scratch
 from tests.bench.usage import usage
 from tests.bench.yardstick import fixture
 
-from runward.daemon.disk.studio_login import new_cookie, own_name, studio_key
+from runward.daemon.disk.credentials import new_cookie, own_name, studio_key
 from runward.daemon.studio.guard import COOKIE
 
 SETTINGS: Final = "[studio]\n"

@@ -16,10 +16,9 @@ from runward.daemon.cli.bundle.place import is_key
 from runward.daemon.cli.exits import NOT_FOUND
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.terminal.output import fail, safe
-from runward.daemon.rundir.bundle_on_demand import lines_on_demand
-from runward.daemon.rundir.bundle_verifying import opened_part, opened_replay
+from runward.daemon.rundir.bundle_parts import lines_on_demand
+from runward.daemon.rundir.bundle_verifying import ReplayFile, opened_part, opened_replay
 from runward.daemon.rundir.opening import ROOT, opened
-from runward.daemon.rundir.replay_file import ReplayFile
 from runward.daemon.store.reading_told_actions import told_actions
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.model.bundle import BundleOrder

@@ -13,7 +13,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
-from runward.daemon.disk.exchange_tokens import Token, create_token, list_tokens, revoke_token
+from runward.daemon.disk.credentials import Token, create_token, list_tokens, revoke_token
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.reading_exchange import principals
 from runward.daemon.views.text import ago, iso

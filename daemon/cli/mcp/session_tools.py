@@ -16,8 +16,8 @@ from runward.daemon.cli.terminal.output import note
 from runward.daemon.cli.terminal.times import MomentError, parse_moment
 from runward.daemon.cli.why.commands import story_of
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.rundir.contract_facts import contract_facts
-from runward.daemon.rundir.outcome_writing import write_outcome
+from runward.daemon.rundir.artifacts import contract_facts
+from runward.daemon.rundir.outcomes import write_outcome
 from runward.daemon.store.reading_sessions import Wanted
 from runward.daemon.views.native_run import row_of
 from runward.daemon.views.sessions import FAILED, newest_sessions, session_as_json, sessions_as_json

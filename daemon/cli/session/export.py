@@ -10,8 +10,14 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.terminal.output import fail, print_json, safe
-from runward.daemon.rundir.bundle_on_demand import CannotMake, make_on_demand
-from runward.daemon.rundir.bundle_parts import clear_parts, copy_part, exists_otherwise, put_over
+from runward.daemon.rundir.bundle_parts import (
+    CannotMake,
+    clear_parts,
+    copy_part,
+    exists_otherwise,
+    make_on_demand,
+    put_over,
+)
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_told_actions import told_actions
 from runward.daemon.views.bundles import (

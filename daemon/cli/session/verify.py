@@ -13,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.session.record import Record
 from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, safe
-from runward.daemon.rundir.contract_facts import contract_facts
+from runward.daemon.rundir.artifacts import contract_facts
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.reading_sessions import SessionRow

@@ -64,7 +64,7 @@ def accept(context: click.Context, name: str, as_json: bool) -> None:
     """
     from runward.daemon.inbox.requests import dump_request
     from runward.daemon.inbox.spool import put
-    from runward.daemon.rundir.looking import standing
+    from runward.daemon.rundir.run_directories import standing
     from runward.handlers.model.requests import RootAcceptRequested
 
     settings = settings_in_force(context)

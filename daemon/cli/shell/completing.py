@@ -180,7 +180,7 @@ def tokens(context: click.Context, parameter: click.Parameter, incomplete: str) 
     """The tokens for HTTP."""
     from pathlib import Path
 
-    from runward.daemon.disk.exchange_tokens import list_tokens
+    from runward.daemon.disk.credentials import list_tokens
 
     settings = _settings(context)
     if settings is None:

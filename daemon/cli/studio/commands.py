@@ -14,8 +14,7 @@ from runward.config.studio import StudioSettings
 from runward.daemon.cli.exits import NOT_SO
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.terminal.output import fail, note
-from runward.daemon.disk.secret_key import KeyUnusable
-from runward.daemon.disk.studio_login import log_out_all, new_code, own_name, studio_key
+from runward.daemon.disk.credentials import KeyUnusable, log_out_all, new_code, own_name, studio_key
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.views.daemon_report import report_of, settings_in_report
 

@@ -11,8 +11,8 @@ import pytest
 from runward.daemon.backup.back_up import back_up
 from runward.daemon.backup.examine import Damaged
 from runward.daemon.backup.restore import MAYBE_BEGUN, Plan, examine_for, plan_restore, restore
+from runward.daemon.disk.credentials import TOKENS, create_token, list_tokens, revoke_token
 from runward.daemon.disk.epoch import read_epoch, write_epoch
-from runward.daemon.disk.exchange_tokens import TOKENS, create_token, list_tokens, revoke_token
 from runward.daemon.launch.ticket import has_ticket, take_ticket
 from runward.daemon.store.hash_chain import GENESIS_HEAD, link
 from runward.daemon.store.migrate import migrate

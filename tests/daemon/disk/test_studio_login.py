@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.disk.studio_login import (
+from runward.daemon.disk.credentials import (
     CODE_S,
     COOKIE_S,
     is_valid_cookie,

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 from tests.daemon.doctor.examined import findings, installation, root
 
-from runward.daemon.disk import mounts
-from runward.daemon.disk.free_space import Space
-from runward.daemon.disk.mounts import Mount, mount_of, parse
+from runward.daemon.disk import file_systems
+from runward.daemon.disk.file_systems import Mount, Space, mount_of, parse
 from runward.daemon.doctor import machine
 
 LINES = """\
@@ -67,7 +66,7 @@ def test_what_follows_for_the_state_directory_and_for_a_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: str, of_state: str, of_root: str
 ) -> None:
     (tmp_path / "mountinfo").write_text(mounted(tmp_path, kind, options))
-    monkeypatch.setattr(mounts, "MOUNTS", tmp_path / "mountinfo")
+    monkeypatch.setattr(file_systems, "MOUNTS", tmp_path / "mountinfo")
     there = tmp_path / "there"
     found = findings(machine.examine_file_systems, installation(there / "state", root(there / "runs")))
     assert [each.result for each in found] == [of_state, of_root]
@@ -75,7 +74,7 @@ def test_what_follows_for_the_state_directory_and_for_a_root(
 
 
 def test_this_machines_own_mounts_can_be_read(tmp_path: Path) -> None:
-    assert mount_of(str(tmp_path), mounts.mounts()) is not None
+    assert mount_of(str(tmp_path), file_systems.mounts()) is not None
 
 
 @pytest.mark.parametrize(

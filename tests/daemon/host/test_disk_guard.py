@@ -6,7 +6,7 @@ import pytest
 import structlog
 from structlog.testing import CapturingLogger
 
-from runward.daemon.disk.free_space import Space, space_of
+from runward.daemon.disk.file_systems import Space, space_of
 from runward.daemon.host.disk_guard import Room
 
 MB = 1 << 20

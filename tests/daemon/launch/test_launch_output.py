@@ -9,7 +9,7 @@ import pytest
 from tests.daemon.launching import Launcher
 from tests.waiting import wait_for
 
-from runward.daemon.disk import free_space
+from runward.daemon.disk import file_systems
 from runward.daemon.launch.output import PassedStream
 from runward.daemon.launch.run_log import RunLog
 
@@ -175,11 +175,11 @@ class Output:
         os.set_blocking(self._source, False)
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.stream = PassedStream(self._source, RunLog(descriptor, -1, "", 0), None, low_disk)
-        monkeypatch.setattr(free_space, "space_of", self._space)
+        monkeypatch.setattr(file_systems, "space_of", self._space)
 
-    def _space(self, place: Path | int) -> free_space.Space:
+    def _space(self, place: Path | int) -> file_systems.Space:
         self.looks += 1
-        return free_space.Space(self.free, 1 << 40)
+        return file_systems.Space(self.free, 1 << 40)
 
     def write(self, megabytes: int) -> None:
         """The command writes so much, and all of it is taken in."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
-from runward.daemon.rundir.arriving import change_of_run
+from runward.daemon.rundir.run_directories import change_of_run
 from runward.handlers.model.sessions import LastChange
 
 

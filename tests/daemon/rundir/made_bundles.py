@@ -9,8 +9,7 @@ from tests.handlers.layouts import adjutant_lines, claude_code_lines, codex_line
 
 from runward.config.bundle import BundleRules
 from runward.config.json_value import JsonValue
-from runward.daemon.rundir.bundle_on_demand import make_on_demand
-from runward.daemon.rundir.bundle_parts import put_over
+from runward.daemon.rundir.bundle_parts import make_on_demand, put_over
 from runward.handlers.bundle.canonical import Form
 from runward.handlers.model.bundle import BundleOrder, Cost, Stretch, Verdict
 

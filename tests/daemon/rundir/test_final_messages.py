@@ -7,8 +7,8 @@ import pytest
 import zstandard
 from tests.handlers.layouts.claude_code_lines import Transcript, headless_run
 
-from runward.daemon.rundir import final_messages
-from runward.daemon.rundir.final_messages import final_message
+from runward.daemon.rundir import session_reading
+from runward.daemon.rundir.session_reading import final_message
 
 
 def written(path: Path, transcript: Transcript) -> str:
@@ -30,9 +30,9 @@ def test_only_the_end_of_a_large_log_is_read(tmp_path: Path, monkeypatch: pytest
     transcript.prompt("x" * 10_000)
     transcript.text("Large.")
     path = written(tmp_path / "a.jsonl", transcript)
-    monkeypatch.setattr(final_messages, "MOST_BYTES", 2000)
+    monkeypatch.setattr(session_reading, "MOST_BYTES", 2000)
     assert final_message("claude-code", path) == "Large."
-    monkeypatch.setattr(final_messages, "MOST_BYTES", 100)
+    monkeypatch.setattr(session_reading, "MOST_BYTES", 100)
     assert final_message("claude-code", path) is None
 
 
@@ -59,12 +59,12 @@ def test_a_packed_log_is_unpacked_up_to_a_limit(tmp_path: Path, monkeypatch: pyt
     packed.write_bytes(zstandard.compress(content))
     for name in ("a.jsonl.zst", "a.jsonl"):
         assert final_message("claude-code", str(tmp_path / name)) == "Done."
-    monkeypatch.setattr(final_messages, "MOST_BYTES", len(content) - 10)
+    monkeypatch.setattr(session_reading, "MOST_BYTES", len(content) - 10)
     assert final_message("claude-code", str(packed)) == "Done."
     packed.write_bytes(zstandard.compress(content)[:-9] + b"not packed")
     assert final_message("claude-code", str(packed)) is None
     packed.write_bytes(zstandard.compress(content))
-    monkeypatch.setattr(final_messages, "MOST_UNPACKED", len(content) - 1)
+    monkeypatch.setattr(session_reading, "MOST_UNPACKED", len(content) - 1)
     assert final_message("claude-code", str(packed)) is None
 
 

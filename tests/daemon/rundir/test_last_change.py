@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from runward.daemon.rundir.last_change import last_change
+from runward.daemon.rundir.changes import last_change
 
 
 def _run(path: Path) -> Path:

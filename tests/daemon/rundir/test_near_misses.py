@@ -12,7 +12,7 @@ from tests.handlers.examples import REPORT, REVIEW
 
 from runward.config.artifact_rules import ArtifactRules
 from runward.config.contract import Contract
-from runward.daemon.rundir import near_misses
+from runward.daemon.rundir import artifacts
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.handlers.contracts.verify import missing_summary, verify
 from runward.handlers.model.contracts import RootFacts, RuledPath
@@ -193,14 +193,14 @@ def test_a_name_that_is_no_text_is_passed_over(run: Path) -> None:
 @contextmanager
 def counted_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     names: list[str] = []
-    rank = near_misses._rank
+    rank = artifacts._rank
     with monkeypatch.context() as patch:
 
         def counted(wanted: str, found: str) -> int | None:
             names.append(found)
             return rank(wanted, found)
 
-        patch.setattr(near_misses, "_rank", counted)
+        patch.setattr(artifacts, "_rank", counted)
         yield names
 
 
@@ -214,8 +214,8 @@ def test_a_run_with_many_files_and_long_names_is_looked_at_for_a_moment_only(
     with counted_names(monkeypatch) as names:
         found = artifact_facts(f"{run}/artifacts", str(run), absent)
     assert isinstance(found, RootFacts)
-    assert len(set(names)) <= near_misses.MOST_NAMES
-    assert len(names) <= near_misses.MOST_NAMES * near_misses.MOST_ABSENT
+    assert len(set(names)) <= artifacts.MOST_NAMES
+    assert len(names) <= artifacts.MOST_NAMES * artifacts.MOST_ABSENT
     assert time.process_time() - began < 2.0
 
 
@@ -224,17 +224,17 @@ def test_so_it_is_for_globs(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (run / f"artifacts/{number:05}{'a' * 245}").touch()
     globs = [f"{'*a' * 60}*.{number}" for number in range(30)]
     names: list[str] = []
-    rank = near_misses._rank_of_glob
+    rank = artifacts._rank_of_glob
 
     def counted(wanted: str, found: str) -> int | None:
         names.append(found)
         return rank(wanted, found)
 
-    monkeypatch.setattr(near_misses, "_rank_of_glob", counted)
+    monkeypatch.setattr(artifacts, "_rank_of_glob", counted)
     began = time.process_time()
     ruled = tuple(RuledPath(each, ArtifactRules(glob=each), 0) for each in globs)
     assert near_glob(run, globs[0], *ruled[1:]) is None
-    assert 0 < len(names) <= near_misses.MOST_NAMES * near_misses.MOST_ABSENT
+    assert 0 < len(names) <= artifacts.MOST_NAMES * artifacts.MOST_ABSENT
     assert time.process_time() - began < 5.0
 
 

@@ -20,7 +20,7 @@ from runward.daemon.ports.files import Gone
 from runward.daemon.ports.session_reads import NOTHING_READ, SessionSight
 from runward.daemon.rundir import growing, session_files
 from runward.daemon.rundir.growing import LONGEST_KEPT
-from runward.daemon.rundir.marks import RACY
+from runward.daemon.rundir.run_directories import RACY
 from runward.daemon.rundir.session_files import JUST_WRITTEN, LONGEST_WAIT, MOST_FILES
 from runward.daemon.rundir.session_places import list_places, place_signature
 from runward.daemon.rundir.session_reading import read_session

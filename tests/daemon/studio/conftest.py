@@ -19,7 +19,7 @@ from tests.daemon.cli.conftest import ended, place, recorded
 from runward.config.settings import Settings
 from runward.config.studio import StudioSettings
 from runward.daemon.configuration.settings import load_settings
-from runward.daemon.disk.studio_login import new_cookie, own_name, studio_key
+from runward.daemon.disk.credentials import new_cookie, own_name, studio_key
 from runward.daemon.studio.app import studio_app
 from runward.daemon.studio.guard import COOKIE
 

@@ -15,7 +15,7 @@ from anyio.from_thread import start_blocking_portal
 from tests.daemon.studio.conftest import Studio
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.disk.studio_login import own_name, studio_key
+from runward.daemon.disk.credentials import own_name, studio_key
 from runward.daemon.studio.guard import COOKIE
 from runward.daemon.studio.program import serve
 

@@ -14,7 +14,7 @@ from tests.daemon.studio.streaming import Serving, serving, threads_that_watch
 from tests.waiting import wait_for
 
 from runward.config.studio import StudioSettings
-from runward.daemon.disk.studio_login import log_out_all
+from runward.daemon.disk.credentials import log_out_all
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.studio import events, program, session_pages
 from runward.daemon.studio.events import lanes_of

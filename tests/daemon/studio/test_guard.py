@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from tests.daemon.studio.conftest import Studio
 
 from runward.config.studio import StudioSettings
-from runward.daemon.disk.studio_login import new_code, new_cookie, own_name, studio_key
+from runward.daemon.disk.credentials import new_code, new_cookie, own_name, studio_key
 from runward.daemon.studio import session_pages
 from runward.daemon.studio.app import studio_app
 from runward.daemon.studio.guard import COOKIE, HEADERS, host_of, is_from_here

@@ -15,7 +15,7 @@ from tests.daemon.studio.test_attention_pages import before_now
 from tests.daemon.studio.test_session_pages import path_of
 from tests.waiting import PATIENCE_S, wait_for
 
-from runward.daemon.disk.studio_login import new_cookie, own_name, studio_key
+from runward.daemon.disk.credentials import new_cookie, own_name, studio_key
 from runward.daemon.inbox.spool import INBOX, SUFFIX
 from runward.daemon.studio.guard import COOKIE
 

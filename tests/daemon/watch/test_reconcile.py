@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runward.config.settings import Root
-from runward.daemon.rundir.marks import UNTRUSTED, mark
+from runward.daemon.rundir.run_directories import UNTRUSTED, mark
 from runward.daemon.watch.reconcile import scan, settle
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import RealFiles

@@ -8,8 +8,7 @@ import structlog
 
 from runward.config.settings import Root
 from runward.daemon.ports.files import Gone, Listing
-from runward.daemon.rundir.looking import signature
-from runward.daemon.rundir.marks import UNTRUSTED, mark
+from runward.daemon.rundir.run_directories import UNTRUSTED, mark, signature
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hints, Why
 from runward.daemon.watch.roots import WatchedRoot

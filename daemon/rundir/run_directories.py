@@ -1,4 +1,4 @@
-"""Looking into run directories: listing a root, and reading the documents that are new.
+"""Looking into run directories: listing a root, reading the documents that are new, and when the files last changed.
 
 Only regular files are opened, without following links or blocking, and at most `MAXIMUM_DOCUMENT` bytes of one are
 read.
@@ -11,8 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from runward.daemon.ports.files import Gone, Listing, Mark, Sight, Standing
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REGULAR, unreadable
-from runward.handlers.model.sessions import Document, Signature
+from runward.daemon.ports.processes import RunPlace
+from runward.daemon.rundir.changes import MOST_ENTRIES
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, unreadable
+from runward.handlers.bundle.parts import OURS, is_part_or_temporary
+from runward.handlers.layouts import native
+from runward.handlers.model.sessions import Document, LastChange, Signature
 from runward.handlers.model.unreadable import Unreadable
 
 MAXIMUM_DOCUMENT: Final = 1 << 20
@@ -191,3 +195,92 @@ def document_at(within: int, name: str, known: Signature | None = None) -> Docum
         return Document(name, found, status.st_mtime, content, changed_ns=status.st_ctime_ns)
     finally:
         os.close(descriptor)
+
+
+def change_of_run(path: str) -> LastChange | Unreadable | None:
+    """When anything below a native run's directory changed last, except what Runward writes; None without an `exit.json`.
+
+    Only times are read, so a link that appears in the place of a directory reveals nothing. Of a tree that is larger
+    than a run's, a part is looked at.
+    """
+    newest = ended = 0.0
+    left, todo = MOST_ENTRIES, [path]
+    while todo and left:
+        directory = todo.pop()
+        try:
+            with os.scandir(directory) as entries:
+                for _, entry in zip(range(left), entries, strict=False):
+                    left -= 1
+                    if directory == path and (entry.name in OURS or is_part_or_temporary(entry.name)):
+                        continue
+                    try:
+                        changed = entry.stat(follow_symlinks=False).st_ctime_ns / 1e9
+                    except FileNotFoundError:
+                        continue
+                    newest = max(newest, changed)
+                    if directory == path and entry.name == native.EXIT:
+                        ended = changed
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(f"{directory}/{entry.name}")
+        except OSError as error:
+            if error.errno not in ABSENT and directory == path:
+                return unreadable(error)
+    return LastChange(newest, ended) if ended else None
+
+
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def leave_word(directory: str, name: str, content: bytes) -> RunPlace | Unreadable | Gone:
+    """Leave a note for the launcher of a run: what a signal can't say. Says whose directory it is.
+
+    `content` gets the name `name`, and replaces what was there. It is not a record, so it is not synced: its reader is
+    alive and reads it at once, or never.
+
+    If the note can't be written, `RunPlace.problem` says why, and the signal must suffice.
+    """
+    try:
+        descriptor = os.open(directory, DIRECTORY)
+    except OSError as error:
+        return Gone() if error.errno in ABSENT or error.errno == LINK else unreadable(error)
+    try:
+        status = os.fstat(descriptor)
+        problem = None
+        try:
+            _write(descriptor, name, content)
+        except OSError as error:
+            problem = error.strerror or str(error)
+        return RunPlace(status.st_uid, status.st_dev, status.st_ino, problem)
+    finally:
+        os.close(descriptor)
+
+
+def _write(directory: int, name: str, content: bytes) -> None:
+    temporary = f".{name}.{os.urandom(6).hex()}.tmp"
+    descriptor = os.open(temporary, _NEW, 0o600, dir_fd=directory)
+    try:
+        try:
+            os.write(descriptor, content)
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        os.unlink(temporary, dir_fd=directory)
+        raise
+
+
+UNTRUSTED = 0
+
+
+RACY = 0.1
+"""Seconds: a directory that changed less than this before a look may change again unnoticed."""
+
+
+def mark(signature: Signature) -> int:
+    """A directory's signature in one number, because there are many of them; never `UNTRUSTED`."""
+    return hash(signature) or 1
+
+
+def trusted_mark(signature: Signature, now: float) -> int:
+    """A directory's mark, unless it changed so recently that it may change again unnoticed."""
+    return mark(signature) if now - signature[2] / 1e9 > RACY else UNTRUSTED
