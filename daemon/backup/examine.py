@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from runward.daemon.store.hash_chain import BrokenChain, ChainedEvent, Head, follow
 from runward.daemon.store.migrate import migrations
-from runward.daemon.store.reading import StoreTooNew, uri_of
+from runward.daemon.store.reading import OLDEST, StoreRefused, refuse_old, uri_of
 from runward.daemon.store.schema import difference
 
 _EVENTS: Final = (
@@ -16,8 +16,6 @@ _EVENTS: Final = (
 )
 
 _LAST_AT: Final = "select recorded_at from (select max(seq), recorded_at from events)"
-_PRUNED_SINCE: Final = 9
-"""The first version of the schema in which events may be absent."""
 
 
 class Damaged(Exception):
@@ -41,7 +39,7 @@ class Examined(NamedTuple):
 def examine(path: Path) -> Examined:
     """Read all of the store at `path`, which must have no writer. Writes nothing, not even next to it.
 
-    Raises `Damaged`, `StoreTooNew` and `OSError`.
+    Raises `Damaged`, `StoreRefused` and `OSError`.
     """
     size = path.stat().st_size
     if _has_log(path):
@@ -57,7 +55,7 @@ def examine(path: Path) -> Examined:
 def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Raises `Damaged` if a store of a known version has foreign triggers, views or tables."""
     (version,) = connection.execute("pragma user_version").fetchone()
-    if 0 < version <= migrations()[-1].number:
+    if OLDEST <= version <= migrations()[-1].number:
         different = difference(connection, version)
         if different is not None:
             raise Damaged(f"{path} has a schema that Runward did not create: {different}")
@@ -88,11 +86,12 @@ def examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
     (version,) = connection.execute("pragma user_version").fetchone()
     known = migrations()[-1].number
     if version > known:
-        raise StoreTooNew(
+        raise StoreRefused(
             f"{path} has version {version}, but this Runward knows only {known}: install a newer one"
         )
     if not version:
         raise Damaged(f"{path} is not a Runward store")
+    refuse_old(str(path), version)
     (found,) = connection.execute("pragma integrity_check(1)").fetchone()
     if found != "ok":
         raise Damaged(f"{path} is damaged: {found}")
@@ -101,7 +100,7 @@ def examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
         raise Damaged(
             f"{path} is damaged: a row of {astray[0]} refers to one of {astray[2]} that does not exist"
         )
-    pruned = _pruned(connection) if version >= _PRUNED_SINCE else {}
+    pruned = _pruned(connection)
     end = follow((ChainedEvent(*row) for row in connection.execute(_EVENTS)), pruned=pruned)
     if isinstance(end, BrokenChain):
         raise Damaged(f"{path}: the chain of events breaks at {end.seq} ({end.key}): {end.why}")

@@ -32,12 +32,6 @@ MAYBE_BEGUN: Final = (
     " it is not started again; request it again if you need it"
 )
 
-_STARTS_SINCE: Final = 3
-"""The version of the schema that added the table of starts."""
-
-_APPROVALS_SINCE: Final = 17
-"""The version of the schema that added approvals."""
-
 _STATE_SINCE: Final = 32
 """The version of the schema that records the state directory."""
 
@@ -117,7 +111,7 @@ def plan_of(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
     """`plan` with what follows from the backup's content, which `connection` reads, and from the content of `state`."""
     epochs = [plan.found.epoch, _epoch_beside(state), (plan.current and plan.current.epoch) or 0]
     starts, jobs = _maybe_begun(connection, state, plan.found)
-    approvals = open_approvals(connection) if plan.found.version >= _APPROVALS_SINCE else ()
+    approvals = open_approvals(connection)
     return plan._replace(epoch=max(epochs) + 1, starts=starts, jobs=jobs, approvals=tuple(approvals))
 
 
@@ -125,7 +119,7 @@ def examine_for(state: Path, backup: Path) -> Examined:
     """What is in `backup`, if it can be restored into `state`. Changes nothing, and needs no lock.
 
     The state directory must be that of the backup, and its roots with sessions must exist. The daemon makes those that
-    are in its state directory. Raises `Damaged`, `StoreTooNew`, `MadeElsewhere` and `OSError`.
+    are in its state directory. Raises `Damaged`, `StoreRefused`, `MadeElsewhere` and `OSError`.
     """
     found = examine(backup)
     with unchanging(backup) as connection:
@@ -254,7 +248,7 @@ def _maybe_begun(
         for job, key, handler, lane in jobs
         if not ran_on or handler != "requests/play" or has_ticket(state, key)
     )
-    if ran_on or found.version < _STARTS_SINCE:
+    if ran_on:
         return (), held
     owed = connection.execute("select key, name, directory from starts where state = 'owed'").fetchall()
     failed = tuple(

@@ -14,7 +14,7 @@ from runward.daemon.cli.exits import GOOD, INTERRUPTED, OWN_BUG, READER_GONE, TR
 from runward.daemon.cli.terminal.output import to_stderr
 from runward.daemon.cli.terminal.streams import STDOUT, name_what_stdout_refuses
 from runward.daemon.disk.state_rights import StateDirectoryUnsafe
-from runward.daemon.store.reading import StoreTooNew, StoreUnreadable
+from runward.daemon.store.reading import StoreRefused, StoreUnreadable
 
 _COMPLETING = "_RUNWARD_COMPLETE"
 """The variable in which a shell's completion script says what it wants; click reads it."""
@@ -66,7 +66,7 @@ def _carry_out(arguments: list[str]) -> int:
         return error.exit_code
     except BrokenPipeError:
         raise
-    except (StoreTooNew, StateDirectoryUnsafe) as error:
+    except (StoreRefused, StateDirectoryUnsafe) as error:
         return _blame(error, str(error), WRONG_SETTINGS, arguments)
     except StoreUnreadable as error:
         return _blame(error, str(error), TRY_AGAIN, arguments)

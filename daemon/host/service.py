@@ -75,7 +75,7 @@ async def serve(
 
     If it `waits`, `once` also continues until the runs that it started are over.
 
-    Raises `StateDirectoryUnsafe`, `StateDirectoryHeld`, `StoreTooNew`, `EpochRefused` or `EpochPassed` (a successor
+    Raises `StateDirectoryUnsafe`, `StateDirectoryHeld`, `StoreRefused`, `EpochRefused` or `EpochPassed` (a successor
     took over), `StoreMalformed`, `CannotListen`, and `OSError` or `sqlite3.Error` if the state directory can't be used.
     """
     try:

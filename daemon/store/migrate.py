@@ -13,7 +13,7 @@ from typing import Final
 
 from runward.daemon.disk.copying import copied
 from runward.daemon.disk.durable import sync_directory
-from runward.daemon.store.reading import StoreTooNew, uri_of
+from runward.daemon.store.reading import StoreRefused, refuse_old, uri_of
 
 KEPT: Final = 2
 """How many backups from before upgrades are kept: those of the last two."""
@@ -59,15 +59,16 @@ def migrate(path: Path, *, keep: bool = True) -> int:
     """Bring the store at `path` to this program's schema; returns its version.
 
     Only this user can read it afterwards. The earlier store is kept next to it as
-    `runward.before-upgrade-<version>-<UTC>.db`, unless `keep` is false. Raises `StoreTooNew`, having touched nothing.
+    `runward.before-upgrade-<version>-<UTC>.db`, unless `keep` is false. Raises `StoreRefused`, having touched nothing.
     Raises `OSError` and `sqlite3.Error` if the file is not a store or the disk refuses.
     """
     steps = migrations()
     version = _version(path)
     if version > steps[-1].number:
-        raise StoreTooNew(
+        raise StoreRefused(
             f"{path} has version {version}, this Runward knows {steps[-1].number}: install the newer one"
         )
+    refuse_old(str(path), version)
     _make_private(path)
     due = [step for step in steps if step.number > version]
     if not due:

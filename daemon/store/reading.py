@@ -13,6 +13,9 @@ from runward.daemon.users import name_of
 
 STORE: Final = "runward.db"
 
+OLDEST: Final = 31
+"""The version of the first file of migrations: no release wrote an earlier one."""
+
 _MIGRATIONS: Final = os.path.join(os.path.dirname(__file__), "migrations")
 
 
@@ -20,8 +23,8 @@ class StoreUnreadable(Exception):
     """There is a store, but this program can't read it; the message says why and what to do."""
 
 
-class StoreTooNew(StoreUnreadable):
-    """The store was written by a newer Runward; this one must not touch it."""
+class StoreRefused(StoreUnreadable):
+    """The store was written by a Runward so old or so new that this one must not touch it."""
 
 
 @contextmanager
@@ -78,19 +81,21 @@ def _connect(path: str) -> sqlite3.Connection:
     if version == known:
         return connection
     connection.close()
+    refuse_old(path, version)
     said = f"{path} has version {version}, this Runward reads {known}"
     if version > known:
-        raise StoreTooNew(f"{said}: it was written by a newer Runward: install that one")
+        raise StoreRefused(f"{said}: it was written by a newer Runward: install that one")
     raise StoreUnreadable(f"{said}: start the daemon of this version once, which brings it up to date")
 
 
 def open_to_read(path: str) -> sqlite3.Connection:
-    """A read-only connection to the store at `path`, which may be older. Raises `StoreUnreadable`, `StoreTooNew`."""
+    """A read-only connection to the store at `path`, which may be older. Raises `StoreUnreadable`, `StoreRefused`."""
     connection, version = _open(path)
-    if version <= _newest_migration():
+    if version <= _newest_migration() and not 0 < version < OLDEST:
         return connection
     connection.close()
-    raise StoreTooNew(f"{path} was written by a newer Runward (version {version}): install that one")
+    refuse_old(path, version)
+    raise StoreRefused(f"{path} was written by a newer Runward (version {version}): install that one")
 
 
 def _open(path: str) -> tuple[sqlite3.Connection, int]:
@@ -103,6 +108,15 @@ def _open(path: str) -> tuple[sqlite3.Connection, int]:
     except sqlite3.DatabaseError as error:
         raise StoreUnreadable(_no_store(path, error)) from error
     return connection, version
+
+
+def refuse_old(path: str, version: int) -> None:
+    """Raises `StoreRefused` for a store of a version that can't be brought up to date. 0 is no store."""
+    if 0 < version < OLDEST:
+        raise StoreRefused(
+            f"{path} has version {version}, and this Runward reads stores from version {OLDEST} on: use the Runward"
+            " that wrote it, or move it away and begin a new record (run directories and journals stay)"
+        )
 
 
 def uri_of(path: str) -> str:

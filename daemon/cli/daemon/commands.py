@@ -62,7 +62,7 @@ def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet
     settings = own_settings(context)
     from runward.daemon.disk.state_rights import StateDirectoryUnsafe
     from runward.daemon.store.ownership import StateDirectoryHeld
-    from runward.daemon.store.reading import StoreTooNew
+    from runward.daemon.store.reading import StoreRefused
     from runward.daemon.store.transaction import StoreMalformed
     from runward.daemon.web.sockets import CannotListen
 
@@ -71,7 +71,7 @@ def daemon(context: click.Context, once: bool, no_wait: bool, check: bool, quiet
     except _refusals() as error:
         if once and isinstance(error, StateDirectoryHeld) and _ask_for_scan(settings.state_dir):
             return
-        is_lasting = isinstance(error, StoreTooNew | StateDirectoryUnsafe | CannotListen)
+        is_lasting = isinstance(error, StoreRefused | StateDirectoryUnsafe | CannotListen)
         fail(str(error), WRONG_SETTINGS if is_lasting else TRY_AGAIN)
     except (OSError, sqlite3.Error, StoreMalformed) as error:
         if root["debug"]:
@@ -127,11 +127,11 @@ def _refusals() -> tuple[type[Exception], ...]:
     from runward.daemon.disk.state_rights import StateDirectoryUnsafe
     from runward.daemon.ports.journals import EpochPassed
     from runward.daemon.store.ownership import StateDirectoryHeld
-    from runward.daemon.store.reading import StoreTooNew
+    from runward.daemon.store.reading import StoreRefused
     from runward.daemon.store.transaction import EpochRefused
     from runward.daemon.web.sockets import CannotListen
 
-    return StateDirectoryUnsafe, StateDirectoryHeld, StoreTooNew, EpochRefused, EpochPassed, CannotListen
+    return StateDirectoryUnsafe, StateDirectoryHeld, StoreRefused, EpochRefused, EpochPassed, CannotListen
 
 
 def _fault() -> str | None:

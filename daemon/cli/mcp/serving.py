@@ -19,7 +19,7 @@ from runward.daemon.cli.exits import GOOD, INTERRUPTED, READER_GONE
 from runward.daemon.cli.mcp.tool import Answer, Refused, Tool
 from runward.daemon.cli.terminal.output import Failed, to_stderr
 from runward.daemon.disk.state_rights import StateDirectoryUnsafe
-from runward.daemon.store.reading import StoreTooNew, StoreUnreadable
+from runward.daemon.store.reading import StoreRefused, StoreUnreadable
 from runward.handlers.secrets import text_without_secrets
 
 _NAME: Final = "runward"
@@ -97,7 +97,7 @@ async def _called(tool: Tool, arguments: dict[str, JsonValue]) -> types.CallTool
         return _said(str(refused))
     except Failed as failed:
         return _said(failed.message)
-    except (StoreTooNew, StateDirectoryUnsafe, StoreUnreadable) as error:
+    except (StoreRefused, StateDirectoryUnsafe, StoreUnreadable) as error:
         return _said(str(error))
     except OSError as error:
         return _said(f"the machine refused: {error}")

@@ -38,7 +38,7 @@ def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> No
     """
     from runward.daemon.backup.back_up import BackupExists, back_up
     from runward.daemon.backup.examine import Damaged
-    from runward.daemon.store.reading import StoreTooNew
+    from runward.daemon.store.reading import StoreRefused
     from runward.daemon.store.transaction import StoreMalformed, malformed_is_told
 
     state = Path(settings_in_force(context).state_dir)
@@ -54,7 +54,7 @@ def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> No
             found = back_up(store, target, replace=force, tell=shown.tell)
     except BackupExists:
         fail(f"{target} exists: name another file, or use --force to replace it", WRONG_USAGE)
-    except StoreTooNew as error:
+    except StoreRefused as error:
         fail(str(error), WRONG_SETTINGS)
     except Damaged as error:
         fail(f"the store's copy is not sound, and was not kept: {error}; see docs/backup.md", NOT_SO)

@@ -41,7 +41,7 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
     from runward.daemon.backup.examine import Damaged
     from runward.daemon.backup.restore import MadeElsewhere, examine_for, plan_restore, restore
     from runward.daemon.store.ownership import StateDirectoryHeld, hold, prepare
-    from runward.daemon.store.reading import StoreTooNew
+    from runward.daemon.store.reading import StoreRefused
 
     state = Path(own_settings(context).state_dir)
     backup, now = Path(os.path.abspath(file)), time.time()
@@ -59,7 +59,7 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
             ownership.release()
     except StateDirectoryHeld as error:
         fail(f"{error}", TRY_AGAIN)
-    except StoreTooNew as error:
+    except StoreRefused as error:
         fail(str(error), WRONG_SETTINGS)
     except (Damaged, MadeElsewhere, ValueError) as error:  # the last: a packed session
         fail(f"nothing was changed: {error}", NOT_SO)

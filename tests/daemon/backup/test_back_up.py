@@ -11,7 +11,7 @@ from runward.daemon.backup.back_up import BackupExists, back_up
 from runward.daemon.backup.examine import Damaged, examine
 from runward.daemon.store.hash_chain import GENESIS_HEAD, Head, link
 from runward.daemon.store.migrate import migrate, migrations
-from runward.daemon.store.reading import StoreTooNew
+from runward.daemon.store.reading import StoreRefused
 from runward.handlers.model.requests import ScanRequested
 
 PROBLEM = "insert into problems (path, message, since) values (?, ?, 0)"
@@ -113,7 +113,7 @@ def test_a_store_whose_chain_is_broken_gives_no_backup(store: Path, tmp_path: Pa
 def test_a_newer_store_is_not_copied(store: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(store)) as connection:
         connection.execute("pragma user_version = 9999")
-    with pytest.raises(StoreTooNew, match="9999"):
+    with pytest.raises(StoreRefused, match="9999"):
         back_up(store, tmp_path / "copy.db")
     assert names(tmp_path) == []
 
@@ -139,7 +139,7 @@ def test_a_newer_copy_is_told_from_a_damaged_one(store: Path, tmp_path: Path) ->
     back_up(store, tmp_path / "copy.db")
     with closing(sqlite3.connect(tmp_path / "copy.db")) as connection:
         connection.execute("pragma user_version = 9999")
-    with pytest.raises(StoreTooNew, match="9999"):
+    with pytest.raises(StoreRefused, match="9999"):
         examine(tmp_path / "copy.db")
 
 

@@ -18,7 +18,7 @@ from runward.daemon.store.hash_chain import GENESIS_HEAD, link
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.packed_document import COLUMNS, Document, pack
-from runward.daemon.store.reading import StoreTooNew
+from runward.daemon.store.reading import StoreRefused
 from runward.daemon.store.transaction import Row
 from runward.handlers.model.requests import PlayRunRequested
 
@@ -204,7 +204,7 @@ def test_what_is_no_sound_backup_changes_nothing(state: Path, backup: Path) -> N
         planned(state, backup)
     backup.write_bytes(whole)
     change(backup, "pragma user_version = 9999")
-    with pytest.raises(StoreTooNew):
+    with pytest.raises(StoreRefused):
         planned(state, backup)
     assert read_epoch(state) == 4
 

@@ -2,12 +2,10 @@
 
 import json
 import sqlite3
-from pathlib import Path
 
 import pytest
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store.migrate import migrate
 
 COLUMNS = (
     "key, session_id, layout, root, path, kind, status, attempt, origin, started_at, reason_code,"
@@ -188,21 +186,3 @@ def test_a_session_with_attempts_is_not_deleted(store: sqlite3.Connection) -> No
     opened(store)
     with pytest.raises(sqlite3.IntegrityError):
         store.execute("delete from sessions")
-
-
-def test_a_session_that_was_there_before_there_were_flows_keeps_its_contract(tmp_path: Path) -> None:
-    from runward.daemon.store import migrate as migrating
-
-    path = tmp_path / "runward.db"
-    first, second, *_ = migrating.migrations()
-    old = sqlite3.connect(path, isolation_level=None)
-    old.executescript(f"{first.sql} pragma user_version = 1;")
-    old.execute(f"insert {INSERT}", (BEFORE, "launcher"))
-    old.close()
-    migrate(path)
-    store = sqlite3.connect(path, isolation_level=None)
-    assert second.name == "0002_flow_fold.sql"
-    assert found(store) == (BEFORE, "launcher", 0)
-    with pytest.raises(sqlite3.IntegrityError, match=REFUSED):
-        store.execute("update sessions set artifact_contract_json = null")
-    store.close()

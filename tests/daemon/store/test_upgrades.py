@@ -1,4 +1,4 @@
-"""Stores of every earlier version are brought up to date with all that is in them; how they were made: `tests/golden/`."""
+"""Stores of every version from the first schema on are brought up to date with all that is in them; how they were made: `tests/golden/`."""
 
 import sqlite3
 from contextlib import closing
@@ -11,6 +11,7 @@ from tests.waiting import wait_for
 
 from runward.daemon.backup.examine import Examined, examine
 from runward.daemon.store.migrate import migrate, migrations
+from runward.daemon.store.reading import OLDEST
 from runward.daemon.store.reading_exchange import shared_artifact
 from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.store.reading_shows import shows
@@ -18,9 +19,6 @@ from runward.daemon.store.reading_shows import shows
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
 STORES: Final = {int(path.stem): path for path in sorted(GOLDEN.glob("*.sql"))}
 VERSIONS: Final = [step.number for step in migrations()]
-MADE_ANEW: Final = frozenset({"daemon", "outbox", "journal_lines"})
-"""Tables that a migration filled from others, which `test_migrate.py` holds against what they were."""
-
 STATUSES: Final = {"delivers": "completed", "goes-on": "running", "lacks": "failed"}
 
 
@@ -65,8 +63,8 @@ def schema(path: Path) -> list[tuple[object, ...]]:
 
 
 def test_there_is_a_store_of_every_version_that_a_program_ever_wrote() -> None:
-    """2 and 3 came into being together with 4. Anyone who adds a migration makes the one before it."""
-    assert {*VERSIONS[:-1]} - {2, 3} <= STORES.keys()
+    """Anyone who adds a migration makes the one before it."""
+    assert {*VERSIONS[:-1]} <= STORES.keys()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -76,7 +74,7 @@ def test_a_store_is_brought_up_to_date_with_all_that_is_in_it(tmp_path: Path, ve
     before = content(path)
     assert {str(row["session_id"]): row["status"] for row in before["sessions"]} == STATUSES
     assert migrate(path) == VERSIONS[-1]
-    columns = {name: list(rows[0]) for name, rows in before.items() if rows and name not in MADE_ANEW}
+    columns = {name: list(rows[0]) for name, rows in before.items() if rows}
     assert content(path, columns) == {name: before[name] for name in columns}
     found = examined(path)
     assert (found.version, found.sessions, found.head.seq) == (VERSIONS[-1], 3, len(before["events"]))
@@ -196,17 +194,22 @@ def test_an_upgraded_store_is_listed_shown_and_explained(place: Place, version: 
     assert (why.code, "missing required artifacts: report (report.md)" in why.out) == (0, True)
 
 
-def test_an_older_program_refuses_a_newer_store_and_touches_nothing(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("version", "fix"), [(9999, "install"), (OLDEST - 1, "use the Runward that wrote it")]
+)
+def test_a_store_of_a_version_that_this_program_does_not_know_is_refused_and_not_touched(
+    place: Place, version: int, fix: str
+) -> None:
     place.daemon_once()
-    place.change_store("pragma user_version = 9999")
+    place.change_store(f"pragma user_version = {version}")
     store = (place.state / "runward.db").read_bytes()
     epoch = (place.state / "epoch").read_bytes()
     for arguments in (("daemon", "--once", "--quiet"), ("session", "list"), ("backup", "copy.db")):
         process = place.start(*arguments)
         _, said = process.communicate(timeout=60)
         assert process.returncode == 78, arguments
-        assert "has version 9999" in said or "(version 9999)" in said
-        assert "install" in said
+        assert f"has version {version}" in said or f"(version {version})" in said
+        assert fix in said
     assert (place.state / "runward.db").read_bytes() == store
     assert (place.state / "epoch").read_bytes() == epoch
     assert [each.name for each in place.state.iterdir() if "before" in each.name] == []
@@ -236,6 +239,18 @@ def test_an_old_backup_is_restored_and_brought_up_to_date(recorded_once: Recorde
     assert {str(each["session_id"]): each["status"] for each in listed if isinstance(each, dict)} == STATUSES
     assert list(place.state.glob("*before-upgrade*")) == [], "the backup is there, and unchanged"
     assert examine(place.directory / "old.db").version == version
+
+
+def test_a_backup_of_a_version_before_the_first_schema_is_refused(recorded_once: Recorded) -> None:
+    place = recorded_once.anew()
+    load(OLDEST, place.directory / "old.db")
+    with closing(sqlite3.connect(place.directory / "old.db")) as connection:
+        connection.execute(f"pragma user_version = {OLDEST - 1}")
+        connection.execute("pragma journal_mode = delete")
+    before = (place.state / "runward.db").read_bytes()
+    result = place.call("restore", "old.db")
+    assert (result.code, "use the Runward that wrote it" in result.err) == (78, True)
+    assert (place.state / "runward.db").read_bytes() == before
 
 
 @pytest.mark.prove
