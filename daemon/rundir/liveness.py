@@ -19,8 +19,8 @@ from runward.daemon.processes.identity import (
 from runward.daemon.processes.namespaced import NotThere, number_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts import claude_code, codex
-from runward.handlers.layouts.claude_code_pid import PidFile, read_pid_file
-from runward.handlers.layouts.codex_names import lock_of
+from runward.handlers.layouts.claude_code import PidFile, read_pid_file
+from runward.handlers.layouts.codex_records import lock_of
 from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, RecordedProcess
 from runward.handlers.sessions.death import Absence
 from runward.handlers.sessions.observe import ProcessState, together

@@ -1,20 +1,32 @@
-"""Claude Code's transcripts: `<session id>.jsonl`, with the files of the session's sub-agents next to it.
+"""Claude Code's transcripts, `<session id>.jsonl`, with the files of the session's sub-agents next to it. And pid files.
 
-One record per line: the conversation's main chain (`user`, `assistant`, `attachment`, `system`), records of
-sub-agents among it in old versions (`isSidechain`), and notes (`queue-operation`, `last-prompt`, `summary`, …). A
-turn is open from a prompt until a reply that says it is the last one, an error, a limit, or a person's interruption.
-Nothing records a kill, but the session's process may show it (see `claude_code_pid`)."""
+A transcript has one record per line: the conversation's main chain (`user`, `assistant`, `attachment`, `system`),
+records of sub-agents among it in old versions (`isSidechain`), and notes (`queue-operation`, `last-prompt`,
+`summary`, …). A turn is open from a prompt until a reply that says it is the last one, an error, a limit, or a
+person's interruption. Nothing records a kill, but the session's process may show it.
+
+A pid file, `sessions/<pid>.json`, says which process runs a session now, and what it is doing. It is written when the
+program starts and removed when it ends, unless it ends by SIGKILL. It is removed before the last lines of the
+transcript are written, and the next start removes what a kill left: code that needs the process remembers it. Whether
+it is alive is for the daemon to find out: by pid and start time.
+"""
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.foreign_json import parse_time
-from runward.handlers.layouts.claude_code_meanings import counts_as_subagent, is_subagent_file
-from runward.handlers.layouts.claude_code_records import record_of
-from runward.handlers.layouts.claude_code_session import Session
-from runward.handlers.layouts.claude_code_state import LONGEST_ID, VERSION, State, headless
+from runward.config.plain_data import LATEST
+from runward.handlers.foreign_json import NotJson, parse_time, read_json
+from runward.handlers.layouts.claude_code_records import (
+    LONGEST_ID,
+    SESSION_ID,
+    counts_as_subagent,
+    is_headless,
+    is_subagent_file,
+    record_of,
+)
+from runward.handlers.layouts.claude_code_session import VERSION, Session, State, headless
 from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.transcript import Counts, LogLine, Resumed, Told, Usage
 from runward.handlers.layouts.transcript_lines import Unreadable, records
@@ -22,7 +34,6 @@ from runward.handlers.model.sessions import Document
 
 LAYOUT: Final = "claude-code"
 
-_SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SPEAKERS: Final = ("user", "assistant")
 
 _LONG_BEGINNING: Final = 200_000
@@ -37,7 +48,7 @@ class ClaudeCodeScanner(KeepsState[State]):
         stem = file.split(".", 1)[0]
         if is_subagent_file(name):
             return State(VERSION, session_id=stem.removeprefix("agent-")[:LONGEST_ID], is_subagent=True)
-        return State(VERSION, session_id=stem if _SESSION_ID.fullmatch(stem) else None)
+        return State(VERSION, session_id=stem if SESSION_ID.fullmatch(stem) else None)
 
     def feed(self, state: State, file: str, lines: Sequence[LogLine]) -> tuple[State, tuple[Resumed, ...]]:
         if state.is_subagent:
@@ -139,3 +150,71 @@ def _agents_beginning(file: str, lines: Sequence[LogLine]) -> int:
         return 0
     first = next(records(file, lines[:1], Unreadable(0, ())), None)
     return int(counts_as_subagent(file, record_of(first) if isinstance(first, dict) else None))
+
+
+_WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_LONGEST_TEXT: Final = 4096
+
+
+class PidFile(NamedTuple):
+    """What a pid file says. `start_ticks` is the process's start time as /proc/<pid>/stat has it, in clock ticks.
+
+    `status` is `busy`, `idle` or `waiting` (then `waiting_for` says for what: `permission prompt`) if a person runs
+    the session, and None if a program does. `entrypoint` tells the two apart, `kind` does not: it is
+    `interactive` for both. `started_at` is in Unix seconds.
+    """
+
+    pid: int
+    session_id: str
+    start_ticks: int | None
+    status: str | None
+    waiting_for: str | None
+    kind: str | None
+    entrypoint: str | None
+    headless: bool | None
+    cwd: str | None
+    version: str | None
+    started_at: float | None
+
+
+def read_pid_file(content: bytes) -> PidFile | None:
+    """What a pid file with this content says. None if it is torn or half written, or not a pid file.
+
+    It is overwritten in place, so a reader may see it empty, cut, or with the end of what was there before. A later
+    look finds it whole.
+    """
+    value = read_json(content)
+    if isinstance(value, NotJson) or not isinstance(value, dict):
+        return None
+    pid, session_id = value.get("pid"), _text(value.get("sessionId"))
+    if isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 2**31 or session_id is None:
+        return None
+    entrypoint = _text(value.get("entrypoint"))
+    return PidFile(
+        pid=pid,
+        session_id=session_id,
+        start_ticks=_ticks(value.get("procStart")),
+        status=_text(value.get("status")),
+        waiting_for=_text(value.get("waitingFor")),
+        kind=_text(value.get("kind")),
+        entrypoint=entrypoint,
+        headless=is_headless(entrypoint),
+        cwd=_text(value.get("cwd")),
+        version=_text(value.get("version")),
+        started_at=_seconds(value.get("startedAt")),
+    )
+
+
+def _text(value: JsonValue) -> str | None:
+    return value if isinstance(value, str) and 0 < len(value) <= _LONGEST_TEXT else None
+
+
+def _ticks(value: JsonValue) -> int | None:
+    return int(value) if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value) else None
+
+
+def _seconds(value: JsonValue) -> float | None:
+    """Milliseconds since 1970 in seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value / 1000 if 0 <= value <= LATEST * 1000 else None

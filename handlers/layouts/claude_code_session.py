@@ -1,49 +1,214 @@
 """A Claude Code session, while the lines of its transcript are read: what their order means for its turns.
 
-Most of the time of a reading is spent here: most records need only a few checks.
+Also what is counted in it, and what is remembered of it between two readings. Most of the time of a reading is spent
+here: most records need only a few checks.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.handlers.foreign_json import parse_time
-from runward.handlers.layouts.claude_code_meanings import (
+from runward.handlers.layouts.claude_code_records import (
+    AGENT_TOOLS,
     ANSWERED,
     ASKING_TOOLS,
     COMPLETED,
     INTERRUPTED,
-    SYNTHETIC,
-    TURN_ENDS,
-    api_error,
-    command_text,
-    ended_by_itself,
-    is_command_output,
-    is_unknown_command,
-    says_interrupted,
-    turns_used_up,
-    user_record,
-)
-from runward.handlers.layouts.claude_code_records import (
+    LONGEST_ID,
     NOT_DECODED,
+    SYNTHETIC,
+    TASKS_KEPT,
+    TURN_ENDS,
     Block,
     Message,
     Record,
+    Usage,
+    api_error,
+    change_by_result,
+    command_text,
     content_of,
     decode,
-    record_of,
-    text_of,
-)
-from runward.handlers.layouts.claude_code_state import LONGEST_ID, Beside, Ending, State, headless
-from runward.handlers.layouts.claude_code_tally import Tally
-from runward.handlers.layouts.claude_code_tasks import (
-    TASKS_KEPT,
-    change_by_result,
+    ended_by_itself,
+    is_command_output,
+    is_headless,
+    is_unknown_command,
     may_begin_task,
     notification,
+    record_of,
+    says_interrupted,
+    text_of,
+    turns_used_up,
+    user_record,
 )
 from runward.handlers.layouts.scanner import clip_prompt
-from runward.handlers.layouts.transcript import LogLine, Resumed, Turn
+from runward.handlers.layouts.transcript import Close, LogLine, Resumed, Turn
 from runward.handlers.layouts.transcript_lines import Unreadable, records
+from runward.handlers.model.sessions import Complaint
+
+VERSION: Final = 3
+
+
+Beside: TypeAlias = Literal["caveat", "answer"]
+"""What was said outside the conversation: that what follows is not for the model, or the program's own answer to a
+command. After that, a further text may tell the model about it, which the model gets with the next prompt."""
+
+
+class Ending(NamedTuple):
+    """How a turn ended, with the time as its record has it. Few of these times are needed, so few are parsed."""
+
+    close: Close
+    stamp: str | None
+
+    def told(self) -> Close:
+        """The end with its time in Unix seconds."""
+        return self.close._replace(at=parse_time(self.stamp))
+
+
+class State(NamedTuple):
+    """What is known of a session so far. Times are as the records have them.
+
+    `queued` is when the first prompt was queued: a record that is older, and comes before the first prompt of the
+    session's own, was copied from the session that this one was forked from. `seems_headless` is what the first record
+    says about it if no entry point is named: a queued prompt, or a snapshot of what a person may undo. `held` is how
+    the last turn had ended if Claude Code has since given the model something to continue with, but the model has not
+    said anything. `command` is a slash command that nobody has answered yet, `spoken` whether the last word on the
+    main chain is a reply that called no tool, `stop_reason` what that reply gave as its reason to stop. `tasks` are the
+    tasks that run in the background, by their ids, and whose end Claude Code will report. `queue` is how much was
+    queued for the model while it worked. `stays` says that a headless session's turn ended well but it waits for
+    these: then `held` is that end. `beside` is what was last said outside the conversation.
+    """
+
+    version: Literal[3]
+    session_id: str | None = None
+    parent_session_id: str | None = None
+    is_subagent: bool = False
+    has_own: bool = False
+    queued: str | None = None
+    is_begun: bool = False
+    attempt: int = 0
+    turns: int = 0
+    turn: Turn = "none"
+    ending: Ending | None = None
+    held: Ending | None = None
+    command: str | None = None
+    spoken: bool = False
+    stop_reason: str | None = None
+    waiting: bool = False
+    tasks: tuple[str, ...] = ()
+    queue: int = 0
+    stays: bool = False
+    beside: Beside | None = None
+    entrypoint: str | None = None
+    seems_headless: bool | None = None
+    started: str | None = None
+    moved: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    agent_version: str | None = None
+    cwd: str | None = None
+    prompt: str | None = None
+    events: int = 0
+    tool_calls: int = 0
+    errors: int = 0
+    agent_files: int = 0
+    agent_chains: int = 0
+    agent_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    replies: tuple[tuple[str, int, int], ...] = ()
+    calls: tuple[str, ...] = ()
+    launches: tuple[str, ...] = ()
+    unreadable: int = 0
+    complaints: tuple[Complaint, ...] = ()
+
+
+def headless(entrypoint: str | None, seems_headless: bool | None) -> bool | None:
+    """What the entry point says, and in versions that don't name it what the first record seemed to say."""
+    return seems_headless if entrypoint is None else is_headless(entrypoint)
+
+
+REPLIES_KEPT: Final = 16
+"""Replies whose cost is remembered, because the lines of one reply may have others between them."""
+
+CALLS_KEPT: Final = 32
+"""Calls of tools that are remembered, so that each counts once."""
+
+_FREE: Final = (0, 0)
+
+
+class Tally:
+    """The counts of a session, while lines are fed. `reply` is the one whose `cost` is yet to be added."""
+
+    __slots__ = (
+        "agent_calls",
+        "calls",
+        "cost",
+        "input_tokens",
+        "launches",
+        "output_tokens",
+        "replies",
+        "reply",
+        "tool_calls",
+    )
+
+    def __init__(self, state: State) -> None:
+        self.tool_calls, self.agent_calls = state.tool_calls, state.agent_calls
+        self.input_tokens, self.output_tokens = state.input_tokens, state.output_tokens
+        self.replies = {reply: (came, went) for reply, came, went in state.replies}
+        self.calls = dict.fromkeys(state.calls)
+        self.launches = dict.fromkeys(state.launches)
+        self.reply: str | None = None
+        self.cost = Usage()
+
+    def note_call(self, call: Block) -> None:
+        """Count a tool's call, once by its id."""
+        if call.id is not None:
+            name = call.id[:LONGEST_ID]
+            if name in self.calls:
+                return
+            _remember(self.calls, name)
+            if call.name in AGENT_TOOLS:
+                _remember(self.launches, name)
+        self.tool_calls += 1
+        self.agent_calls += call.name in AGENT_TOOLS
+
+    def note_answer(self, result: Block) -> None:
+        """A sub-agent's result. One that could not be started does not count."""
+        call = (result.tool_use_id or "")[:LONGEST_ID]
+        if call in self.launches:
+            del self.launches[call]
+            self.agent_calls -= result.is_error is True
+
+    def note_cost(self, reply: str | None, usage: Usage) -> None:
+        """A reply's lines repeat its cost: the last of them counts."""
+        if reply is None or reply != self.reply:
+            self.add_cost()
+            self.reply = reply or ""
+        self.cost = usage
+
+    def add_cost(self) -> None:
+        """Add the cost of the last reply, and subtract what an earlier line of it had said."""
+        if self.reply is None:
+            return
+        reply, usage = self.reply[:LONGEST_ID], self.cost
+        came = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+        went = usage.output_tokens
+        replies = self.replies
+        before = replies.get(reply, _FREE) if reply else _FREE
+        replies[reply] = (came, went)
+        if len(replies) > REPLIES_KEPT:
+            del replies[next(iter(replies))]
+        self.input_tokens += came - before[0]
+        self.output_tokens += went - before[1]
+        self.reply = None
+
+
+def _remember(known: dict[str, None], call: str) -> None:
+    """Keep a call's id, and forget the oldest if there are too many."""
+    known[call] = None
+    if len(known) > CALLS_KEPT:
+        del known[next(iter(known))]
+
 
 _LONGEST_TEXT: Final = 4096
 _STAMP_LENGTH: Final = len("2026-01-31T12:00:00.000Z")

@@ -1,40 +1,28 @@
-"""The lionagi run directory: `run.json`, `branches/*.json` and, while a reply streams, `stream/*.buffer.jsonl`.
-
-Source: the run directory of the artifact contract's own project (ADR-0029) and its ADR-0064. `run.json` is renamed
-into place, so what it says counts at once. Its words, and what they become:
-
-- `running`: an open turn. The file names no process, so the end of a run that stays open can't be detected.
-- `completed`: `completed`, `run.completed.ok`.
-- `completed_empty`: `failed`, `run.failed.exception`: its exit code is 1, and to lionagi an end without an artifact, a
-  commit or an answer is not a success. `missing_artifact` is kept for what a contract requires.
-- `failed`: `failed`, `run.failed.exception`; `run.failed.api_error` where `error` names a provider's error.
-- `timed_out`: `timed_out`, `run.timed_out.deadline`: the deadline was lionagi's, but means the same.
-- `aborted`: `aborted`, `run.aborted.user`: a person pressed Ctrl-C.
-- `cancelled`: `cancelled`, `run.cancelled.sigterm`: its exit code is 143, no matter who sent the signal.
-- no word, as in early versions, or another one: an open turn, and for another one a complaint.
-
-A branch is one agent's conversation. The branch that `run.json` names is the run's own, the others are its sub-agents.
-A run that names none has its only branch, or else nothing but sub-agents. A branch's file is written before and after
-each turn. The buffer holds what streams in between, and is removed.
-"""
+"""A branch of a lionagi run, one agent's conversation: its messages, what streams meanwhile, and what both count."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.foreign_values import document_object, list_in, object_in, seconds_in, text_in
-from runward.handlers.layouts.kept_state import KeepsState
-from runward.handlers.layouts.lionagi_branch import (
-    NOTHING,
-    Branch,
-    Tally,
-    sum_of,
-    tally_of_chunks,
-    tally_of_messages,
+from runward.handlers.calls import Called, Paid, Place, Returned, Unusable
+from runward.handlers.calls import Told as ToldCall
+from runward.handlers.foreign_json import NotJson, read_json
+from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
+from runward.handlers.layouts.foreign_values import (
+    LARGEST_COUNT,
+    count_in,
+    document_object,
+    list_in,
+    object_in,
+    seconds_in,
+    text_in,
+    whole_text_in,
 )
+from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.scanner import clip_prompt
+from runward.handlers.layouts.told_values import number_in
 from runward.handlers.layouts.transcript import (
     Close,
     Counts,
@@ -47,6 +35,83 @@ from runward.handlers.layouts.transcript import (
 from runward.handlers.layouts.transcript_lines import Unreadable, records
 from runward.handlers.model.reasons import ReasonCode, status_of
 from runward.handlers.model.sessions import Complaint, Document
+
+_INPUT_KEYS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+class Tally(NamedTuple):
+    """The content of one file of a branch: messages or chunks, calls, errors, and tokens of `replies` replies."""
+
+    records: int = 0
+    tool_calls: int = 0
+    errors: int = 0
+    replies: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+NOTHING: Final = Tally()
+
+
+class Branch(NamedTuple):
+    """One agent's conversation: what its own file held last, and what has streamed since."""
+
+    id: str
+    has_file: bool = False
+    kept: Tally = NOTHING
+    streamed: Tally = NOTHING
+    began_at: float | None = None
+    moved_at: float | None = None
+
+
+def tally_of_messages(messages: Sequence[dict[str, JsonValue]]) -> Tally:
+    """What the messages in a branch's own file amount to."""
+    calls, errors, spent = 0, 0, NOTHING
+    for message in messages:
+        metadata = object_in(message.get("metadata"))
+        kind = (text_in(metadata.get("lion_class")) or "").rpartition(".")[2]
+        calls += kind == "ActionRequest"
+        errors += kind == "ActionResponse" and metadata.get("is_error") is True
+        execution = object_in(object_in(metadata.get("api_call_meta")).get("execution"))
+        errors += bool(execution.get("error"))
+        spent = sum_of(spent, _spent(object_in(metadata.get("model_response"))))
+    return spent._replace(records=len(messages), tool_calls=calls, errors=errors)
+
+
+def tally_of_chunks(chunks: Iterable[JsonValue]) -> Tally:
+    """What the chunks of a reply that streams amount to; the end of a resumed stream is not an error."""
+    count, calls, errors, spent = 0, 0, 0, NOTHING
+    for chunk in chunks:
+        if not isinstance(chunk, dict):
+            continue
+        count += 1
+        kind = chunk.get("type")
+        if kind == "text" or kind == "thinking":
+            continue
+        if kind == "tool_use":
+            calls += 1
+        elif kind == "tool_result":
+            errors += chunk.get("is_error") is True
+        elif kind == "error":
+            errors += not object_in(chunk.get("metadata")).get("benign_eos")
+        elif kind == "result":
+            spent = sum_of(spent, _spent(object_in(chunk.get("metadata"))))
+    return spent._replace(records=count, tool_calls=calls, errors=errors)
+
+
+def _spent(reply: dict[str, JsonValue]) -> Tally:
+    """The tokens of a reply that reports them. Its cached input is listed separately from the rest."""
+    usage = object_in(reply.get("usage"))
+    if not usage:
+        return NOTHING
+    read = sum(count_in(usage.get(key)) for key in _INPUT_KEYS)
+    return Tally(replies=1, input_tokens=read, output_tokens=count_in(usage.get("output_tokens")))
+
+
+def sum_of(one: Tally, other: Tally) -> Tally:
+    """Both together, within bounds."""
+    return Tally(*(min(less + more, LARGEST_COUNT) for less, more in zip(one, other, strict=True)))
+
 
 LAYOUT: Final = "lionagi"
 RUN: Final = "run.json"
@@ -291,3 +356,78 @@ def _close(run: Run | None) -> Close | None:
         if _PROVIDER.match(run.error):
             code = "run.failed.api_error"
     return Close(status_of(code), code, summary, run.ended_at)
+
+
+_BRANCHES: Final = "branches/*.json"
+
+MOST_USD: Final = 1_000_000
+"""A reply that cost more is not believed."""
+
+
+class LionagiCalls:
+    """Reads the file of a run's own branch. Each of its messages is reported once."""
+
+    def __init__(self) -> None:
+        self._branch: str | None = None
+        self._told: set[str] = set()
+        self._paid: set[str] = set()
+
+    def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[ToldCall]:
+        """There are no logs."""
+        return iter(())
+
+    def see(self, document: Document) -> Iterator[ToldCall]:
+        """What a document says that was not reported before."""
+        place = Place(document.name, 1, 0, len(document.content))
+        is_run = document.name == RUN
+        if not is_run and document.name != f"branches/{self._branch}.json":
+            return
+        value = NotJson(document.problem) if document.problem else read_json(document.content)
+        if isinstance(value, NotJson):
+            yield Unusable(place, value.message)
+        elif is_run:
+            self._branch = whole_text_in(object_in(value).get("branch_id")) or self._branch
+        else:
+            for message in list_in(object_in(object_in(value).get("messages")).get("collections")):
+                yield from self._message(place, object_in(message))
+
+    def _message(self, place: Place, message: dict[str, JsonValue]) -> Iterator[ToldCall]:
+        metadata, content = object_in(message.get("metadata")), object_in(message.get("content"))
+        kind = (text_in(metadata.get("lion_class")) or "").rpartition(".")[2]
+        name = whole_text_in(message.get("id"))
+        cost = number_in(object_in(metadata.get("model_response")).get("total_cost_usd"), 0, MOST_USD)
+        if cost is not None and name is not None and name not in self._paid:
+            self._paid.add(name)
+            yield Paid(place, seconds_in(message.get("created_at")), cost)
+        if kind not in ("ActionRequest", "ActionResponse") or name in self._told:
+            return
+        if name is None:
+            yield Unusable(place, f"an {kind} without id")
+            return
+        self._told.add(name)
+        at = seconds_in(message.get("created_at"))
+        if kind == "ActionRequest":
+            asked = object_in(content.get("action_request")) or content
+            tool = whole_text_in(asked.get("function"))
+            if tool is None:
+                yield Unusable(place, "an ActionRequest without function")
+            else:
+                yield Called(place, at, name, tool, asked.get("arguments"))
+            return
+        call = whole_text_in(content.get("action_request_id"))
+        if call is None:
+            yield Unusable(place, "an ActionResponse without action_request_id")
+            return
+        answer = object_in(content.get("action_response")) or content
+        output, error = answer.get("output"), answer.get("error")
+        if metadata.get("is_error") is True or error is not None:
+            yield Returned(place, at, call, None, output if error is None else error, False)
+        else:
+            yield Returned(place, at, call, output)
+
+
+def _start(_name: str) -> CallReader:
+    return LionagiCalls()
+
+
+CALLS: Final = CallLayout(_start, documents=(RUN, _BRANCHES))

@@ -11,19 +11,12 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeAlias
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts import (
     adjutant,
-    adjutant_calls,
     claude_code,
-    claude_code_calls,
-    claude_code_final,
-    claude_code_messages,
+    claude_code_contents,
     codex,
-    codex_calls,
-    codex_final,
-    codex_messages,
+    codex_contents,
     ctcp,
-    ctcp_calls,
     lionagi,
-    lionagi_calls,
     native,
     native_calls,
     show,
@@ -243,24 +236,24 @@ LAYOUTS: Final = Layouts(
 
 CALLS: Final[Mapping[str, CallLayout]] = {
     native.LAYOUT: native_calls.CALLS,
-    claude_code.LAYOUT: claude_code_calls.CALLS,
-    codex.LAYOUT: codex_calls.CALLS,
-    ctcp.LAYOUT: ctcp_calls.CALLS,
-    adjutant.LAYOUT: adjutant_calls.CALLS,
-    lionagi.LAYOUT: lionagi_calls.CALLS,
+    claude_code.LAYOUT: claude_code_contents.CALLS,
+    codex.LAYOUT: codex_contents.CALLS,
+    ctcp.LAYOUT: ctcp.CALLS,
+    adjutant.LAYOUT: adjutant.CALLS,
+    lionagi.LAYOUT: lionagi.CALLS,
     show.LAYOUT: show.CALLS,
 }
 """How the calls of a layout's sessions are read, by the layout's name."""
 
 FINAL_MESSAGES: Final[Mapping[str, Callable[[Iterable[bytes]], str | None]]] = {
-    claude_code.LAYOUT: claude_code_final.final_message,
-    codex.LAYOUT: codex_final.final_message,
+    claude_code.LAYOUT: claude_code_contents.final_message,
+    codex.LAYOUT: codex_contents.final_message,
 }
 """How a layout's last message is found in the lines of a log, newest first, by the layout's name."""
 
 MESSAGES: Final[Mapping[str, Callable[[bytes], Said | None]]] = {
-    claude_code.LAYOUT: claude_code_messages.message_in,
-    codex.LAYOUT: codex_messages.message_in,
+    claude_code.LAYOUT: claude_code_contents.message_in,
+    codex.LAYOUT: codex_contents.message_in,
 }
 """The text that a line of a layout's log adds to the conversation, by the layout's name."""
 

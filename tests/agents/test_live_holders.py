@@ -11,8 +11,8 @@ from tests.agents.scenarios import Stage
 from tests.agents.scripted_model import prompt
 from tests.waiting import PATIENCE_S, wait_for
 
-from runward.handlers.layouts.claude_code_pid import read_pid_file
-from runward.handlers.layouts.codex_names import lock_of, thread_of
+from runward.handlers.layouts.claude_code import read_pid_file
+from runward.handlers.layouts.codex_records import lock_of, thread_of
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(400)]
 

@@ -23,7 +23,7 @@ from runward.handlers.calls import (
     Unusable,
     VerificationTold,
 )
-from runward.handlers.layouts.adjutant_calls import AdjutantCalls
+from runward.handlers.layouts.adjutant import AdjutantCalls
 from runward.handlers.layouts.call_reader import PlacedLine
 from runward.handlers.layouts.replay_calls import told_by_events
 from runward.handlers.model.bundle import BundleOrder, FileEdit, Stretch, Verdict, WorkTree

@@ -18,8 +18,7 @@ from tests.handlers.layouts.adjutant_lines import (
 from tests.handlers.layouts.directories import document, fed, fed_in_portions, numbered
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.adjutant import RECEIPT, REPLAY, SCANNER
-from runward.handlers.layouts.adjutant_replay import IDS_KEPT
+from runward.handlers.layouts.adjutant import IDS_KEPT, RECEIPT, REPLAY, SCANNER
 from runward.handlers.layouts.transcript import Close, Counts, Told
 from runward.handlers.model.reasons import status_of
 from runward.handlers.model.sessions import Document

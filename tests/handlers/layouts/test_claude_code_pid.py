@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.claude_code_pid import PidFile, read_pid_file
+from runward.handlers.layouts.claude_code import PidFile, read_pid_file
 
 WRITTEN: dict[str, JsonValue] = {
     "pid": 4711,

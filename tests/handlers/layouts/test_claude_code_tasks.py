@@ -6,7 +6,7 @@ import pytest
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, notification
 
 from runward.handlers.layouts.claude_code import SCANNER
-from runward.handlers.layouts.claude_code_tasks import TASKS_KEPT
+from runward.handlers.layouts.claude_code_records import TASKS_KEPT
 from runward.handlers.layouts.transcript import LogLine, Told
 
 NAME = f"{SESSION}.jsonl"

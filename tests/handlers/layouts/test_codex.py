@@ -43,8 +43,7 @@ from tests.handlers.layouts.codex_lines import (
     write,
 )
 
-from runward.handlers.layouts.codex import SCANNER, recognises_log
-from runward.handlers.layouts.codex_rollout import Rollout
+from runward.handlers.layouts.codex import SCANNER, Rollout, recognises_log
 from runward.handlers.layouts.transcript import MOST_COMPLAINTS, LogLine, Resumed, Told, TranscriptScanner
 from runward.handlers.model.reasons import status_of
 

@@ -1,7 +1,7 @@
 import pytest
 from tests.handlers.layouts.codex_lines import NAME, PARENT, THREAD, turn_id
 
-from runward.handlers.layouts.codex_names import lock_of, made_at, thread_of
+from runward.handlers.layouts.codex_records import lock_of, made_at, thread_of
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.handlers.layouts import claude_code_lines
 from tests.handlers.layouts.claude_code_lines import Transcript
 from tests.handlers.layouts.codex_lines import BareLog, Log, write
 
-from runward.handlers.layouts import claude_code_final, codex_final
+from runward.handlers.layouts import claude_code_contents, codex_contents
 from runward.handlers.model.outcomes import ReadOutcome
 from runward.handlers.outcomes.final_message import outcome_in
 from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome
@@ -24,11 +24,11 @@ TEXT = json.dumps(REVIEW, indent=2)
 
 
 def claude(transcript: Transcript) -> str | None:
-    return claude_code_final.final_message(reversed(transcript.lines))
+    return claude_code_contents.final_message(reversed(transcript.lines))
 
 
 def codex(log: Log) -> str | None:
-    return codex_final.final_message(write(each) for each in reversed(log.records))
+    return codex_contents.final_message(write(each) for each in reversed(log.records))
 
 
 @pytest.mark.parametrize(
@@ -144,6 +144,6 @@ def test_what_codex_said_before_it_went_on_is_not_its_last_message() -> None:
     ):
         assert codex(log) is None
     assert (
-        codex_final.final_message([b"[1]", b"\xff", b"{}", write({"type": "event_msg", "payload": []})])
+        codex_contents.final_message([b"[1]", b"\xff", b"{}", write({"type": "event_msg", "payload": []})])
         is None
     )

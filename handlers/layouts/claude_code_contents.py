@@ -1,8 +1,9 @@
-"""The calls in a Claude Code transcript: `tool_use` blocks of replies, and the `tool_result` blocks that answer them.
+"""What a Claude Code transcript contains: its calls, its texts, and its last message.
 
-Records of sub-agents (`isSidechain`), and records that a fork copied from its origin, do not belong to the session. A
-failed Bash command gives its exit code in the error's text. A successful one has 0: Claude Code reports anything else
-as an error, or says how it interpreted the code.
+Calls are `tool_use` blocks of replies, and the `tool_result` blocks that answer them. Records of sub-agents
+(`isSidechain`), and records that a fork copied from its origin, do not belong to the session. A failed Bash command
+gives its exit code in the error's text. A successful one has 0: Claude Code reports anything else as an error, or says
+how it interpreted the code.
 """
 
 import re
@@ -15,19 +16,25 @@ import msgspec
 from runward.handlers.calls import Called, Place, Returned, Told, Unusable
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
-from runward.handlers.layouts.claude_code_meanings import is_subagent_file
 from runward.handlers.layouts.claude_code_records import (
     NOT_DECODED,
+    SESSION_ID,
+    SYNTHETIC,
     Block,
     Message,
     Record,
     Usage,
+    content_of,
     decode,
+    every_text_of,
+    is_subagent_file,
     record_of,
+    text_of,
+    user_record,
 )
 from runward.handlers.layouts.plan_calls import Plans
 from runward.handlers.layouts.told_values import value_in
-from runward.handlers.layouts.transcript import LogLine
+from runward.handlers.layouts.transcript import LogLine, Said
 from runward.handlers.layouts.transcript_lines import Unreadable, records
 from runward.handlers.model.sessions import Document
 
@@ -35,7 +42,6 @@ PLAN_TOOL: Final = "TodoWrite"
 
 _CALL: Final = b'"tool_use"'
 _RESULT: Final = b'"tool_result"'
-_SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EXIT: Final = re.compile(r"(?:Error: )?Exit code (\d{1,3})\b")
 _LONGEST_STAMP: Final = 40
 
@@ -188,8 +194,84 @@ def _tokens(usage: Usage) -> int:
 
 def _start(name: str) -> CallReader:
     stem = name.rsplit("/", 1)[-1].split(".", 1)[0]
-    session = stem if _SESSION_ID.fullmatch(stem) else None
+    session = stem if SESSION_ID.fullmatch(stem) else None
     return ClaudeCodeCalls(State(session=session, is_subagent=is_subagent_file(name)))
 
 
 CALLS: Final = CallLayout(_start)
+
+
+_PERSONS: Final = ("prompt", "command", "shell", "interruption")
+
+
+def message_in(line: bytes) -> Said | None:
+    """The text that a line adds to the conversation. None if it adds none, or can't be read."""
+    try:
+        record = decode(line)
+    except NOT_DECODED:
+        return None
+    if record.is_sidechain or record.type not in ("assistant", "user"):
+        return None
+    content = content_of(record)
+    text = every_text_of(content)
+    if not text:
+        return None
+    at = parse_time(record.timestamp)
+    if record.type == "user":
+        return Said(at, "user" if user_record(record, content, text) in _PERSONS else "system", text)
+    model = record.message.model if isinstance(record.message, Message) else None
+    is_own = record.is_api_error_message or model == SYNTHETIC
+    return Said(at, "system" if is_own else "assistant", text)
+
+
+_ASIDES = ("command", "command_output", "caveat", "shell", "follow_up", "aside")
+"""User records that are unanswered if they come after the last reply."""
+
+
+def final_message(newest_first: Iterable[bytes]) -> str | None:
+    """The text of the session's last reply. None if it called a tool, or if something waits for an answer.
+
+    A reply may be split over several lines, one for each of its parts. Lines that can't be read are skipped.
+    """
+    parts: list[str] = []
+    reply: str | None = None
+    for line in newest_first:
+        try:
+            record = decode(line)
+        except NOT_DECODED:
+            continue
+        if record.is_sidechain or record.type not in ("assistant", "user"):
+            continue
+        if record.type == "user":
+            if parts:
+                break
+            if _wants_an_answer(record):
+                return None
+            continue
+        message = record.message
+        if not isinstance(message, Message) or record.is_api_error_message:
+            return _whole(parts)
+        if message.model == SYNTHETIC:
+            continue
+        if parts and (message.id is None or message.id != reply):
+            break
+        if isinstance(message.content, list) and any(each.type == "tool_use" for each in message.content):
+            return None
+        reply = message.id
+        parts.append(every_text_of(message.content))
+    return _whole(parts)
+
+
+def _whole(newest_first: list[str]) -> str | None:
+    return "".join(reversed(newest_first)) or None
+
+
+def _wants_an_answer(record: Record) -> bool:
+    content = content_of(record)
+    if isinstance(content, list) and any(_is_result(each) for each in content):
+        return True
+    return user_record(record, content, text_of(content)) not in _ASIDES
+
+
+def _is_result(block: Block) -> bool:
+    return block.type == "tool_result"

@@ -1,8 +1,8 @@
-"""The calls in a Codex rollout: call items and the outputs that come back for them.
+"""What a Codex rollout contains: its calls, its texts, and its last message.
 
-What a fork copied from its origin does not belong to the thread; `codex_rollout` tells where that ends. Params are the
-parsed arguments. Codex reports a reply's tokens after its calls (up to 0.63 before them), so they come with the first
-call's output, or with that call.
+Calls are call items and the outputs that come back for them. What a fork copied from its origin does not belong to the
+thread; `codex.py` tells where that ends. Params are the parsed arguments. Codex reports a reply's tokens after its
+calls (up to 0.63 before them), so they come with the first call's output, or with that call.
 """
 
 import json
@@ -17,17 +17,34 @@ from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Place, Returned, Told, Unusable
 from runward.handlers.foreign_json import parse_time
 from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
-from runward.handlers.layouts.codex import apart
-from runward.handlers.layouts.codex_counts import Tokens
-from runward.handlers.layouts.codex_exits import exit_code_in
-from runward.handlers.layouts.codex_names import thread_of
-from runward.handlers.layouts.codex_rollout import Rollout
+from runward.handlers.layouts.codex import Rollout, apart
+from runward.handlers.layouts.codex_records import thread_of
+from runward.handlers.layouts.codex_turns import Tokens
 from runward.handlers.layouts.foreign_values import object_in, whole_text_in
 from runward.handlers.layouts.plan_calls import Plans
 from runward.handlers.layouts.told_values import Value, text_value, value_in
-from runward.handlers.layouts.transcript import LogLine
+from runward.handlers.layouts.transcript import LogLine, Said
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
 from runward.handlers.model.sessions import Document
+
+_HEADER: Final = 200
+"""Characters at an output's beginning, or its end, in which Codex says how the command ended."""
+
+_AT_THE_BEGINNING: Final = re.compile(r"Exit code: (-?\d{1,10})(?:\n|$)")
+_IN_THE_HEADER: Final = re.compile(r"(?:^|\n)Process exited with code (-?\d{1,10})(?:\n|$)")
+_IN_JSON: Final = re.compile(r'"exit_code":\s*(-?\d{1,10})[^"]*(?:"duration_seconds":[^"]*)?$')
+
+
+def exit_code_in(output: JsonValue) -> int | None:
+    """The exit code that an output names, or None."""
+    if not isinstance(output, str):
+        return None
+    if output.startswith("{"):
+        found = _IN_JSON.search(output[-_HEADER:])
+    else:
+        found = _AT_THE_BEGINNING.match(output) or _IN_THE_HEADER.search(output, 0, _HEADER + 40)
+    return None if found is None else int(found[1])
+
 
 PLAN_TOOL: Final = "update_plan"
 
@@ -282,3 +299,87 @@ def _start(name: str) -> CallReader:
 
 
 CALLS: Final = CallLayout(_start)
+
+
+_ENDS: Final = frozenset({"task_complete", "turn_complete"})
+_WORKS_ON: Final = frozenset(
+    {
+        *("task_started", "turn_started", "turn_aborted", "user_message"),
+        *("function_call", "custom_tool_call", "local_shell_call"),
+        *("function_call_output", "custom_tool_call_output"),
+    }
+)
+"""What comes after a message that was not the last one."""
+
+
+def final_message(newest_first: Iterable[bytes]) -> str | None:
+    """The text of the thread's last message. None if a turn was begun or aborted after it, or it called a tool.
+
+    Newer versions repeat it at the end of the turn. Lines that can't be read are skipped.
+    """
+    for line in newest_first:
+        try:
+            record = decode(line)
+        except ValueError:
+            continue
+        if not isinstance(record, dict):
+            continue
+        kind, item = item_of(record)
+        if kind in _ENDS:
+            if item.get("error") is not None:
+                return None
+            said = item.get("last_agent_message")
+            if isinstance(said, str):
+                return said or None
+        elif kind == "message":
+            role = item.get("role")
+            if role == "assistant":
+                return text_of(item.get("content")) or None
+            if role == "user":
+                return None
+        elif kind in _WORKS_ON or (
+            kind == "item_completed" and object_in(item.get("item")).get("type") == "UserMessage"
+        ):
+            return None
+    return None
+
+
+def item_of(record: dict[str, JsonValue]) -> tuple[str, dict[str, JsonValue]]:
+    """What a record says, and its kind. Up to 0.29 it is bare in its line."""
+    kind, payload = record.get("type"), record.get("payload")
+    if payload is None:
+        return str(kind), record
+    item = object_in(payload)
+    return str(item.get("type")) if kind in ("event_msg", "response_item") else "", item
+
+
+def text_of(content: JsonValue) -> str:
+    """The text of a message: that of all its blocks."""
+    blocks = content if isinstance(content, list) else []
+    texts = (object_in(each).get("text") for each in blocks)
+    return "".join(each for each in texts if isinstance(each, str))
+
+
+_INSERTED: Final = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions")
+"""What Codex says to the model in the name of the user."""
+
+
+def message_in(line: bytes) -> Said | None:
+    """The text that a line adds to the conversation. None if it adds none, or can't be read.
+
+    Codex also reports each text as an event; those are left out.
+    """
+    try:
+        record = decode(line)
+    except ValueError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    kind, item = item_of(record)
+    text = text_of(item.get("content")) if kind == "message" else ""
+    if not text:
+        return None
+    role = item.get("role")
+    if role == "user" and not text.lstrip().startswith(_INSERTED):
+        return Said(parse_time(record.get("timestamp")), "user", text)
+    return Said(parse_time(record.get("timestamp")), "assistant" if role == "assistant" else "system", text)
