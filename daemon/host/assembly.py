@@ -12,33 +12,25 @@ import structlog
 
 from runward.config.settings import Settings
 from runward.daemon.disk.receipt_keys import own_key_on_first_use
-from runward.daemon.host.known_roots import KnownRoots
-from runward.daemon.host.known_runs import KnownRuns
-from runward.daemon.host.root_identities import RootIdentities
+from runward.daemon.host.roots import KnownRoots, KnownRuns, RootIdentities
 from runward.daemon.host.world import World
 from runward.daemon.looking.agents_in_runs import AgentsInRuns
 from runward.daemon.looking.following import Follower
 from runward.daemon.looking.look import Looker
 from runward.daemon.looking.looks import Looks
 from runward.daemon.parts.answering import answers_of_the_world
-from runward.daemon.parts.bundles import Bundles
-from runward.daemon.parts.chain_head import ChainHead
+from runward.daemon.parts.bundles import Bundles, RestoredBundles
 from runward.daemon.parts.changed_files import ChangedFiles
-from runward.daemon.parts.clock_trust import ClockTrust
-from runward.daemon.parts.free_slots import FreeSlots
-from runward.daemon.parts.hashed_files import log_hashed_files
 from runward.daemon.parts.hook_hints import HookHints
 from runward.daemon.parts.intents import Intents
+from runward.daemon.parts.log_lines import ChainHead, Verdicts, log_hashed_files
 from runward.daemon.parts.notices import Notices
 from runward.daemon.parts.orders import CancelOrders
-from runward.daemon.parts.packing import Packer
-from runward.daemon.parts.pruning import Pruner
-from runward.daemon.parts.restored_bundles import RestoredBundles
+from runward.daemon.parts.retention import ClockTrust, Packer, Pruner
 from runward.daemon.parts.running_outcomes import RunningOutcomes
 from runward.daemon.parts.running_replays import RunningReplays
 from runward.daemon.parts.signings import Signings
-from runward.daemon.parts.starting import Starts
-from runward.daemon.parts.verdicts import Verdicts
+from runward.daemon.parts.starting import FreeSlots, Starts
 from runward.daemon.parts.worktrees import Worktrees
 from runward.daemon.queue.queue import Observation, Queue
 from runward.daemon.schedule.alarm import Alarm
@@ -57,8 +49,7 @@ from runward.daemon.worker.background import Background
 from runward.daemon.worker.comparison import Comparison
 from runward.daemon.worker.deciding import Answers, Decider
 from runward.daemon.worker.outbox import Outbox
-from runward.daemon.worker.part import Part
-from runward.daemon.worker.reactions import Reactions
+from runward.daemon.worker.part import Part, Reactions
 from runward.daemon.worker.turn import Worker
 from runward.handlers.model.chains import EventOccurred, SlotOffered
 from runward.handlers.model.events import Event

@@ -20,7 +20,7 @@ from runward.daemon.host.report import (
     percentile,
     write_report,
 )
-from runward.daemon.parts.verdicts import Verdicts
+from runward.daemon.parts.log_lines import Verdicts
 from runward.daemon.processes.heartbeat import BEAT
 from runward.daemon.queue.queue import Queue
 from runward.daemon.sandbox.killed_workers import KilledWorkers

@@ -21,11 +21,9 @@ from runward.daemon.configuration.quiet_files import Look
 from runward.daemon.configuration.settings_files import SettingsFiles
 from runward.daemon.host import notify
 from runward.daemon.host.acting_with_code import Trouble, acting_with_code
-from runward.daemon.host.disk_guard import Room
-from runward.daemon.host.memory import giver_back
 from runward.daemon.host.signals import Signals
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
-from runward.daemon.host.upkeep import Upkeep
+from runward.daemon.host.upkeep import Room, Upkeep, giver_back
 from runward.daemon.host.watchdog import Watchdog
 from runward.daemon.host.world import World
 from runward.daemon.inbox.spool import INBOX

@@ -123,7 +123,7 @@ class InScope(InCgroup):
     name = "scope"
 
     def _enter(self, held: Held) -> Cgroup:
-        from runward.daemon.launch.scope import make_scope
+        from runward.daemon.launch.cgroup import make_scope
 
         return make_scope(f"runward-{os.urandom(6).hex()}.scope", held, os.environ)
 

@@ -104,7 +104,7 @@ def main() -> NoReturn:
 
 def _import_ahead() -> None:
     """Load what a launch needs in advance."""
-    from runward.daemon.launch import cgroup, launch, record, scope, ticket, worktree  # noqa: F401
+    from runward.daemon.launch import cgroup, launch, record, ticket, worktree  # noqa: F401
 
 
 def _is_launcher_forked() -> bool:
@@ -232,9 +232,8 @@ def _leave_service(name: str) -> None:
     If systemd can't be asked, the launcher stays in the unit, and the unit file that we ship leaves it alone
     (KillMode=process).
     """
-    from runward.daemon.launch.cgroup import cgroup_of
+    from runward.daemon.launch.cgroup import cgroup_of, make_scope
     from runward.daemon.launch.containment_methods import ContainmentUnavailable, Held
-    from runward.daemon.launch.scope import make_scope
 
     us = os.getpid()
     try:

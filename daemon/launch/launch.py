@@ -7,18 +7,25 @@ killed; then `process.json` says who the command is.
 from __future__ import annotations
 
 import os
+import select
+import signal
 import time
 
 from runward.daemon.faults import point
 from runward.daemon.launch import record
-from runward.daemon.launch.announcement import Announcement
 from runward.daemon.launch.command import NOT_EXECUTABLE, GatedCommand, StartFailure, fork_command
 from runward.daemon.launch.containment import contain
 from runward.daemon.launch.containment_methods import Held
-from runward.daemon.launch.ending import BY_THE_SYSTEM, SHUTDOWN, Ending
 from runward.daemon.launch.output import PassedStream, open_sink
-from runward.daemon.launch.requests import SignalInbox
-from runward.daemon.launch.supervision import Supervision, pass_on_rest
+from runward.daemon.launch.record import Announcement
+from runward.daemon.launch.supervision import (
+    BY_THE_SYSTEM,
+    SHUTDOWN,
+    Ending,
+    SignalInbox,
+    Supervision,
+    pass_on_rest,
+)
 from runward.daemon.processes.cancelling import read_word
 from runward.daemon.processes.identity import identity_of, pid_namespace
 from runward.daemon.processes.kernel import hide_memory
@@ -269,7 +276,7 @@ class _Launch:
     def _fork(self, streams: Mapping[int, int]) -> GatedCommand:
         order, mask = self._order, self._signals.caller_mask
         if order.containment == "pidns":
-            from runward.daemon.launch.pid_namespace import fork_namespaced_command as fork
+            from runward.daemon.launch.command import fork_namespaced_command as fork
         else:
             fork = fork_command
         return fork(order.command, self._environment, streams=streams, signal_mask=mask, cwd=order.cwd)
@@ -375,7 +382,6 @@ def _by_whom(ending: Ending) -> Ending:
     """The ending, with the system's shutdown as cause if it sent the signal to the launcher or the command."""
     if ending.cause not in ("cancelled", "signalled") or ending.signal not in BY_THE_SYSTEM:
         return ending
-    from runward.daemon.launch.shutdown import is_system_stopping
 
     if not is_system_stopping(os.environ):
         return ending
@@ -405,3 +411,50 @@ def _open_standard_streams() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
+
+
+_PATIENCE_MS = 2000
+_QUESTION = ("systemctl", "is-system-running")
+_YES = b"stopping"
+
+
+# systemd is asked with its own tool, once, after the run has ended. Without systemd, or without an answer in
+# time, only the signal itself is known.
+def is_system_stopping(environment: Mapping[str, str]) -> bool:
+    """Whether systemd is shutting down; False if it can't be asked."""
+    try:
+        return _ask(environment) == _YES
+    except OSError:
+        return False
+
+
+def _ask(environment: Mapping[str, str]) -> bytes:
+    answer_out, answer_in = os.pipe()
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    files = [
+        (os.POSIX_SPAWN_DUP2, null, 0),
+        (os.POSIX_SPAWN_DUP2, answer_in, 1),
+        (os.POSIX_SPAWN_DUP2, null, 2),
+    ]
+    try:
+        # Our own mask would be inherited: signals that are blocked here would end no process there.
+        pid = os.posix_spawnp(_QUESTION[0], _QUESTION, environment, file_actions=files, setsigmask=())
+    except OSError:
+        os.close(answer_out)
+        raise
+    finally:
+        os.close(answer_in)
+        os.close(null)
+    try:
+        return _read(answer_out).strip()
+    finally:
+        os.close(answer_out)
+        os.kill(pid, signal.SIGKILL)  # it is not waited for yet, so its number can't have been reused
+        os.waitpid(pid, 0)
+
+
+def _read(descriptor: int) -> bytes:
+    """The answer's one line; empty if it takes too long."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return os.read(descriptor, 100) if poll.poll(_PATIENCE_MS) else b""

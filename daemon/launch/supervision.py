@@ -1,4 +1,4 @@
-"""From the start of a command until nothing of it is left: output, signals, timeout, the end.
+"""From the start of a command until nothing of it is left: output, signals and who sent them, timeout, the end and its reason.
 
 One loop, one thread. The timeout counts CLOCK_MONOTONIC: a stepped clock doesn't move it, and a suspended machine
 doesn't use it up.
@@ -12,18 +12,183 @@ import signal
 import time
 
 from runward.daemon.launch.command import GatedCommand
-from runward.daemon.launch.ending import Cancellation, Ending, ending_of, looks_interrupted
 from runward.daemon.launch.output import PassedStream
-from runward.daemon.launch.requests import CANCELLING, RESIZING, STOPPING, Request, SignalInbox, is_below_us
 from runward.daemon.processes import tree
+from runward.daemon.processes.cancelling import CANCEL
+from runward.daemon.processes.identity import read_stat
+from runward.daemon.processes.kernel import open_signal_descriptor
+from runward.daemon.processes.values import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from runward.daemon.launch.ending import Cause
     from runward.daemon.launch.protocols import Containment
     from runward.daemon.launch.silence import Silence
+
+
+STOPPING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+"""Requests to end the run: passed on, and after the grace period the whole tree is killed."""
+
+CANCELLING = frozenset({CANCEL})
+"""A person's order through the daemon: the whole tree is asked to end, and killed after the grace period."""
+
+PASSED_ON = frozenset({signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
+"""Signals that only concern the command: they are just passed on."""
+
+RESIZING = frozenset({signal.SIGWINCH, signal.SIGCONT})
+"""The terminal may have another size than before: its owner was told, or was stopped while it changed."""
+
+_SI_KERNEL = 0x80
+_FROM_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
+
+
+class Request(Value):
+    """One signal that the launcher got from outside."""
+
+    number: int
+    from_keyboard: bool
+    """The terminal sent it, to its whole foreground group at once."""
+    sender: int
+
+
+class SignalInbox:
+    """Signals as something to wait for and to read. Signals that the caller ignored (nohup) stay ignored."""
+
+    def __init__(self) -> None:
+        # An inherited SIG_IGN would let the kernel reap the command, and its status with it.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        wanted: set[int] = {
+            number for number in STOPPING | PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN
+        }
+        wanted |= CANCELLING | RESIZING
+        self._signals = wanted | {signal.SIGCHLD}
+        self.caller_mask: AbstractSet[int] = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
+        self.descriptor = open_signal_descriptor(self._signals)
+
+    def read(self) -> list[Request]:
+        """The signals since the last call. A child's end is not reported; waiting for the child shows it."""
+        requests = []
+        while info := signal.sigtimedwait(self._signals, 0):
+            if info.si_signo != signal.SIGCHLD:
+                from_keyboard = info.si_code == _SI_KERNEL and info.si_signo in _FROM_KEYBOARD
+                requests.append(Request(info.si_signo, from_keyboard, info.si_pid))
+        return requests
+
+    def close(self) -> None:
+        """Stops reading; the signals stay blocked, because the launcher is about to end."""
+        os.close(self.descriptor)
+
+
+def is_below_us(pid: int) -> bool:
+    """Whether a process is one of the launcher's own descendants.
+
+    A command that signals its process group (`kill 0`) also hits the launcher, and asks nothing of it.
+    """
+    us = os.getpid()
+    try:
+        while pid > 1 and pid != us:
+            pid = read_stat(pid).parent
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return pid == us
+
+
+if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
+    Cause: TypeAlias = Literal["exited", "signalled", "timed_out", "cancelled", "not_started"]
+
+
+TIMED_OUT = 124
+CANCELLED = 143
+BY_SIGNAL = 128
+
+BY_THE_SYSTEM = frozenset({signal.SIGTERM, signal.SIGHUP})
+"""The signals that a system sends when it shuts down. A person may send them, too."""
+SHUTDOWN = "shutdown"
+"""The error of a run that the system's shutdown ended (the native layout)."""
+STALE = "stale"
+"""The error of a run that was timed out because it was silent (the native layout)."""
+
+
+class Cancellation(Value):
+    """An order to end the run that was not a signal to it; `order` says whose it was, if that is known."""
+
+    order: str | None
+
+
+class Ending(Value):
+    """The end of a run. `exit_code` is None if there is a `signal`; the times are of the command's end."""
+
+    cause: Cause
+    exit_code: int | None
+    signal: int | None
+    finished_at: float
+    duration_s: float
+    error: str | None = None
+    survivors_killed: int = 0
+
+    @property
+    def launcher_code(self) -> int:
+        """The exit code of `runward run`, before it checks the contract."""
+        if self.cause == "timed_out":
+            return TIMED_OUT
+        if self.signal is not None:
+            return BY_SIGNAL + self.signal
+        if self.cause == "cancelled":
+            return CANCELLED
+        assert self.exit_code is not None
+        return self.exit_code
+
+
+def ending_of(
+    status: int,
+    *,
+    cancelled_by: int | None,
+    cancellation: Cancellation | None = None,
+    timed_out: bool,
+    is_stale: bool = False,
+    finished_at: float,
+    duration_s: float,
+) -> Ending:
+    """The ending for a command's wait status, given what the launcher did to it meanwhile."""
+    code = os.waitstatus_to_exitcode(status)
+    exit_code, by_signal = (code, None) if code >= 0 else (None, -code)
+    if timed_out:
+        error = STALE if is_stale else None
+        return Ending("timed_out", exit_code, by_signal, finished_at, duration_s, error=error)
+    if cancellation is not None:
+        return Ending("cancelled", None, None, finished_at, duration_s, error=cancellation.order)
+    if cancelled_by is not None:
+        return Ending("cancelled", None, cancelled_by, finished_at, duration_s)
+    cause: Cause = "exited" if by_signal is None else "signalled"
+    return Ending(cause, exit_code, by_signal, finished_at, duration_s)
+
+
+def what_ended_it(ending: Ending) -> str | None:
+    """What ended a run early, in a sentence; None if its command ended on its own."""
+    after = f"after {ending.duration_s:.1f} s"
+    if ending.cause == "timed_out":
+        return f"Run timed out {after}."
+    if ending.cause == "cancelled":
+        return f"Run cancelled {after}."
+    if ending.signal is None:
+        return None
+    return f"Run failed: {_name(ending.signal)} ended it {after}."
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time one
+
+
+def looks_interrupted(status: int) -> bool:
+    """Whether a command ended like one that was interrupted at its keyboard."""
+    return os.waitstatus_to_exitcode(status) in (-signal.SIGINT, BY_SIGNAL + signal.SIGINT)
 
 
 _SETTLE_S = 0.2

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from runward.config.executor import DEFAULT_WORKERS
 from runward.daemon.store.reading import StoreUnreadable
-from runward.daemon.worker.reactions import Done
+from runward.daemon.worker.part import Done
 from runward.handlers.exchange.acting_with_code import (
     Acted,
     ActedWithCode,

@@ -8,7 +8,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import places
 from runward.daemon.watch.hints import Hints, Why
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.reactions import Done
+from runward.daemon.worker.part import Done
 from runward.handlers.model.sessions import HookSpoke, NoteHook
 
 

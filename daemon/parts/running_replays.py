@@ -8,7 +8,7 @@ documents differ from those of the last look. So no call appears in an attempt t
 
 import math
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -23,7 +23,6 @@ from runward.daemon.looking.remembered import read_remembered
 from runward.daemon.parts.answering import Bundled
 from runward.daemon.parts.bundles import ToldActions
 from runward.daemon.parts.growing_replay import Changed, GrowingReplay, begin_replay
-from runward.daemon.parts.quiet_runs import QuietRuns
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Gone, KeptAside, Mark
 from runward.daemon.store.reading import StoreUnreadable
@@ -33,14 +32,72 @@ from runward.daemon.store.tables.replays import GROW, RunningReplay, grown_row
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.worker.pacing import let_verdicts_pass
 from runward.daemon.worker.part import Part
-from runward.daemon.worker.retrying import let_verdicts_pass
 from runward.handlers.bundle.parts import REPLAY, part_name
+from runward.handlers.exchange.tell import RESULTS
 from runward.handlers.layouts import native
+from runward.handlers.layouts.native_calls import TRACE
 from runward.handlers.model.bundle import BegunReplay, BundleRulesOf, Grown, Stretch
 from runward.handlers.model.sessions import Signature
 from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions.observe import read_watched
+
+SOURCES: Final = (TRACE, RESULTS, native.FLOW)
+"""The files that a native run's further calls come from."""
+
+SETTLED: Final = 1.0
+"""Seconds after a change of a directory until its time of change tells the next one from it."""
+
+
+# Nothing reports that an agent's `trace.jsonl` grows, so its state is compared with the one before the last
+# reading.
+@dataclass(slots=True)
+class QuietRuns:
+    """The quiet runs, each with the state of its files."""
+
+    files: Files
+    clock: Clock
+    _marks: dict[Target, Mark] = field(default_factory=dict)
+
+    def __contains__(self, target: Target) -> bool:
+        return target in self._marks
+
+    def marks(self, paths: Mapping[Target, str]) -> dict[Target, Mark]:
+        """The state of runs' files, taken in a thread before they are read.
+
+        A state that the next change might not alter is left out.
+        """
+        now, marks = self.clock.now(), {}
+        for target, path in paths.items():
+            mark = self.files.mark_of(path, SOURCES)
+            if mark is not None and now - mark.directory[2] / 1e9 >= SETTLED:
+                marks[target] = mark
+        return marks
+
+    def note(self, target: Target, mark: Mark | None) -> None:
+        """Record that a run's files were fully read in this state."""
+        if mark is not None:
+            self._marks[target] = mark
+
+    def unchanged(self, paths: Mapping[Target, str]) -> set[Target]:
+        """Those of these runs whose files are as they were, compared in a thread."""
+        marks = dict(self._marks)
+        return {
+            target
+            for target, path in paths.items()
+            if target in marks and self.files.is_as_marked(path, marks[target])
+        }
+
+    def disturb(self, targets: Collection[Target]) -> None:
+        """Forget these runs: they changed, or they are over."""
+        for target in targets:
+            self._marks.pop(target, None)
+
+    def disturb_all(self) -> None:
+        """Forget all runs: everything may have to be read again."""
+        self._marks.clear()
+
 
 PERIOD: Final = 2.0
 """Seconds between two looks at what a session has called. Runs that are shorter never have a growing replay."""

@@ -60,7 +60,7 @@ class PackPlace(NamedTuple):
     row: int
 
 
-FIRST: Final = PackPlace(float("-inf"), 0)
+FIRST_TO_PACK: Final = PackPlace(float("-inf"), 0)
 
 
 class PackSlice(NamedTuple):

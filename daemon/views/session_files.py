@@ -8,7 +8,7 @@ from typing import BinaryIO, Final, NamedTuple, TypeVar
 
 from runward.config.settings import Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.daemon.launch.log_tail import SUFFIX, omission
+from runward.daemon.launch.output import SUFFIX, omission
 from runward.daemon.rundir.opening import LINK
 from runward.daemon.rundir.recorded_files import OutsideRoot, Place, open_recorded, opened_directory
 from runward.daemon.rundir.tailing import NotRegular, open_in_run

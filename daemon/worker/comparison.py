@@ -23,8 +23,8 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import journal_lines
 from runward.daemon.store.transaction import CommitUnknown, Statement
 from runward.daemon.worker.outbox import Outbox
-from runward.daemon.worker.reactions import Done
-from runward.daemon.worker.retrying import let_verdicts_pass
+from runward.daemon.worker.pacing import let_verdicts_pass
+from runward.daemon.worker.part import Done
 from runward.handlers.model.journal import JournalDamaged, RepairJournal
 from runward.handlers.model.unreadable import Unreadable
 

@@ -29,7 +29,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import journal_lines
 from runward.daemon.store.tables.journal_lines import LinePlace, OwedLine
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
-from runward.daemon.worker.retrying import Delayed, delayed, let_verdicts_pass
+from runward.daemon.worker.pacing import Delayed, delayed, let_verdicts_pass
 
 SWEEP: Final = 5.0
 """Seconds between sweeps of syncs. A power cut may undo this much, and the next start restores it."""

@@ -28,7 +28,7 @@ from runward.daemon.store.transaction import fix_of_trouble
 from runward.daemon.watch.hints import Hint, Hints
 from runward.daemon.worker.deciding import Decider
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
-from runward.daemon.worker.reactions import Reactions
+from runward.daemon.worker.part import Reactions
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0

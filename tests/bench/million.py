@@ -28,9 +28,7 @@ from tests.daemon.worker.in_process import StillClock, ToldProcesses
 from tests.daemon.worker.in_process import daemon as daemon_in_process
 
 from runward.daemon.host.upkeep import Upkeep
-from runward.daemon.parts.clock_trust import ClockTrust
-from runward.daemon.parts.packing import Packer
-from runward.daemon.parts.pruning import Pruner
+from runward.daemon.parts.retention import ClockTrust, Packer, Pruner
 from runward.daemon.queue.queue import Queue
 from runward.daemon.store.checkpoint import Checkpointer
 from runward.daemon.store.store import Store, connect

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.simulation.broken import Broken
 
-from runward.daemon.parts.lasting_troubles import HELD
-from runward.daemon.parts.notices import FIRST_PAUSE, LONGEST_PAUSE
+from runward.daemon.parts.notices import FIRST_PAUSE, HELD, LONGEST_PAUSE
 from runward.daemon.store.tables.notices import PendingNotice
 
 if TYPE_CHECKING:

@@ -82,8 +82,8 @@ def simulated(universe: Universe) -> Iterator[None]:
     if universe.packs:  # what takes an hour and a day
         standing_in |= {
             "runward.daemon.store.journals.SETTLE_PERIOD": 5.0,
-            "runward.daemon.parts.packing.AFTER": 2.0,
-            "runward.daemon.parts.packing.PERIOD": 3.0,
+            "runward.daemon.parts.retention.AFTER": 2.0,
+            "runward.daemon.parts.retention.PERIOD": 3.0,
         }
     with ExitStack() as stack:
         stack.callback(faults.install, lambda name: None)

@@ -20,7 +20,7 @@ from runward.daemon.faults import point
 from runward.daemon.launch import record, ticket
 from runward.daemon.looking import following, places
 from runward.daemon.looking.remembered import load_remembered
-from runward.daemon.parts import lasting_troubles, notices
+from runward.daemon.parts import notices
 from runward.daemon.parts.orders import CancelOrders
 from runward.daemon.ports.files import Files
 from runward.daemon.ports.processes import Told
@@ -300,7 +300,7 @@ def without_ids_of_notices_that_stay(patch: pytest.MonkeyPatch) -> None:
         return f"nt_{next(numbers):012x}"
 
     patch.setattr(addressing, "notice_id", another)
-    patch.setattr(lasting_troubles, "notice_id", another)
+    patch.setattr(notices, "notice_id", another)
 
 
 def without_marking_what_was_delivered(patch: pytest.MonkeyPatch) -> None:

@@ -238,8 +238,8 @@ def _refuse_another_users_state(state: str | None) -> None:
 
 def _launch(order: Order, config: str | None, cwd: str, *, is_verified: bool) -> int:
     from runward.daemon.launch.containment_methods import ContainmentUnavailable
-    from runward.daemon.launch.ending import what_ended_it
     from runward.daemon.launch.launch import launch
+    from runward.daemon.launch.supervision import what_ended_it
 
     try:
         launched = launch(order, os.environ)

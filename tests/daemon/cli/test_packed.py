@@ -10,7 +10,7 @@ import pytest
 from tests.daemon.cli.calling import Place
 
 from runward.daemon.store import packing
-from runward.daemon.store.packing import FIRST
+from runward.daemon.store.packing import FIRST_TO_PACK
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import Statement
 
@@ -43,7 +43,7 @@ def pack(place: Place) -> int:
         await store.run(
             [Statement("update daemon set settled = (select max(id) from journal_lines)", [()])], "test"
         )
-        found = await packing.sessions_to_pack(store, FIRST, later, 1000, later)
+        found = await packing.sessions_to_pack(store, FIRST_TO_PACK, later, 1000, later)
         await store.run(found.statements, "pack")
         await store.run([Statement("update daemon set epoch = epoch - 1, stopped_cleanly = 1", [()])], "test")
         await store.close()

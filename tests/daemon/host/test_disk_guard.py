@@ -7,7 +7,7 @@ import structlog
 from structlog.testing import CapturingLogger
 
 from runward.daemon.disk.file_systems import Space, space_of
-from runward.daemon.host.disk_guard import Room
+from runward.daemon.host.upkeep import Room
 
 MB = 1 << 20
 pytestmark = pytest.mark.anyio

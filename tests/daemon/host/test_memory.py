@@ -2,7 +2,7 @@ import ctypes
 
 import pytest
 
-from runward.daemon.host.memory import giver_back
+from runward.daemon.host.upkeep import giver_back
 
 
 def test_free_memory_is_given_back_by_the_c_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ from tests.daemon.launching import Launcher
 from tests.waiting import wait_for
 
 from runward.daemon.disk import file_systems
-from runward.daemon.launch.output import PassedStream
-from runward.daemon.launch.run_log import RunLog
+from runward.daemon.launch.output import PassedStream, RunLog
 
 
 def test_output_is_passed_on_and_logged_each_stream_for_itself(launcher: Launcher) -> None:

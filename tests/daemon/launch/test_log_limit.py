@@ -8,8 +8,7 @@ import pytest
 from tests.daemon.launching import Launcher
 from tests.waiting import wait_for
 
-from runward.daemon.launch.log_tail import omission
-from runward.daemon.launch.run_log import RunLog
+from runward.daemon.launch.output import RunLog, omission
 
 
 def taken(directory: Path) -> int:

@@ -8,7 +8,7 @@ import structlog
 from structlog.testing import CapturingLogger
 from tests.daemon.worker.in_process import StillClock
 
-from runward.daemon.parts.chain_head import PERIOD, ChainHead
+from runward.daemon.parts.log_lines import HEAD_PERIOD, ChainHead
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.store import Store, connect
 
@@ -45,14 +45,14 @@ async def test_the_head_is_logged_at_the_start_and_every_hour_after_that(tmp_pat
         part, said = head_part(store, clock)
         await part.drain()
         record(path, 2, "b" * 64)
-        clock.move(PERIOD - 1)
+        clock.move(HEAD_PERIOD - 1)
         await part.drain()
         assert lines(said) == [("chain.head", 1, "a" * 64)], "an hour is not over"
         assert part.pause() == 1
         clock.move(1)
         await part.drain()
         assert lines(said)[1:] == [("chain.head", 2, "b" * 64)]
-        clock.move(PERIOD)
+        clock.move(HEAD_PERIOD)
         await part.drain()
         assert lines(said)[2:] == [("chain.head", 2, "b" * 64)], "also if nothing is new"
     finally:
@@ -67,7 +67,7 @@ async def test_a_store_without_events_has_no_head(tmp_path: Path) -> None:
         part, said = head_part(store, StillClock())
         await part.drain()
         assert not said.calls
-        assert part.pause() == PERIOD, "it does not turn round and round"
+        assert part.pause() == HEAD_PERIOD, "it does not turn round and round"
     finally:
         await store.close()
 

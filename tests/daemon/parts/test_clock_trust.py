@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.worker.in_process import StillClock
 
-from runward.daemon.parts.clock_trust import CLOCK, ClockTrust, Doubt, Noted, noted, patience
+from runward.daemon.parts.retention import CLOCK, ClockTrust, Doubt, Noted, noted, patience
 
 DAY = 86_400.0
 

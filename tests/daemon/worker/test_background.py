@@ -15,7 +15,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
-from runward.daemon.parts import verdicts
+from runward.daemon.parts import log_lines
 from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import hashes
 from runward.daemon.worker import background
@@ -67,7 +67,7 @@ async def judge(running: Daemon) -> None:
 async def at_work(running: Daemon, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """The loops of the background beside the test, without their rests."""
     monkeypatch.setattr(background, "GATHER", 0.0)
-    monkeypatch.setattr(verdicts, "REST", 0.0)
+    monkeypatch.setattr(log_lines, "REST", 0.0)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(running.supervisor.assembly.background.run)
         yield
@@ -407,7 +407,7 @@ async def test_hashes_begin_a_moment_after_the_last_verdict(
         produce(tmp_path, "r", a=b"one")
         await judge(running)
         async with at_work(running, monkeypatch):
-            monkeypatch.setattr(verdicts, "REST", 0.5)
+            monkeypatch.setattr(log_lines, "REST", 0.5)
             with anyio.fail_after(PATIENCE_S):
                 while looks < 5:
                     await anyio.sleep(0.005)
@@ -482,7 +482,7 @@ async def test_a_daemon_that_dies_ends_in_the_middle_of_a_file_and_leaves_its_jo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as slowly:
-        slowly.setattr(verdicts, "REST", 0.0)
+        slowly.setattr(log_lines, "REST", 0.0)
         gate = Gate(slowly)
         async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
             produce(tmp_path, "r", a=b"one")

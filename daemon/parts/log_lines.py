@@ -1,14 +1,21 @@
-"""Verdicts that became durable: one log line for each, and how long they took."""
+"""What became durable, in the daemon's log: each verdict and how long they took, what was hashed, and the head of the chain of events."""
 
 import math
+import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
+
+import structlog
 
 from runward.daemon.ports.clock import Clock
-from runward.daemon.worker.reactions import Done
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.events import head
+from runward.daemon.store.tables.jobs import JobResult
+from runward.daemon.worker.part import Done, Part
 from runward.handlers.layouts import native
+from runward.handlers.model.contracts import RecordFiles
 from runward.handlers.model.events import Event
 from runward.handlers.model.reasons import is_failure
 from runward.handlers.model.sessions import AttemptEnded, EndAttempt
@@ -76,3 +83,59 @@ def _line(effect: EndAttempt, event: Event, now: float) -> dict[str, object]:
         "event": "session.finished",
         "level": "warning" if is_bad else "info",
     }
+
+
+def log_hashed_files(
+    log: structlog.typing.FilteringBoundLogger, clock: Clock, results: Sequence[JobResult], took: float
+) -> None:
+    """Log how many files these jobs hashed, and that it took `took` seconds."""
+    files = [
+        file
+        for result in results
+        for effect in result.effects
+        if isinstance(effect, RecordFiles)
+        for file in effect.files
+    ]
+    hashed = [each.size for each in files if each.sha256 is not None]
+    if files:
+        said = {"files": len(hashed), "of": len(files), "bytes": sum(hashed)}
+        log.info("files.hashed", **said, at=clock.now(), took_s=took)
+
+
+HEAD_PERIOD: Final = 3600.0
+"""Seconds between two lines."""
+
+_AFTER_TROUBLE: Final = 60.0
+"""Seconds until the store is asked again after a refusal."""
+
+
+@dataclass(slots=True)
+class ChainHead(Part):
+    """Logs the head when the daemon starts and every hour after that, once there is an event."""
+
+    is_owed: ClassVar = False
+
+    store: Store
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    _due_at: float | None = None
+    """When to log it next (monotonic clock); None: at once."""
+
+    def pause(self) -> float | None:
+        return 0.0 if self._due_at is None else max(0.0, self._due_at - self.clock.monotonic())
+
+    async def carry_out(self) -> bool:
+        """Log the head if an hour has passed."""
+        now = self.clock.monotonic()
+        if self._due_at is not None and now < self._due_at:
+            return False
+        try:
+            last = await head(self.store)
+        except sqlite3.Error as error:
+            self.log.warning("chain.head_not_read", why=str(error))
+            self._due_at = now + _AFTER_TROUBLE
+            return False
+        self._due_at = now + HEAD_PERIOD
+        if last.seq:
+            self.log.info("chain.head", seq=last.seq, hash=last.hash)
+        return False

@@ -1,34 +1,184 @@
-"""Retention: the records of sessions that ended long ago are pruned, in slices that never delay a verdict.
-
-Requests by people are read from their table, so a successor continues where a daemon stopped. Pruning by the settings
-needs no row: the daemon checks at its start and then once a day. Run directories are never touched. Replays and
-summaries in our own state are removed just before the record of their session, so none is left behind if a daemon is
-killed in between.
-"""
+"""Retention: the records of sessions that ended long ago are packed into one row each, later pruned, in slices that never delay a verdict."""
 
 import math
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Final
+from pathlib import Path
+from typing import ClassVar, Final, NamedTuple
 
 import structlog
 
 from runward.config.settings import Settings
+from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.parts.clock_trust import ClockTrust, Doubt, moment, patience
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files
 from runward.daemon.queue.queue import Queue
-from runward.daemon.store import pruning, pruning_chains
+from runward.daemon.store import packing, pruning, pruning_chains
+from runward.daemon.store.packing import FIRST_TO_PACK, PackPlace
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import prunings, receipts
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
+from runward.daemon.worker.pacing import Slices
 from runward.daemon.worker.part import Part
-from runward.daemon.worker.slices import Slices
 from runward.handlers.model.requests import PruneSessions
+from runward.handlers.model.stored import Stored, as_json
+
+AFTER: Final = 86_400.0
+"""Seconds after its end from which on a session is packed: until then people look at it, and it may be resumed."""
+
+PACKING_PERIOD: Final = 60.0
+"""Seconds between two looks at what has become old enough."""
+
+PACKED_SESSIONS: Final = 64
+"""The maximum number of sessions that are packed in one transaction."""
+
+
+@dataclass(slots=True)
+class Packer(Part):
+    """One task that packs what is old enough."""
+
+    is_owed: ClassVar = False
+
+    store: Store
+    queue: Queue
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    busy: Callable[[], bool]
+    """Whether verdicts, or their journals, are on their way."""
+    packed: int = 0
+    """Sessions that this daemon has packed."""
+    _trouble: str | None = None
+
+    def degraded(self) -> list[str]:
+        """What delays the packing, for `status`."""
+        return [] if self._trouble is None else [f"packing is postponed: {self._trouble}"]
+
+    def pause(self) -> float | None:
+        return PACKING_PERIOD
+
+    async def carry_out(self) -> bool:
+        """Pack all that is old enough now; returns whether anything was."""
+        before = self.packed
+        try:
+            await self._pack(self.clock.now() - AFTER)
+        except EpochRefused:
+            raise
+        except (CommitUnknown, Fenced, sqlite3.Error) as error:
+            if self._trouble != str(error):
+                self.log.warning("packing.put_off", why=str(error))
+            self._trouble = str(error)
+        else:
+            self._trouble = None
+        if self.packed > before:
+            self.log.info("sessions.packed", sessions=self.packed - before)
+        return self.packed > before
+
+    async def _pack(self, before: float) -> None:
+        slices = Slices(self.clock, self.busy, PACKED_SESSIONS)
+        place: PackPlace | None = FIRST_TO_PACK
+        while place is not None:
+            await slices.begin()
+            place = await self._slice(place, before, slices.size)
+            await slices.end()
+
+    async def _slice(self, place: PackPlace, before: float, most: int) -> PackPlace | None:
+        async def some() -> PackPlace | None:
+            found = await packing.sessions_to_pack(self.store, place, before, most, self.clock.now())
+            if found.sessions:
+                await self.store.run(found.statements, "pack")
+                self.packed += found.sessions
+            return found.place
+
+        return await self.queue.beside(some)
+
+
+CLOCK: Final = "clock"
+"""The file in the state directory."""
+
+LONGEST: Final = 7 * 86_400.0
+"""Seconds of the longest leap that is believed, and the seconds that a clock must run on before it is believed."""
+
+
+# If the clock were 18 months ahead at one start, everything would be pruned. So the daemon regularly records
+# what the clock says, across restarts, and believes it once it has been consistent for a while.
+class Noted(NamedTuple):
+    """What the clock said (Unix seconds): since when and until when without a leap, and where the last leap began.
+
+    `leapt_from` is None if there was no leap, or one back.
+    """
+
+    since: float
+    until: float
+    leapt_from: float | None = None
+
+
+class Doubt(NamedTuple):
+    """Why the clock is not believed: where it leapt ahead, and when it will be believed again (Unix seconds)."""
+
+    leapt_from: float | None
+    until: float
+
+
+def moment(at: float) -> str:
+    """A time in UTC, for people who read the log or the status."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+
+
+def patience(retention: float) -> float:
+    """The longest leap that is believed (seconds): a wrong clock costs at most a quarter of the retention time."""
+    return min(LONGEST, retention / 4)
+
+
+def noted(before: Noted | None, now: float, leap: float) -> Noted:
+    """What is known about the clock when it says `now`; `leap` is the longest leap that is believed (seconds)."""
+    if before is None or now < before.until - leap:
+        return Noted(now, now)
+    if now > before.until + leap:
+        # If it leaps repeatedly, the first time is the right one.
+        was_believed = before.until - before.since >= leap or before.leapt_from is None
+        return Noted(now, now, before.until if was_believed else before.leapt_from)
+    return before._replace(until=max(before.until, now))
+
+
+_STORED: Final = Stored(Noted)
+
+
+@dataclass(slots=True)
+class ClockTrust:
+    """Kept in the state directory, if there is one."""
+
+    state: Path | None
+    clock: Clock
+    _noted: Noted | None = None
+
+    def doubt(self, retention: float) -> Doubt | None:
+        """Why nothing may be treated as old now; None if the clock is believed. Blocks; raises `OSError`."""
+        leap, now = patience(retention), self.clock.now()
+        before = self._noted or self._read()
+        after = noted(before, now, leap)
+        if after != before:
+            self._write(after)
+        self._noted = after
+        return None if now - after.since >= leap else Doubt(after.leapt_from, after.since + leap)
+
+    def _read(self) -> Noted | None:
+        if self.state is None:
+            return None
+        try:
+            found = _STORED.load((self.state / CLOCK).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None  # nothing is known: the clock is believed after a while
+        return found if all(map(math.isfinite, (found.since, found.until))) else None
+
+    def _write(self, value: Noted) -> None:
+        if self.state is not None:
+            write_durably(self.state, CLOCK, as_json(value).encode())
+
 
 PERIOD: Final = 86_400.0
 """Seconds between two searches for sessions that are older than the settings allow."""
@@ -43,6 +193,10 @@ TROUBLED: Final = 2.0
 """Seconds after which what the store refused is tried again."""
 
 
+# Requests by people are read from their table, so a successor continues where a daemon stopped. Pruning by
+# the settings needs no row: the daemon checks at its start and then once a day. Run directories are never
+# touched. Replays and summaries in our own state are removed just before the record of their session, so
+# none is left behind if a daemon is killed in between.
 @dataclass(slots=True)
 class Pruner(Part):
     """One task that prunes what is due."""
