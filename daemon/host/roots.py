@@ -20,9 +20,9 @@ from runward.daemon.store.tables.cursors import OpenCursor
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts import native
+from runward.handlers.layouts.native import Started
 from runward.handlers.layouts.places import Shape, mixed_shape, shape_of
 from runward.handlers.layouts.registry import LAYOUTS
-from runward.handlers.layouts.scanner import Started
 from runward.handlers.model.sessions import Signature
 from runward.handlers.sessions.observe import read_watched
 

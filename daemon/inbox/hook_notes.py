@@ -3,22 +3,17 @@
 import json
 import re
 from base64 import b64decode
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.daemon.ports.inbox import InboxFile
-from runward.handlers.layouts import claude_code_hook, codex_hook
 from runward.handlers.layouts.foreign_values import seconds_in, text_in
-from runward.handlers.layouts.hook_payload import HookSaid, whole
+from runward.handlers.layouts.hooks import READERS, HookSaid, whole
 from runward.handlers.model.sessions import HookSpoke
 
 HOOK: Final = "hook"
 """The key that distinguishes a note from a request."""
 
-_Read: TypeAlias = Callable[[dict[str, JsonValue]], HookSaid | str | None]
-
-_READERS: Final[dict[str, _Read]] = {each.LAYOUT: each.read_hook for each in (claude_code_hook, codex_hook)}
 _MOST_ANCESTORS: Final = 16
 _MACHINE: Final = re.compile(r"[0-9A-Za-z]{32}")
 _BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
@@ -27,7 +22,7 @@ _BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
 def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | None:
     """The report of a hook, attributed to the file's owner, or why it can't be used; None if it concerns no session."""
     agent, at = note.get(HOOK), seconds_in(note.get("at"))
-    read = _READERS.get(agent) if isinstance(agent, str) else None
+    read = READERS.get(agent) if isinstance(agent, str) else None
     if read is None or not isinstance(agent, str):
         return "is not a note of any agent's hook"
     if note.get("version") != 1 or at is None:

@@ -19,7 +19,7 @@ from runward.daemon.store import reading, reading_sessions
 from runward.handlers.contracts.fold import Unfoldable, fold_legs, why_too_late
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import Planned
+from runward.handlers.layouts.native import Planned
 from runward.handlers.model.contracts import LegsBefore
 from runward.handlers.model.sessions import Complaint
 from runward.handlers.model.unreadable import Unreadable

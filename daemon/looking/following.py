@@ -26,8 +26,7 @@ from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, SessionS
 from runward.daemon.rundir.run_directories import UNTRUSTED, mark
 from runward.daemon.watch.hints import Hint, Target
 from runward.daemon.watch.roots import WatchedRoot
-from runward.handlers.layouts.feeding import fed
-from runward.handlers.layouts.registry import CALLS, DirectoryLayout, LogLayout, Scan
+from runward.handlers.layouts.registry import CALLS, DirectoryLayout, LogLayout, Scan, fed
 from runward.handlers.layouts.transcript import Resumed, Told
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import SessionDeclaration

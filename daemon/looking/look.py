@@ -18,11 +18,10 @@ from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.layouts import native, native_calls
-from runward.handlers.layouts.process_host import has_namespace, is_here
-from runward.handlers.layouts.scanner import Ended, Item, Started
+from runward.handlers.layouts.native import Ended, Item, Started
 from runward.handlers.model.contracts import RootFacts
 from runward.handlers.model.outcomes import BeingRead
-from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.processes import RecordedProcess, Whereabouts, has_namespace, is_here
 from runward.handlers.model.sessions import LastChange, Launch
 from runward.handlers.model.shows import PlayChanged
 from runward.handlers.model.unreadable import Unreadable

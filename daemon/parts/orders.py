@@ -26,7 +26,7 @@ from runward.daemon.store.tables import cancellations
 from runward.daemon.store.tables.cancellations import OwedCancellation
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.worker.part import Part
-from runward.handlers.layouts.process_host import is_here
+from runward.handlers.model.processes import is_here
 from runward.handlers.model.requests import CancelRun
 from runward.handlers.model.sessions import EndTree
 from runward.handlers.model.unreadable import Unreadable

@@ -4,8 +4,7 @@ import os
 from typing import Final
 
 from runward.daemon.processes.identity import current_boot_id, pid_namespace
-from runward.handlers.layouts.process_host import host_with_namespace
-from runward.handlers.model.processes import Whereabouts
+from runward.handlers.model.processes import Whereabouts, host_with_namespace
 
 _MACHINE_ID: Final = "/etc/machine-id"
 _LENGTH: Final = 32

@@ -15,7 +15,7 @@ from runward.daemon.rundir.session_files import SessionFiles
 from runward.daemon.rundir.session_places import log_at
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.calls import Place, Told, Unusable
-from runward.handlers.layouts.call_reader import LONGEST_LINE, CallLayout, CallReader, PlacedLine
+from runward.handlers.layouts.call_readers import LONGEST_LINE, CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.places import PACKED, unpacked_name
 from runward.handlers.layouts.registry import CALLS
 from runward.handlers.layouts.transcript import LogLine

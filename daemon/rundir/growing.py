@@ -19,7 +19,7 @@ import zstandard
 from runward.daemon.ports.files import Halted
 from runward.daemon.ports.session_reads import UNREAD, Cursor
 from runward.daemon.rundir.tailing import data_after, is_empty
-from runward.handlers.layouts.call_reader import LONGEST_LINE, PlacedLine
+from runward.handlers.layouts.call_readers import LONGEST_LINE, PlacedLine
 from runward.handlers.layouts.transcript import LogLine
 from runward.handlers.layouts.transcript_lines import is_object
 

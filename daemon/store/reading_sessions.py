@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.processes.own_host import own_host
 from runward.daemon.store import packed_document
-from runward.handlers.layouts.process_host import bare_host
+from runward.handlers.model.processes import bare_host
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 """Sorts after every other character: what begins with a text sorts between that text and the text followed by this."""

@@ -29,10 +29,9 @@ from runward.handlers.exchange.intent import NotAnIntent, parse_intent, shown
 from runward.handlers.exchange.tell import RESULTS
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts import native
-from runward.handlers.layouts.process_host import has_namespace, is_here
-from runward.handlers.layouts.scanner import Ended, Item, Started
+from runward.handlers.layouts.native import Ended, Item, Started
 from runward.handlers.layouts.transcript import Counts, Usage
-from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess, has_namespace, is_here
 from runward.handlers.model.sessions import AttemptEnded, Complaint, Launch, Signature
 from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions.death import MissingProcess

@@ -182,7 +182,7 @@ def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Ob
 def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Obstacle:
     """Why a native session still counts as running."""
     from runward.daemon.world.machine import RealProcesses
-    from runward.handlers.layouts.process_host import is_here
+    from runward.handlers.model.processes import is_here
     from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
 
     text = reading_sessions.remembered(connection, row.key)

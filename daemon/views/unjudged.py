@@ -20,7 +20,7 @@ from runward.daemon.store import reading_sessions, reading_unjudged
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.store.reading_unjudged import OpenRun
-from runward.handlers.layouts.process_host import is_here
+from runward.handlers.model.processes import is_here
 
 if TYPE_CHECKING:
     from runward.handlers.model.sessions import Launch

@@ -10,11 +10,15 @@ from typing import Final, Literal, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import parse_time
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, WithoutDocuments
+from runward.handlers.layouts.call_readers import (
+    CallLayout,
+    CallReader,
+    PlacedLine,
+    WithoutDocuments,
+    told_by_events,
+)
 from runward.handlers.layouts.foreign_values import document_object, is_error_code, list_in, text_in
-from runward.handlers.layouts.kept_state import KeepsState
-from runward.handlers.layouts.replay_calls import told_by_events
-from runward.handlers.layouts.transcript import Close, Counts, Heads, LogLine, Resumed, Told
+from runward.handlers.layouts.transcript import Close, Counts, Heads, KeepsState, LogLine, Resumed, Told
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
 from runward.handlers.model.reasons import ReasonCode, status_of
 from runward.handlers.model.sessions import Complaint, Document

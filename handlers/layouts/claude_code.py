@@ -27,8 +27,7 @@ from runward.handlers.layouts.claude_code_records import (
     record_of,
 )
 from runward.handlers.layouts.claude_code_session import VERSION, Session, State, headless
-from runward.handlers.layouts.kept_state import KeepsState
-from runward.handlers.layouts.transcript import Counts, LogLine, Resumed, Told, Usage
+from runward.handlers.layouts.transcript import Counts, KeepsState, LogLine, Resumed, Told, Usage
 from runward.handlers.layouts.transcript_lines import Unreadable, records
 from runward.handlers.model.sessions import Document
 

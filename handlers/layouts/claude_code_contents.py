@@ -15,7 +15,7 @@ import msgspec
 
 from runward.handlers.calls import Called, Place, Returned, Told, Unusable
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
+from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine, Plans
 from runward.handlers.layouts.claude_code_records import (
     NOT_DECODED,
     SESSION_ID,
@@ -32,8 +32,7 @@ from runward.handlers.layouts.claude_code_records import (
     text_of,
     user_record,
 )
-from runward.handlers.layouts.plan_calls import Plans
-from runward.handlers.layouts.told_values import value_in
+from runward.handlers.layouts.foreign_values import value_in
 from runward.handlers.layouts.transcript import LogLine, Said
 from runward.handlers.layouts.transcript_lines import Unreadable, records
 from runward.handlers.model.sessions import Document

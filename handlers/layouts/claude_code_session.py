@@ -40,8 +40,7 @@ from runward.handlers.layouts.claude_code_records import (
     turns_used_up,
     user_record,
 )
-from runward.handlers.layouts.scanner import clip_prompt
-from runward.handlers.layouts.transcript import Close, LogLine, Resumed, Turn
+from runward.handlers.layouts.transcript import Close, LogLine, Resumed, Turn, clip_prompt
 from runward.handlers.layouts.transcript_lines import Unreadable, records
 from runward.handlers.model.sessions import Complaint
 

@@ -41,9 +41,7 @@ from runward.handlers.layouts.codex_turns import (
     failure,
 )
 from runward.handlers.layouts.foreign_values import whole_text_in
-from runward.handlers.layouts.kept_state import KeepsState
-from runward.handlers.layouts.scanner import clip_prompt
-from runward.handlers.layouts.transcript import Counts, LogLine, Resumed, Told, Usage
+from runward.handlers.layouts.transcript import Counts, KeepsState, LogLine, Resumed, Told, Usage, clip_prompt
 from runward.handlers.layouts.transcript_lines import MOST_GLUED, Unreadable, records
 from runward.handlers.model.sessions import Complaint, Document
 

@@ -16,13 +16,11 @@ import msgspec
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Place, Returned, Told, Unusable
 from runward.handlers.foreign_json import parse_time
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
+from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine, Plans
 from runward.handlers.layouts.codex import Rollout, apart
 from runward.handlers.layouts.codex_records import thread_of
 from runward.handlers.layouts.codex_turns import Tokens
-from runward.handlers.layouts.foreign_values import object_in, whole_text_in
-from runward.handlers.layouts.plan_calls import Plans
-from runward.handlers.layouts.told_values import Value, text_value, value_in
+from runward.handlers.layouts.foreign_values import Value, object_in, text_value, value_in, whole_text_in
 from runward.handlers.layouts.transcript import LogLine, Said
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
 from runward.handlers.model.sessions import Document

@@ -24,7 +24,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Place, Returned, Unusable
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import NotJson, read_json
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
+from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.ctcp_log import (
     KNOWN,
     LONGEST_TIME,
@@ -34,11 +34,17 @@ from runward.handlers.layouts.ctcp_log import (
     read_line,
     time_at,
 )
-from runward.handlers.layouts.foreign_values import document_object, text_in
-from runward.handlers.layouts.kept_state import KeepsState
-from runward.handlers.layouts.scanner import clip_prompt
-from runward.handlers.layouts.told_values import whole_in
-from runward.handlers.layouts.transcript import Close, Counts, Heads, LogLine, Resumed, Told
+from runward.handlers.layouts.foreign_values import document_object, text_in, whole_in
+from runward.handlers.layouts.transcript import (
+    Close,
+    Counts,
+    Heads,
+    KeepsState,
+    LogLine,
+    Resumed,
+    Told,
+    clip_prompt,
+)
 from runward.handlers.layouts.transcript_lines import Unreadable, records
 from runward.handlers.model.sessions import Complaint, Document
 

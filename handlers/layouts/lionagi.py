@@ -9,28 +9,28 @@ from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Paid, Place, Returned, Unusable
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import NotJson, read_json
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine
+from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.foreign_values import (
     LARGEST_COUNT,
     count_in,
     document_object,
     list_in,
+    number_in,
     object_in,
     seconds_in,
     text_in,
     whole_text_in,
 )
-from runward.handlers.layouts.kept_state import KeepsState
-from runward.handlers.layouts.scanner import clip_prompt
-from runward.handlers.layouts.told_values import number_in
 from runward.handlers.layouts.transcript import (
     Close,
     Counts,
     Heads,
+    KeepsState,
     LogLine,
     Resumed,
     Told,
     Usage,
+    clip_prompt,
 )
 from runward.handlers.layouts.transcript_lines import Unreadable, records
 from runward.handlers.model.reasons import ReasonCode, status_of

@@ -3,21 +3,75 @@
 Each is written whole to a temporary name and renamed, so each counts as soon as it is there. The
 files are the agent's side of the story and hostile until proven otherwise: malformed content
 becomes a `Complaint` that names the file and the fix.
+
+The scanner is a parser without input and output: it gets what is new, and returns items. `daemon/rundir/` reads;
+`handlers/sessions/observe.py` draws the conclusions.
 """
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.flow import Leg, flow_from_json
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.parts import is_part_or_temporary
 from runward.handlers.foreign_json import NotJson, parse_time, read_json, sane_time
-from runward.handlers.layouts.process_host import host_with_namespace
-from runward.handlers.layouts.scanner import Ended, Item, Planned, ProcessNamed, Started
-from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.processes import RecordedProcess, host_with_namespace
 from runward.handlers.model.reasons import ReasonCode, status_of
-from runward.handlers.model.sessions import NATIVE, Complaint, Document, SessionDeclaration, Signature
+from runward.handlers.model.sessions import NATIVE, Complaint, Document, SessionDeclaration, Signature, Status
+
+
+class Started(NamedTuple):
+    """`file` says that a run began. `digest` tells one beginning from another."""
+
+    file: str
+    digest: str
+    at: float
+    declaration: SessionDeclaration
+    launcher: RecordedProcess | None
+    host: str | None
+
+
+class ProcessNamed(NamedTuple):
+    """The files name the process of the command itself."""
+
+    process: RecordedProcess
+
+
+class Ended(NamedTuple):
+    """`file` says that the run is over, and how. `digest` tells one end from another.
+
+    `secret` is what only the launcher of the run could know, if the file says it.
+    """
+
+    file: str
+    digest: str
+    at: float
+    status: Status
+    reason_code: ReasonCode
+    reason_summary: str
+    exit_code: int | None
+    signal: int | None
+    declared_by: Literal["daemon", "launcher"]
+    secret: str | None = None
+
+
+class Planned(NamedTuple):
+    """`file` plans the legs of a flow. `digest` tells one plan from another.
+
+    `modified_ns` and `changed_ns` are the file's times: what is in a leg's directory may not be older.
+    """
+
+    file: str
+    digest: str
+    at: float
+    legs: tuple[Leg, ...]
+    modified_ns: int
+    changed_ns: int
+
+
+Item: TypeAlias = Started | ProcessNamed | Planned | Ended | Complaint
+
 
 LAYOUT: Final = NATIVE
 SCHEMA: Final = "runward-run-v1"

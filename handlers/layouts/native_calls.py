@@ -11,11 +11,15 @@ from typing import Final
 from runward.handlers.calls import Called, Place, Returned, Stated, Told, Unusable
 from runward.handlers.exchange.calls import CALL
 from runward.handlers.exchange.tell import NAMES
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, WithoutDocuments
-from runward.handlers.layouts.foreign_values import document_object
+from runward.handlers.layouts.call_readers import (
+    CallLayout,
+    CallReader,
+    PlacedLine,
+    WithoutDocuments,
+    told_by_events,
+)
+from runward.handlers.layouts.foreign_values import document_object, whole_in
 from runward.handlers.layouts.native import RUN
-from runward.handlers.layouts.replay_calls import told_by_events
-from runward.handlers.layouts.told_values import whole_in
 from runward.handlers.model.sessions import Complaint, Document
 
 TRACE: Final = "trace.jsonl"

@@ -21,7 +21,7 @@ from runward.handlers.layouts import (
     native_calls,
     show,
 )
-from runward.handlers.layouts.call_reader import CallLayout
+from runward.handlers.layouts.call_readers import CallLayout
 from runward.handlers.layouts.transcript import Heads, LogLine, Resumed, Said, State, Told, TranscriptScanner
 from runward.handlers.model.sessions import Document
 
@@ -266,3 +266,27 @@ def outcome_files(layout: str) -> Mapping[str, AsOutcome]:
         if each.name == layout
         for file, as_outcome in each.outcomes
     }
+
+
+def fed(scan: Scan, file: str, lines: Sequence[LogLine]) -> tuple[Scan, tuple[Resumed, ...]]:
+    """The scan with further lines of a log, and the boundaries in them, each with its line.
+
+    Scanners don't number what they read. Few portions have a boundary, so only those are fed again, in halves: feeding
+    a log in two portions says the same as feeding it in one.
+    """
+    after, resumed = scan.feed(file, lines)
+    return after, _placed(scan, file, lines, resumed)
+
+
+def _placed(
+    scan: Scan, file: str, lines: Sequence[LogLine], resumed: tuple[Resumed, ...]
+) -> tuple[Resumed, ...]:
+    """The boundaries that these lines have after what was scanned, each with its line."""
+    if not resumed:
+        return ()
+    if len(lines) == 1:
+        return tuple(each._replace(line=lines[0].number) for each in resumed)
+    half = len(lines) // 2
+    middle, first = scan.feed(file, lines[:half])
+    rest = resumed[len(first) :]
+    return _placed(scan, file, lines[:half], first) + _placed(middle, file, lines[half:], rest)

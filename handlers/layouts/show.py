@@ -16,11 +16,10 @@ from typing import Final, Literal
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Told as ToldCall
 from runward.handlers.foreign_json import sane_time
-from runward.handlers.layouts.call_reader import CallLayout, CallReader, PlacedLine, WithoutDocuments
+from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine, WithoutDocuments
 from runward.handlers.layouts.foreign_values import document_object, text_in
-from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.show_meta import read_meta
-from runward.handlers.layouts.transcript import Close, Heads, LogLine, Resumed, Told
+from runward.handlers.layouts.transcript import Close, Heads, KeepsState, LogLine, Resumed, Told
 from runward.handlers.model.sessions import Complaint, Document
 
 LAYOUT: Final = "show"

@@ -7,10 +7,11 @@ never raises because of what an agent wrote: it counts what it can't read, and s
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from runward.handlers.model.reasons import ReasonCode
 from runward.handlers.model.sessions import Complaint, Document, Status
+from runward.handlers.model.stored import Stored, as_json
 
 Turn: TypeAlias = Literal["none", "open", "closed"]
 """Whether the agent was asked for something, and whether it is done with it."""
@@ -106,7 +107,7 @@ class Resumed(NamedTuple):
     """Lines after an end began the next stretch: `before` is how the previous one had ended.
 
     `turns` counts those that had begun until then, `began_at` is when the previous stretch had begun. `line` is the
-    line that began it (see `feeding.py`).
+    line that began it (see `registry.fed`).
     """
 
     attempt: int
@@ -148,3 +149,36 @@ class TranscriptScanner(Protocol[State]):
 
 Heads: TypeAlias = Mapping[str, bytes]
 """The first bytes of the files that identify a layout, by their names in the directory."""
+
+
+class KeepsState(Generic[State]):
+    """A scanner whose state is stored as JSON; the state's type tells its version.
+
+    `is_exact` is for a type that has a default for nearly every field, so that other JSON would pass for a state, too.
+    """
+
+    __slots__ = ("_is_exact", "_states")
+
+    def __init__(self, state: type[State], *, is_exact: bool = False) -> None:
+        self._states = Stored(state)
+        self._is_exact = is_exact
+
+    def dump(self, state: State) -> str:
+        """The state as JSON."""
+        return as_json(state)
+
+    def load(self, text: str) -> State:
+        """The state that was dumped. Raises `ValueError` for what this program never wrote."""
+        state = self._states.load(text)
+        if self._is_exact and self.dump(state) != text:
+            raise ValueError("this is not a state that the scanner wrote")
+        return state
+
+
+PROMPT_KEPT: Final = 1000
+"""Characters of a first prompt that are kept: enough to tell what was asked for."""
+
+
+def clip_prompt(prompt: str) -> str:
+    """The beginning of a session's first prompt, as its declaration keeps it."""
+    return prompt[:PROMPT_KEPT]

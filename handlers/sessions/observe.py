@@ -14,8 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from runward.handlers.layouts.native import PROCESS
-from runward.handlers.layouts.scanner import Ended, Item, Planned, ProcessNamed, Started
+from runward.handlers.layouts.native import PROCESS, Ended, Item, Planned, ProcessNamed, Started
 from runward.handlers.model.contracts import FlowPlanned
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import (

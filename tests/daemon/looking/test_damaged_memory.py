@@ -11,7 +11,7 @@ from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 from tests.daemon.worker.test_daemon_in_process import begin, events_in, finish, verdicts
 
 from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import Item
+from runward.handlers.layouts.native import Item
 from runward.handlers.model.sessions import Document
 
 RUBBISH = {

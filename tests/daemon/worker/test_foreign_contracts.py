@@ -15,7 +15,7 @@ from runward.config.problem import Problem
 from runward.config.settings import Settings, Source, read_settings
 from runward.daemon.configuration.declarations import Declarer
 from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import Item, Started
+from runward.handlers.layouts.native import Item, Started
 from runward.handlers.model.sessions import Document
 
 PLAYBOOK = "artifacts:\n  expected:\n    - {id: review, path: review.md}\n"

@@ -24,8 +24,7 @@ from runward.handlers.calls import (
     VerificationTold,
 )
 from runward.handlers.layouts.adjutant import AdjutantCalls
-from runward.handlers.layouts.call_reader import PlacedLine
-from runward.handlers.layouts.replay_calls import told_by_events
+from runward.handlers.layouts.call_readers import PlacedLine, told_by_events
 from runward.handlers.model.bundle import BundleOrder, FileEdit, Stretch, Verdict, WorkTree
 from runward.handlers.secrets import REDACTED
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from runward.handlers.calls import Told
-from runward.handlers.layouts.call_reader import PlacedLine
+from runward.handlers.layouts.call_readers import PlacedLine
 from runward.handlers.layouts.registry import CALLS
 from runward.handlers.model.sessions import Document
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts import claude_code_hook, codex_hook
-from runward.handlers.layouts.hook_payload import LONGEST_PATH, HookSaid
-from runward.handlers.layouts.scanner import PROMPT_KEPT
+from runward.handlers.layouts import hooks
+from runward.handlers.layouts.hooks import LONGEST_PATH, HookSaid
+from runward.handlers.layouts.transcript import PROMPT_KEPT
 
 ID = "00391a7d-01ed-4b8a-934b-6cd5927bc522"
 PATH = f"/home/dev/.claude/projects/-home-dev-app/{ID}.jsonl"
@@ -37,7 +37,7 @@ TURN: dict[str, JsonValue] = {
     ],
 )
 def test_each_of_claude_codes_hooks_is_read(name: str, kind: str, more: dict[str, JsonValue]) -> None:
-    said = claude_code_hook.read_hook({**COMMON, "hook_event_name": name, **more})
+    said = hooks.read_claude_code_hook({**COMMON, "hook_event_name": name, **more})
     assert isinstance(said, HookSaid)
     assert (said.session_id, said.kind) == (ID, kind)
     assert (said.cwd, said.transcript_path) == ("/home/dev/app", PATH)
@@ -46,38 +46,38 @@ def test_each_of_claude_codes_hooks_is_read(name: str, kind: str, more: dict[str
 
 
 def test_codex_tells_of_a_good_turn() -> None:
-    assert codex_hook.read_hook(TURN) == HookSaid(ID, "turn_ended", "/home/dev/app")
+    assert hooks.read_codex_hook(TURN) == HookSaid(ID, "turn_ended", "/home/dev/app")
 
 
 @pytest.mark.parametrize(
     "name", ["SubagentStop", "SubagentStart", "PreToolUse", "Notification", "NoSuchHook"]
 )
 def test_what_tells_nothing_of_a_session_is_passed_over(name: str) -> None:
-    assert claude_code_hook.read_hook({**COMMON, "hook_event_name": name}) is None
-    assert codex_hook.read_hook({**TURN, "type": name}) is None
+    assert hooks.read_claude_code_hook({**COMMON, "hook_event_name": name}) is None
+    assert hooks.read_codex_hook({**TURN, "type": name}) is None
 
 
 def test_what_a_sub_agent_does_is_not_the_sessions() -> None:
-    assert claude_code_hook.read_hook({**COMMON, "hook_event_name": "Stop", "agent_id": "a1"}) is None
+    assert hooks.read_claude_code_hook({**COMMON, "hook_event_name": "Stop", "agent_id": "a1"}) is None
 
 
 @pytest.mark.parametrize("bad", [None, 7, "", [], "a/b", "../x", "a b", "x" * 129, ".hidden", "a\n", "a:b"])
 def test_a_session_without_a_usable_id_is_told_why(bad: JsonValue) -> None:
     assert "no usable session_id" in str(
-        claude_code_hook.read_hook({**COMMON, "hook_event_name": "Stop", "session_id": bad})
+        hooks.read_claude_code_hook({**COMMON, "hook_event_name": "Stop", "session_id": bad})
     )
-    assert "no usable thread-id" in str(codex_hook.read_hook({**TURN, "thread-id": bad}))
+    assert "no usable thread-id" in str(hooks.read_codex_hook({**TURN, "thread-id": bad}))
 
 
 @pytest.mark.parametrize("bad", [None, 7, "", [], {}])
 def test_a_payload_of_nothing_is_told_why(bad: JsonValue) -> None:
-    assert isinstance(claude_code_hook.read_hook({**COMMON, "hook_event_name": bad}), str)
-    assert isinstance(codex_hook.read_hook({**TURN, "type": bad}), str)
+    assert isinstance(hooks.read_claude_code_hook({**COMMON, "hook_event_name": bad}), str)
+    assert isinstance(hooks.read_codex_hook({**TURN, "type": bad}), str)
 
 
 @pytest.mark.parametrize("bad", [None, 7, "", "relative", "/a\0b", "/" + "x" * LONGEST_PATH, ["/a"]])
 def test_a_path_that_is_none_is_left_out(bad: JsonValue) -> None:
-    said = claude_code_hook.read_hook(
+    said = hooks.read_claude_code_hook(
         {**COMMON, "hook_event_name": "Stop", "cwd": bad, "transcript_path": bad}
     )
     assert isinstance(said, HookSaid)
@@ -86,13 +86,13 @@ def test_a_path_that_is_none_is_left_out(bad: JsonValue) -> None:
 
 def test_a_prompt_is_clipped_and_made_whole() -> None:
     prompt = "\ud83d" + "ä" * 5000
-    said = claude_code_hook.read_hook({**COMMON, "hook_event_name": "UserPromptSubmit", "prompt": prompt})
+    said = hooks.read_claude_code_hook({**COMMON, "hook_event_name": "UserPromptSubmit", "prompt": prompt})
     assert isinstance(said, HookSaid)
     assert said.prompt == "?" + "ä" * (PROMPT_KEPT - 1)
 
 
 def test_a_path_is_kept_without_what_leads_back_in_it() -> None:
-    said = codex_hook.read_hook({**TURN, "cwd": "/a/../b//./c/"})
+    said = hooks.read_codex_hook({**TURN, "cwd": "/a/../b//./c/"})
     assert isinstance(said, HookSaid)
     assert said.cwd == "/b/c"
 
@@ -104,7 +104,7 @@ def test_the_recorded_payloads_are_read() -> None:
     recorded = Path(material) / "samples" / "claude-code" / "hooks"
     kinds = {}
     for path in sorted(recorded.glob("*.json")):
-        said = claude_code_hook.read_hook(json.loads(path.read_text()))
+        said = hooks.read_claude_code_hook(json.loads(path.read_text()))
         kinds[path.stem] = said.kind if isinstance(said, HookSaid) else said
     assert kinds == {
         "PostToolUse": None,
@@ -131,7 +131,7 @@ NAMES = ["hook_event_name", "session_id", "transcript_path", "cwd", "prompt", "s
     )
 )
 def test_whatever_a_payload_holds_it_is_read_passed_over_or_told_why(payload: dict[str, JsonValue]) -> None:
-    for read in (claude_code_hook.read_hook, codex_hook.read_hook):
+    for read in (hooks.read_claude_code_hook, hooks.read_codex_hook):
         said = read(payload)
         assert said is None or isinstance(said, str | HookSaid)
         if isinstance(said, HookSaid):

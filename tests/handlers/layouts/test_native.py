@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from runward.config.flow import Leg
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts import native
-from runward.handlers.layouts.native import scan
-from runward.handlers.layouts.scanner import Ended, Item, Planned, ProcessNamed, Started
+from runward.handlers.layouts.native import Ended, Item, Planned, ProcessNamed, Started, scan
 from runward.handlers.model.contracts import FlowPlanned
 from runward.handlers.model.events import dump_payload
 from runward.handlers.model.processes import RecordedProcess

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runward.handlers.layouts.process_host import bare_host, host_with_namespace, is_here
+from runward.handlers.model.processes import bare_host, host_with_namespace, is_here
 
 
 @pytest.mark.parametrize(

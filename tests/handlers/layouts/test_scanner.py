@@ -1,4 +1,4 @@
-from runward.handlers.layouts.scanner import PROMPT_KEPT, clip_prompt
+from runward.handlers.layouts.transcript import PROMPT_KEPT, clip_prompt
 
 
 def test_a_first_prompt_is_kept_by_its_beginning() -> None:

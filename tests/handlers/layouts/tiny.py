@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import NotJson, read_json
-from runward.handlers.layouts.kept_state import KeepsState
 from runward.handlers.layouts.registry import Layouts, directory_layout, log_layout
-from runward.handlers.layouts.transcript import Close, Counts, Heads, LogLine, Resumed, Told
+from runward.handlers.layouts.transcript import Close, Counts, Heads, KeepsState, LogLine, Resumed, Told
 from runward.handlers.model.sessions import Complaint, Document
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts import native
-from runward.handlers.layouts.scanner import Ended
+from runward.handlers.layouts.native import Ended
 from runward.handlers.model.contracts import FlowPlanned
 from runward.handlers.model.sessions import AttemptStarted, Document, Launch, Signature
 from runward.handlers.sessions.observe import (

@@ -1,10 +1,11 @@
-"""The calls in a file of REPLAY events, one per line: a native run's `trace.jsonl`, and Adjutant's `REPLAY.jsonl`.
+"""What the reader of a layout's calls gets and returns, and what several readers share: plans, and REPLAY events.
 
-All forms that were ever written are read: with `event` and `t`, or with `type` and `ts`, and with events and fields
-that are not known here. An event that describes a call and can't be used is reported as such."""
+A reader goes through a session's files once, in order, and reports each call with its place. It keeps nothing
+of what it has reported except what it needs to continue. It never raises because of what an agent wrote.
+"""
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.receipt import is_hash
@@ -21,9 +22,89 @@ from runward.handlers.calls import (
     VerificationTold,
 )
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
-from runward.handlers.layouts.call_reader import PlacedLine
-from runward.handlers.layouts.foreign_values import whole_text_in
-from runward.handlers.layouts.told_values import number_in, whole_in
+from runward.handlers.layouts.foreign_values import number_in, text_in, whole_in, whole_text_in
+from runward.handlers.model.sessions import Document
+
+LONGEST_LINE: Final = 64 << 20
+"""Bytes of a line that is read. Longer lines are not read at all."""
+
+
+class PlacedLine(NamedTuple):
+    """A line without its newline, and the byte at which it begins. `number` counts from 1."""
+
+    number: int
+    start: int
+    content: bytes
+
+    def place(self, source: str) -> Place:
+        """The place of this line."""
+        return Place(source, self.number, self.start, len(self.content))
+
+
+class CallReader(Protocol):
+    """Reads the calls of one session. `source` is a file's path relative to the session's place."""
+
+    def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
+        """Take in further whole lines of a log."""
+        ...
+
+    def see(self, document: Document) -> Iterator[Told]:
+        """Take in a document that is new or was rewritten."""
+        ...
+
+
+class CallLayout(NamedTuple):
+    """How a layout records calls.
+
+    `start` gives a reader for the session whose file or directory has this name. `logs` and `documents` are the files to
+    read in a session's directory; the documents come first. A session that is a single log has neither.
+    """
+
+    start: Callable[[str], CallReader]
+    logs: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+
+
+class WithoutDocuments:
+    """A reader that reads no documents."""
+
+    def see(self, document: Document) -> Iterator[Told]:
+        """There are none."""
+        return iter(())
+
+
+DONE_KEPT: Final = 1000
+"""Steps that are remembered as done, so that each is reported once."""
+
+_COMPLETED: Final = "completed"
+_SUCCESS: Final = "Success"
+
+
+class Plans:
+    """What was reported of a session's plans so far: each list, and each step when it is done.
+
+    The agent keeps a plan with a tool, which gets the whole list of steps each time, with their states.
+    """
+
+    def __init__(self) -> None:
+        self._done: dict[str, None] = {}
+
+    def told(self, place: Place, at: float | None, steps: JsonValue, names: Sequence[str]) -> Iterator[Told]:
+        """What a list of steps says. A step is identified by the first of these fields that it has."""
+        if not isinstance(steps, list):
+            return
+        yield PlanTold(place, at, steps, len(steps))
+        for step in steps:
+            if not isinstance(step, dict) or step.get("status") != _COMPLETED:
+                continue
+            name = next((text for key in names if (text := text_in(step.get(key)))), None)
+            if name is None or name in self._done:
+                continue
+            self._done[name] = None
+            if len(self._done) > DONE_KEPT:
+                del self._done[next(iter(self._done))]
+            yield StepDone(place, at, name, _SUCCESS)
+
 
 LONGEST_COMMAND: Final = 16 << 10
 """Characters of a command in a session's own verification."""
@@ -37,7 +118,11 @@ _OUTPUT_KEYS: Final = frozenset({"content", "error", "success"})
 def told_by_events(
     source: str, lines: Iterable[PlacedLine], *, hashes_alone: str | None = None, verifies: bool = False
 ) -> Iterator[Told]:
-    """What the lines say. `hashes_alone` is the problem of a result whose output isn't there, if that is one.
+    """What lines of REPLAY events say: those of a native run's `trace.jsonl`, and of Adjutant's `REPLAY.jsonl`.
+
+    All forms that were ever written are read: with `event` and `t`, or with `type` and `ts`, and with events and fields
+    that are not known here. An event that describes a call and can't be used is reported as such.
+    `hashes_alone` is the problem of a result whose output isn't there, if that is one.
 
     With `verifies`, the session's own `Verification` counts, because its calls don't show their outputs.
     """

@@ -1,0 +1,104 @@
+"""What agents' hooks say: the JSON objects that they pass to a program.
+
+Any program may call a hook with any payload, so no value in it is trusted to have the right kind or size.
+"""
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.layouts.foreign_values import text_in
+from runward.handlers.layouts.transcript import clip_prompt
+from runward.handlers.model.sessions import HookKind
+
+LONGEST_PATH: Final = 4096
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class HookSaid(NamedTuple):
+    """A usable payload. See `HookSpoke` for the fields."""
+
+    session_id: str
+    kind: HookKind
+    cwd: str | None = None
+    transcript_path: str | None = None
+    prompt: str | None = None
+    source: str | None = None
+
+
+def id_in(value: JsonValue) -> str | None:
+    """A session's id that may become part of a key and of a file's name."""
+    return value if isinstance(value, str) and _ID.fullmatch(value) else None
+
+
+def path_in(value: JsonValue) -> str | None:
+    """An absolute path, without parts that lead back up."""
+    if not isinstance(value, str) or not value.startswith("/") or "\0" in value or len(value) > LONGEST_PATH:
+        return None
+    return posixpath.normpath(whole(value))
+
+
+def whole(text: str) -> str:
+    """The text without lone surrogates, which can't be stored."""
+    return text.encode(errors="replace").decode()
+
+
+_KINDS: Final[dict[str, HookKind]] = {
+    "SessionStart": "started",
+    "UserPromptSubmit": "prompted",
+    "Stop": "turn_ended",
+    "StopFailure": "turn_failed",
+    "SessionEnd": "ended",
+}
+_LONGEST_SOURCE: Final = 40
+
+
+def read_claude_code_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
+    """What a payload of Claude Code says (on stdin of a hook's command), or why it can't be used.
+
+    None for what is not about a session: a sub-agent's, a tool's.
+    """
+    name = payload.get("hook_event_name")
+    if not isinstance(name, str) or not name:
+        return "the payload names no hook_event_name"
+    kind = _KINDS.get(name)
+    if kind is None or payload.get("agent_id") is not None:
+        return None
+    session_id = id_in(payload.get("session_id"))
+    if session_id is None:
+        return f"the payload of {name} has no usable session_id"
+    prompt = text_in(payload.get("prompt")) if kind == "prompted" else None
+    source = text_in(payload.get("source"), _LONGEST_SOURCE) if kind == "started" else None
+    return HookSaid(
+        session_id,
+        kind,
+        path_in(payload.get("cwd")),
+        path_in(payload.get("transcript_path")),
+        None if prompt is None else clip_prompt(whole(prompt)),
+        None if source is None else whole(source),
+    )
+
+
+def read_codex_hook(payload: dict[str, JsonValue]) -> HookSaid | str | None:
+    """What a payload of Codex says (the last argument of its `notify` program), or why it can't be used.
+
+    None for what is not about a turn. Codex notifies after good turns only.
+    """
+    name = payload.get("type")
+    if not isinstance(name, str) or not name:
+        return "the payload names no type"
+    if name != "agent-turn-complete":
+        return None
+    session_id = id_in(payload.get("thread-id"))
+    if session_id is None:
+        return f"the payload of {name} has no usable thread-id"
+    return HookSaid(session_id, "turn_ended", path_in(payload.get("cwd")))
+
+
+READERS: Final[Mapping[str, Callable[[dict[str, JsonValue]], HookSaid | str | None]]] = {
+    "claude-code": read_claude_code_hook,
+    "codex": read_codex_hook,
+}
+"""What reads a payload, by the layout's name."""
