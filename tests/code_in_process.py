@@ -13,9 +13,7 @@ from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.parts import actions_with_code
 from runward.daemon.sandbox import workers
-from runward.daemon.sandbox.calls import Call, NotAnswered
-from runward.daemon.sandbox.cpu import CpuTime
-from runward.daemon.sandbox.execution import Execution
+from runward.daemon.sandbox.execution import Call, CpuTime, Execution, NotAnswered
 from runward.daemon.sandbox.workers import Job
 from runward.handlers.exchange.running_code import CodeRun, Frame
 

@@ -1,13 +1,123 @@
-"""Backups: a consistent, examined copy of the store in one file, taken while a daemon keeps writing."""
+"""Backups: a consistent copy of the store in one file, taken while a daemon keeps writing; and whether a file is a sound store."""
 
 import os
-from contextlib import closing
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Final, NamedTuple
 
-from runward.daemon.backup.examine import Examined, examine
 from runward.daemon.disk.copying import Tell, copied, tell_nobody
 from runward.daemon.disk.durable import sync_directory
-from runward.daemon.store.reading import open_to_read
+from runward.daemon.store.hash_chain import BrokenChain, ChainedEvent, Head, follow
+from runward.daemon.store.migrate import migrations
+from runward.daemon.store.reading import OLDEST, StoreRefused, open_to_read, refuse_old, uri_of
+from runward.daemon.store.schema import difference
+
+_EVENTS: Final = (
+    "select seq, hash, key, type, version, recorded_at, cause, depth, payload from events order by seq"
+)
+
+_LAST_AT: Final = "select recorded_at from (select max(seq), recorded_at from events)"
+
+
+class Damaged(Exception):
+    """A file that is not a sound store; the message says what is wrong with it."""
+
+
+class Examined(NamedTuple):
+    """A sound store: its schema's version, its daemon's epoch, the end of its chain, and how much is in it.
+
+    `last_at` is when its last event was recorded (Unix seconds; None if there is none), `size` its bytes.
+    """
+
+    version: int
+    epoch: int
+    head: Head
+    last_at: float | None
+    sessions: int
+    size: int
+
+
+def examine(path: Path) -> Examined:
+    """Read all of the store at `path`, which must have no writer. Writes nothing, not even next to it.
+
+    Raises `Damaged`, `StoreRefused` and `OSError`.
+    """
+    size = path.stat().st_size
+    if _has_log(path):
+        raise Damaged(f"{path} was not copied by `runward backup`: it lacks what is in {path.name}-wal")
+    try:
+        with unchanging(path) as connection:
+            _check_schema(connection, path)
+            return examined(connection, path, size)
+    except sqlite3.Error as error:
+        raise Damaged(f"{path} is not a readable store: {error}") from error
+
+
+def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises `Damaged` if a store of a known version has foreign triggers, views or tables."""
+    (version,) = connection.execute("pragma user_version").fetchone()
+    if OLDEST <= version <= migrations()[-1].number:
+        different = difference(connection, version)
+        if different is not None:
+            raise Damaged(f"{path} has a schema that Runward did not create: {different}")
+
+
+def _has_log(path: Path) -> bool:
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def unchanging(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to a store that has no writer. It writes nothing, not even next to the store.
+
+    Raises `sqlite3.Error`.
+    """
+    connection = sqlite3.connect(f"{uri_of(str(path))}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
+    """The state of the store of `connection`, which is at `path` and has `size` bytes. Raises as `examine` does."""
+    (version,) = connection.execute("pragma user_version").fetchone()
+    known = migrations()[-1].number
+    if version > known:
+        raise StoreRefused(
+            f"{path} has version {version}, but this Runward knows only {known}: install a newer one"
+        )
+    if not version:
+        raise Damaged(f"{path} is not a Runward store")
+    refuse_old(str(path), version)
+    (found,) = connection.execute("pragma integrity_check(1)").fetchone()
+    if found != "ok":
+        raise Damaged(f"{path} is damaged: {found}")
+    astray = connection.execute("pragma foreign_key_check").fetchone()
+    if astray is not None:
+        raise Damaged(
+            f"{path} is damaged: a row of {astray[0]} refers to one of {astray[2]} that does not exist"
+        )
+    pruned = _pruned(connection)
+    end = follow((ChainedEvent(*row) for row in connection.execute(_EVENTS)), pruned=pruned)
+    if isinstance(end, BrokenChain):
+        raise Damaged(f"{path}: the chain of events breaks at {end.seq} ({end.key}): {end.why}")
+    end = pruned.get(end.seq + 1, end)  # the last events may have been removed
+    (epoch,) = connection.execute("select epoch from daemon").fetchone()
+    (sessions,) = connection.execute("select count(*) from sessions").fetchone()
+    (last_at,) = connection.execute(_LAST_AT).fetchone()
+    return Examined(version, epoch, end, last_at, sessions, size)
+
+
+def _pruned(connection: sqlite3.Connection) -> dict[int, Head]:
+    """The ends of the stretches of events that were removed, by the numbers of their first ones."""
+    rows = connection.execute("select first, last, hash from absent_events")
+    return {first: Head(last, digest) for first, last, digest in rows}
 
 
 class BackupExists(Exception):

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from runward.daemon.backup.examine import Examined, examine, unchanging
+from runward.daemon.backup.back_up import Examined, examine, unchanging
 from runward.daemon.disk.durable import sync_directory
 from runward.daemon.disk.epoch import read_epoch, write_epoch
 from runward.daemon.launch.ticket import has_ticket

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from runward.config.problem import Parsed, Problem
-from runward.daemon.configuration.extras import why_not_signed
-from runward.daemon.configuration.mcp_library import FIX, why_not_over_http
+from runward.daemon.configuration.extras import FIX, why_not_over_http, why_not_signed
 from runward.daemon.configuration.secret_file import SecretUnusable, first_line, secret_of
 from runward.daemon.configuration.settings import (
     NotFound,

@@ -8,7 +8,7 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.configuration.quiet_files import Look, wait_until_quiet
+from runward.daemon.configuration.settings_files import Look, wait_until_quiet
 
 MOST_NAMED: Final = 20
 """Files that one line of the log names."""

@@ -19,7 +19,6 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.checked_chains import CheckedChain, CheckedChains, schedules_of
 from runward.daemon.configuration.complaints import Reading, Wrong, complaints_about
 from runward.daemon.configuration.covering_root import bundle_rules, innermost_root
-from runward.daemon.configuration.quiet_files import Look, look_at, look_into, wait_until_quiet
 from runward.daemon.configuration.settings import (
     NotFound,
     agent_file,
@@ -32,6 +31,7 @@ from runward.daemon.configuration.settings import (
     only_a_name,
     playbook_file,
 )
+from runward.daemon.configuration.settings_files import Look, look_at, look_into, wait_until_quiet
 from runward.handlers.model.bundle import BundleRulesOf
 from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook
 from runward.handlers.model.schedules import Scheduled, chain_and_item

@@ -1,12 +1,13 @@
 """The files from which a daemon's settings come, or would come: read them, and see whether any of them changed."""
 
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.configuration.agent_homes import homes_there
-from runward.daemon.configuration.quiet_files import Look, wait_until_quiet
 from runward.daemon.configuration.settings import (
     drop_ins,
     home_of,
@@ -14,6 +15,82 @@ from runward.daemon.configuration.settings import (
     settings_places,
     working_directory,
 )
+
+Look = dict[str, tuple[int, ...]]
+"""What a look saw: each file, with what changes when the file does. The last number is the time (ns) of its change."""
+
+_LATELY_S: Final = 0.2
+"""Only files that changed in this time are waited for, so nearly no look costs anything."""
+
+_PAUSE_S: Final = 0.05
+_LONGEST_S: Final = 1.0
+
+
+# Who remembers what files said, remembers it with a look from before the reading. A later look that sees the
+# same then means that the files still say the same.
+def wait_until_quiet(look: Callable[[], Look]) -> Look:
+    """Wait until two looks see the same, a second at most; returns the last look.
+
+    If even the last look sees files that changed lately, they differ in it from every other look: another change within
+    the same tick of the file system's clock would leave their times as they are.
+    """
+    end = time.monotonic() + _LONGEST_S
+    began, seen = time.time_ns(), look()
+    while lately := _changed_lately(seen, began):
+        if time.monotonic() >= end:
+            return seen | {path: (*seen[path], began) for path in lately}
+        time.sleep(
+            _PAUSE_S
+        )  # longer than a tick, so if two looks see the same, the next change has another time
+        began, now = time.time_ns(), look()
+        if now == seen:
+            break
+        seen = now
+    return seen
+
+
+def look_into(directories: Iterable[str]) -> Look:
+    """The files in these directories; of a directory in one of them, the file in it that has its name."""
+    found: Look = {}
+    for directory in directories:
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    within = f"{entry.path}/{entry.name}.md" if _is_directory(entry) else entry.path
+                    found[within] = _signature(within)
+        except OSError as error:
+            found[directory] = (error.errno or 0, 0)
+    return found
+
+
+def look_at(path: str) -> Look:
+    """One file."""
+    return {path: _signature(path)}
+
+
+def _signature(path: str) -> tuple[int, ...]:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        return (error.errno or 0, 0)
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _changed_lately(seen: Look, began: int) -> list[str]:
+    """The files that changed shortly before the look began, or while it lasted: it may last long on a busy machine.
+
+    The clock of a file server may go a little ahead. A clock that was set back makes no look wait.
+    """
+    lately = int(_LATELY_S * 1e9)
+    first, last = began - lately, time.time_ns() + lately
+    return [path for path, signature in seen.items() if first < signature[-1] < last]
 
 
 class SettingsFiles:
@@ -38,7 +115,7 @@ class SettingsFiles:
 
     def _look(self) -> Look:
         cwd = working_directory()
-        files = ((path, _signature(path)) for path in self._files(cwd))
+        files = ((path, _file_signature(path)) for path in self._files(cwd))
         agents = homes_there(self._environment, home_of(self._environment), cwd).values()
         return {
             **{path: signature for path, signature in files if signature},
@@ -55,7 +132,7 @@ class SettingsFiles:
                 yield f"{path}.d"  # reading it gives the reason, and it changes when it is repaired
 
 
-def _signature(path: str) -> tuple[int, ...]:
+def _file_signature(path: str) -> tuple[int, ...]:
     try:
         link, file = os.lstat(path), os.stat(path)
     except OSError:

@@ -14,21 +14,19 @@ from runward.config.notification import Recipient
 from runward.config.problem import printable
 from runward.config.settings import Root
 from runward.daemon.configuration.agent_homes import agent_home
-from runward.daemon.configuration.mcp_library import FIX, why_not_over_http
+from runward.daemon.configuration.extras import FIX, why_not_over_http
 from runward.daemon.configuration.secret_file import SecretUnusable, first_line, secret_of
 from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.doctor.daemons import how_to
 from runward.daemon.doctor.findings import Finding, Installation, Patience, Result
 from runward.daemon.hooks import claude_code_settings
 from runward.daemon.hooks.claude_code_program import events_of, installed
-from runward.daemon.hooks.edit import Refused
-from runward.daemon.hooks.settings_file import read_settings_file
+from runward.daemon.hooks.settings_file import Refused, read_settings_file
 from runward.daemon.host.report import Report, read_report
 from runward.daemon.store import reading
 from runward.daemon.store.ownership import UNREAD, holder, how_to_start_runs
 from runward.daemon.store.reading_notices import notices_by_state
-from runward.daemon.web.report import HttpReport
-from runward.daemon.web.sockets import CannotListen, open_sockets
+from runward.daemon.web.sockets import CannotListen, HttpReport, open_sockets
 
 _TAKEN_BY_ITSELF: Final = (
     "correct them, and the daemon takes them over by itself; a restart takes what can't change"

@@ -12,8 +12,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import Place, Problem
 from runward.config.toml_document import line_of_deep_key, read_toml
 from runward.config.toml_positions import toml_positions, toml_texts
-from runward.daemon.hooks.command import is_ours
-from runward.daemon.hooks.edit import Edited, Refused, refused
+from runward.daemon.hooks.settings_file import Edited, Refused, is_ours, refused
 
 AGENT: Final = "codex"
 KEY: Final = "notify"

@@ -1,13 +1,65 @@
-"""An agent's settings file on the disk: read as it is, and replaced whole, durably, with its mode and its owner."""
+"""An agent's settings file and our command in it: read as it is, edited, and replaced whole, durably, with its mode and its owner."""
 
 import os
+import shlex
 import stat
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from runward.config.document import Lines
 from runward.config.problem import Problem
 from runward.daemon.disk.durable import sync_directory
-from runward.daemon.hooks.edit import Refused
+from runward.daemon.hooks import runward_hook
+
+SCRIPT: Final = os.path.abspath(runward_hook.__file__)
+_NAME: Final = "/runward_hook.py"
+
+
+def words_of(agent: str, state: str) -> list[str]:
+    """The command as words: this very interpreter, without site packages and environment, and the script."""
+    return [os.path.abspath(sys.executable), "-S", "-E", SCRIPT, agent, "--state", state]
+
+
+def shell_command(agent: str, state: str) -> str:
+    """The command for a shell. It ends with 0 even without the script or the interpreter: 2 would block the agent."""
+    return f"{shlex.join(words_of(agent, state))} || :"
+
+
+def is_ours(words: Sequence[str], agent: str) -> bool:
+    """Whether these words are a command of Runward's, of any version and interpreter."""
+    return len(words) > 4 and words[3].endswith(_NAME) and words[4] == agent
+
+
+def is_our_shell_command(command: object, agent: str) -> bool:
+    """Whether a shell's command is one of Runward's."""
+    if not isinstance(command, str):
+        return False
+    try:
+        return is_ours(shlex.split(command), agent)
+    except ValueError:
+        return False
+
+
+class Edited(NamedTuple):
+    """The text as it should be; None where there should be no file."""
+
+    text: str | None
+
+
+class Refused(Exception):
+    """The text is broken, or has a shape that can't be edited: it is left alone."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.render())
+        self.problem = problem
+
+
+def refused(name: str, text: str, offset: int, message: str, fix: str) -> Refused:
+    """The refusal of a text because of what is at `offset`."""
+    return Refused(Problem(name, *Lines(text).place(offset), message, fix))
+
 
 MAXIMUM_FILE: Final = 1 << 22
 

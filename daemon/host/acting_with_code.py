@@ -13,8 +13,7 @@ from runward.config.exchange import ExchangeRules
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.parts.actions_with_code import NotWorkedOut
-from runward.daemon.sandbox.isolated import REFUSED
-from runward.daemon.sandbox.killed_workers import KilledCount
+from runward.daemon.sandbox.isolated import REFUSED, KilledCount
 from runward.daemon.store import reading, reading_exchange
 from runward.daemon.store.migrate import make_empty
 from runward.handlers.exchange import kernel_calls
@@ -36,9 +35,8 @@ from runward.handlers.model.exchange import (
 )
 
 if TYPE_CHECKING:
-    from runward.daemon.sandbox.calls import Call
-    from runward.daemon.sandbox.ready_workers import ReadyWorkers
-    from runward.daemon.sandbox.workers import Worker
+    from runward.daemon.sandbox.execution import Call
+    from runward.daemon.sandbox.workers import ReadyWorkers, Worker
 
 T = TypeVar("T")
 Take: TypeAlias = "Callable[[Executor], Worker]"
@@ -104,7 +102,7 @@ class Trouble:
 
 
 def _ready_workers(died: Callable[[str], None]) -> "ReadyWorkers":
-    from runward.daemon.sandbox.ready_workers import ReadyWorkers  # few daemons run code
+    from runward.daemon.sandbox.workers import ReadyWorkers  # few daemons run code
 
     return ReadyWorkers(died=died)
 
@@ -140,7 +138,7 @@ class RunningCode:
         take: "Take | None" = None,
         used: tuple[tuple[float, float], ...] = (),
     ) -> None:
-        from runward.daemon.sandbox.cpu import CpuTime  # few daemons run code
+        from runward.daemon.sandbox.execution import CpuTime  # few daemons run code
 
         accounts.let_code_run()
         self._accounts = accounts
@@ -225,7 +223,7 @@ class RunningCode:
 
     def _call(self, asked: CodeRun, call: "Call") -> JsonValue:
         """The answer to a call of running code. Raises `EndExecution`."""
-        from runward.daemon.sandbox.calls import EndExecution, NotAnswered
+        from runward.daemon.sandbox.execution import EndExecution, NotAnswered
 
         try:
             return self.drive(kernel_calls.answered(self._accounts, asked.frame, call.name, call.args))

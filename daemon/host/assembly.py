@@ -33,8 +33,7 @@ from runward.daemon.parts.signings import Signings
 from runward.daemon.parts.starting import FreeSlots, Starts
 from runward.daemon.parts.worktrees import Worktrees
 from runward.daemon.queue.queue import Observation, Queue
-from runward.daemon.schedule.alarm import Alarm
-from runward.daemon.schedule.schedules import Schedules
+from runward.daemon.schedule.schedules import Alarm, Schedules
 from runward.daemon.store import journals
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import journal_lines

@@ -10,9 +10,9 @@ from typing import Final
 from runward.config.json_value import JsonValue
 from runward.config.problem import Severity
 from runward.daemon.processes.heartbeat import stalled_s
-from runward.daemon.sandbox.killed_workers import KilledWorkers
+from runward.daemon.sandbox.isolated import KilledWorkers
 from runward.daemon.watch.coverage import Coverage
-from runward.daemon.web.report import HttpReport, StudioReport
+from runward.daemon.web.sockets import HttpReport, StudioReport
 from runward.handlers.model.stored import Stored, as_json
 
 NAME: Final = "status.json"

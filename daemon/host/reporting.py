@@ -23,11 +23,11 @@ from runward.daemon.host.report import (
 from runward.daemon.parts.log_lines import Verdicts
 from runward.daemon.processes.heartbeat import BEAT
 from runward.daemon.queue.queue import Queue
-from runward.daemon.sandbox.killed_workers import KilledWorkers
+from runward.daemon.sandbox.isolated import KilledWorkers
 from runward.daemon.store.store import Store
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.web.report import HttpReport, StudioReport
+from runward.daemon.web.sockets import HttpReport, StudioReport
 from runward.daemon.worker.turn import Worker
 
 PROGRESS_PERIOD: Final = 5

@@ -17,8 +17,7 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.checked_chains import CheckedChains
 from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.configuration.quiet_files import Look
-from runward.daemon.configuration.settings_files import SettingsFiles
+from runward.daemon.configuration.settings_files import Look, SettingsFiles
 from runward.daemon.host import notify
 from runward.daemon.host.acting_with_code import Trouble, acting_with_code
 from runward.daemon.host.signals import Signals
@@ -31,7 +30,7 @@ from runward.daemon.log.daemon_log import Sinks
 from runward.daemon.notices.messenger import SettingsMessenger
 from runward.daemon.parts.actions_with_code import ActionsWithCode
 from runward.daemon.ports.journals import EpochPassed
-from runward.daemon.schedule.alarm import SchedulerAlarm
+from runward.daemon.schedule.schedules import SchedulerAlarm
 from runward.daemon.store.checkpoint import Checkpointer
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import hold, prepare
@@ -41,7 +40,7 @@ from runward.daemon.store.schema import refuse_strange
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import EpochRefused, fix_of_trouble, malformed_is_told
 from runward.daemon.watch.notifications import Inotify
-from runward.daemon.web.report import HttpReport
+from runward.daemon.web.sockets import HttpReport
 from runward.daemon.web.studio_socket import StudioSocket
 from runward.daemon.world.clock import SystemClock, SystemRandomness
 from runward.daemon.world.files import RealFiles

@@ -27,7 +27,7 @@ from runward.daemon.host.report import Report, SettingsReport
 from runward.daemon.host.reporting import Reporting
 from runward.daemon.host.world import World
 from runward.daemon.ports.clock import Clock
-from runward.daemon.schedule.alarm import Alarm
+from runward.daemon.schedule.schedules import Alarm
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown

@@ -1,17 +1,83 @@
-"""bubblewrap: what code in the sandbox sees of the machine, and how its process is started, found and ended."""
+"""bubblewrap: what code in the sandbox sees of the machine, and how its process is started in a time namespace of its own, found and ended."""
 
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.interpreter import INSIDE, Interpreter, interpreter
-from runward.daemon.sandbox.isolated import END_S, MOST_FILES, NOBODY, NoSandbox
-from runward.daemon.sandbox.kernel import cpu_and_end, ends, kill, readable, start
-from runward.daemon.sandbox.time_namespace import in_own_time
+from runward.daemon.sandbox.isolated import (
+    END_S,
+    MOST_FILES,
+    NOBODY,
+    NoSandbox,
+    cpu_and_end,
+    ends,
+    kill,
+    readable,
+    start,
+)
+
+UNSHARE: Final = "unshare"
+
+_TRIED_AGAIN_S: Final = 60.0
+_PATIENCE_S: Final = 5.0
+
+
+# `unshare` of util-linux makes it, in a user namespace that bubblewrap's own is nested in. Not every kernel
+# and every profile of AppArmor allows that, so it is tried first. If it fails, code runs without one, and
+# results say so.
+def in_own_time(start: Sequence[str], user: int | None) -> tuple[str, ...]:
+    """The beginning of bubblewrap's command line that makes a time namespace; empty if the machine doesn't allow one.
+
+    `user` starts it, None for the one we run as.
+    """
+    program, trial = shutil.which(UNSHARE), shutil.which("true")
+    if program is None or trial is None:
+        return ()
+    tried = (*start, "--ro-bind", "/", "/", "--", trial)
+    if not _works(program, tried, user, int(time.monotonic() / _TRIED_AGAIN_S)):
+        return ()
+    return _prefix(program)
+
+
+def _prefix(program: str) -> tuple[str, ...]:
+    since_boot = (
+        f"-{int(time.clock_gettime(time.CLOCK_BOOTTIME))}",
+        "--monotonic",
+        f"-{int(time.clock_gettime(time.CLOCK_MONOTONIC))}",
+    )
+    return program, "--user", "--map-current-user", "--time", "--boottime", *since_boot, "--"
+
+
+@lru_cache(maxsize=4)
+def _works(program: str, tried: tuple[str, ...], user: int | None, period: int) -> bool:
+    """Whether it works in this `period`: the machine may be changed while the daemon runs."""
+    try:
+        ended = subprocess.run(
+            (*_prefix(program), *tried),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_PATIENCE_S,
+            check=False,
+            cwd="/",
+            env={},
+            start_new_session=True,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else (),
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return ended.returncode == 0
+
 
 PROGRAM: Final = "bwrap"
 

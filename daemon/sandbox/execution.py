@@ -1,8 +1,13 @@
-"""One execution: its result, and how the exchange reports it."""
+"""One execution of code: what it asks of the daemon, checked and bounded; its CPU time, with all code that it calls; and its result."""
 
 import json
-from typing import Final, NamedTuple
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
+from runward.config.exchange_schema import LONGEST_ID, LONGEST_METHOD
 from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 
@@ -77,3 +82,210 @@ def too_much(output: int) -> Execution:
 
 def _disturbed() -> Execution:
     return Execution("runtime_error", error="the code wrote over its own answer")
+
+
+MOST_CALLS: Final = 1000
+"""The maximum number of calls of one execution."""
+
+MOST_LINE: Final = 1 << 20
+"""The bytes of one call, and of one answer."""
+
+MOST_EXCHANGED: Final = 16 << 20
+"""The bytes of all calls of one execution and their answers."""
+
+
+_BEGINNING: Final = b'{"call": '
+_LONGEST_REFUSAL: Final = 1000
+
+
+# A call is a line of the worker's pipe: `{"call": number, "name": text, "args": [...]}`. Its answer is one
+# line, too: `{"value": ...}`, or `{"error": text}`, which the code gets as a `ValueError`. The code may have
+# written the line itself. So a call says only what is wanted, and the daemon itself knows whose code it is.
+class Call(NamedTuple):
+    """A call that was checked."""
+
+    name: str
+    args: tuple[JsonValue, ...]
+
+
+Answer: TypeAlias = Callable[[Call], JsonValue]
+"""Answers a call. May raise `NotAnswered`, which the code can catch, or `EndExecution`, which it can't."""
+
+
+class NotAnswered(Exception):
+    """The call is refused; the code gets the message as a `ValueError`."""
+
+
+class EndExecution(Exception):
+    """The code must stop. The error's code and message become its result."""
+
+    def __init__(self, code: str, error: str) -> None:
+        super().__init__(error)
+        self.code = code
+        self.error = error
+
+
+_Check: TypeAlias = Callable[[JsonValue], str | None]
+"""Checks an argument: returns what is wrong with it, or None."""
+
+
+def _names(longest: int) -> _Check:
+    def check(value: JsonValue) -> str | None:
+        if isinstance(value, str) and 0 < len(value) <= longest and value.isprintable():
+            return None
+        return f"must be a text of 1 to {longest} characters without control characters"
+
+    return check
+
+
+def _is_text(value: JsonValue) -> str | None:
+    return None if isinstance(value, str) else "must be text"
+
+
+def _is_list(value: JsonValue) -> str | None:
+    return None if isinstance(value, list) else "must be a list"
+
+
+def _is_any(value: JsonValue) -> str | None:
+    return None
+
+
+_ID: Final = _names(LONGEST_ID)
+_METHOD: Final = _names(LONGEST_METHOD)
+
+CALLS: Final[Mapping[str, tuple[tuple[str, _Check], ...]]] = MappingProxyType(
+    {
+        "get_balance": (),
+        "pay": (("to", _ID), ("amount", _is_any)),
+        "invoke": (("id", _ID), ("method", _METHOD), ("args", _is_list)),
+        "kernel_state.get_balance": (("id", _ID),),
+        "kernel_state.get_resource": (("id", _ID), ("name", _ID)),
+        "kernel_state.list_artifacts_by_owner": (("id", _ID),),
+        "kernel_state.get_artifact_metadata": (("id", _ID),),
+        "kernel_state.read_artifact": (("id", _ID), ("caller_id", _ID)),
+        "kernel_actions.transfer_scrip": (("caller_id", _ID), ("to", _ID), ("amount", _is_any)),
+        "kernel_actions.transfer_resource": (
+            ("caller_id", _ID), ("to", _ID), ("name", _ID), ("amount", _is_any),
+        ),
+        "kernel_actions.write_artifact": (
+            ("caller_id", _ID), ("id", _ID), ("content", _is_text), ("type", _ID),
+        ),
+        "ledger.get_scrip": (("id", _ID),),
+        "ledger.can_afford_scrip": (("id", _ID), ("amount", _is_any)),
+        "ledger.get_resource": (("id", _ID), ("name", _ID)),
+        "ledger.can_spend_resource": (("id", _ID), ("name", _ID), ("amount", _is_any)),
+        "ledger.get_all_resources": (("id", _ID),),
+        "ledger.principal_exists": (("id", _ID),),
+    }
+)  # fmt: skip
+"""What code and contracts may ask, with the arguments.
+
+Amounts are not checked here, because a wrong amount has its own answer.
+"""
+
+
+class Calls:
+    """The calls of one execution, in order."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._number = 0
+        self._exchanged = 0
+
+    def reply(self, line: bytes) -> bytes:
+        """The line that answers this one. Raises `EndExecution` if the code asks too much or forged the line."""
+        self._number += 1
+        if self._number > MOST_CALLS:
+            raise EndExecution("output_limit", f"the code asked the daemon more than {MOST_CALLS} times")
+        self._count(len(line))
+        try:
+            call = self._read(line)
+            said: dict[str, JsonValue] = {"value": self._answer(call)}
+        except NotAnswered as refused:
+            said = {"error": str(refused)[:_LONGEST_REFUSAL]}
+        reply = json.dumps(said, allow_nan=False).encode() + b"\n"
+        if len(reply) > MOST_LINE:
+            raise EndExecution("output_limit", f"an answer to the code is larger than {MOST_LINE} bytes")
+        self._count(len(reply))
+        return reply
+
+    def _count(self, size: int) -> None:
+        self._exchanged += size
+        if self._exchanged > MOST_EXCHANGED:
+            raise EndExecution(
+                "output_limit", f"the code's calls and their answers are larger than {MOST_EXCHANGED} bytes"
+            )
+
+    def _read(self, line: bytes) -> Call:
+        try:
+            parsed = read_json(line.decode("utf-8"), "call")
+        except UnicodeDecodeError:
+            raise _disturbed_call() from None
+        if parsed.value is None:
+            raise NotAnswered(f"the call {parsed.problems[0].message}")
+        match parsed.value.root:
+            case {"call": int(number), "name": str(name), "args": list(args), **others} if not others:
+                parameters = CALLS.get(name)
+                if number is True or number != self._number or parameters is None:
+                    raise _disturbed_call()
+                if len(args) != len(parameters):
+                    raise _disturbed_call()
+            case _:
+                raise _disturbed_call()
+        for (parameter, check), value in zip(parameters, args, strict=True):
+            wrong = check(value)
+            if wrong is not None:
+                raise NotAnswered(f"{name}: {parameter} {wrong}")
+        return Call(name, tuple(args))
+
+
+def is_call(said: bytes | bytearray) -> bool:
+    """Whether a line, or the part of it that has arrived, is a call."""
+    return said.startswith(_BEGINNING)
+
+
+def _disturbed_call() -> EndExecution:
+    return EndExecution("runtime_error", "the code wrote over its own calls")
+
+
+ENDING_S: Final = 0.01
+"""Seconds of CPU time that are kept for the end of code: what it uses before the daemon looks again, and its teardown.
+
+They are counted as well, so code that was stopped when the limit was reached would exceed it.
+"""
+
+
+@dataclass(slots=True)
+class CpuTime:
+    """The CPU time that workers used together (seconds), and their limit; None for no limit.
+
+    A worker is stopped while it waits for the answer to a call, so only one of them uses CPU time at any moment.
+    """
+
+    most: float | None = None
+    ended: float = 0.0
+    _alive: list[Callable[[], float]] = field(default_factory=list)
+
+    @property
+    def used(self) -> float:
+        """The seconds so far."""
+        return self.ended + sum(so_far() for so_far in self._alive)
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no CPU time is left."""
+        return self.left <= 0.0
+
+    @property
+    def left(self) -> float:
+        """The seconds for which code may still run; infinite without a limit."""
+        return math.inf if self.most is None else max(0.0, self.most - ENDING_S - self.used)
+
+    def begin(self, so_far: Callable[[], float]) -> None:
+        """A worker begins its job; `so_far` returns what it has used."""
+        self._alive.append(so_far)
+
+    def end(self, so_far: Callable[[], float], seconds: float) -> None:
+        """Record that this worker has ended, and all that it used."""
+        self._alive.remove(so_far)
+        self.ended += seconds

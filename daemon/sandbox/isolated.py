@@ -1,6 +1,13 @@
-"""A process that is isolated from the machine: what every kind of sandbox provides."""
+"""A process that is isolated from the machine: what every kind of sandbox provides, what the kernel reports about it, and how many were killed."""
 
-from collections.abc import Mapping
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from subprocess import Popen
 from typing import Final, Protocol
 
@@ -73,3 +80,102 @@ class Isolated(Protocol):
 
     def end(self) -> float:
         """Kill it with all that it started, and remove its traces; returns the CPU seconds of its whole life."""
+
+
+def start(
+    command: Sequence[str], inherited: int, directory: str, environment: Mapping[str, str], user: int | None
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a process as `user` (None: our own) with pipes and one more descriptor, but nothing else of ours.
+
+    Returns its handle, too. Raises `OSError`, and then nothing is left running.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        pass_fds=(inherited,),
+        cwd=directory,
+        env=environment,
+        start_new_session=True,
+        user=user,
+        group=user,
+        extra_groups=None if user is None else (),
+    )
+    try:
+        return process, os.pidfd_open(process.pid)
+    except OSError:
+        process.kill()
+        cpu_and_end(process)
+        raise
+
+
+def cpu_of(pid: int) -> float:
+    """The CPU seconds of a process so far: Linux makes the id of its clock from its own, as clock_getcpuclockid does."""
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def kill(pidfd: int) -> None:
+    signal_to(pidfd, signal.SIGKILL)
+
+
+def signal_to(pidfd: int, number: signal.Signals) -> None:
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        pass
+
+
+def ends(pidfd: int, within_s: float) -> bool:
+    return readable(pidfd, time.monotonic() + within_s)
+
+
+def readable(descriptor: int, deadline: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(milliseconds(deadline)))
+
+
+def milliseconds(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic()) * 1000
+
+
+def cpu_and_end(process: subprocess.Popen[bytes]) -> float:
+    """Wait for the end of a process that was killed, and close its pipes; the CPU seconds of it and its children."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+    return usage.ru_utime + usage.ru_stime
+
+
+_LONGEST_REASON: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class KilledWorkers:
+    """How many there were; when the last one was noticed (Unix seconds), and why it ended."""
+
+    count: int
+    last_at: float
+    last_reason: str
+
+
+class KilledCount:
+    """Counts them; used in many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._killed: KilledWorkers | None = None
+
+    def add(self, reason: str) -> None:
+        """Count one more. Code can influence the reason, so its length is limited."""
+        with self._lock:
+            count = 1 if self._killed is None else self._killed.count + 1
+            self._killed = KilledWorkers(count, time.time(), reason[:_LONGEST_REASON])
+
+    def report(self) -> KilledWorkers | None:
+        """The numbers so far; None if there were none."""
+        return self._killed

@@ -27,7 +27,7 @@ from runward.daemon.store.reading import reading
 from runward.daemon.studio.rendering import ONCE, REQUEST, Around, Link, address, message_page, wants_json
 from runward.daemon.studio.sharing import SharedPages
 from runward.daemon.views.requests import request_result
-from runward.daemon.web.body import SMALL, BodyReader, BodyTooLong
+from runward.daemon.web.requests import SMALL, BodyReader, BodyTooLong
 
 if TYPE_CHECKING:
     from runward.handlers.model.events import Request as PersonsRequest

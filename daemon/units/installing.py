@@ -1,15 +1,168 @@
-"""Installing the units and removing them: which files, and which requests to systemd; with a record of both."""
+"""Installing the units and removing them: which files, what a person changed and keeps, and which requests to systemd; with a record."""
 
+import hashlib
 import os
-from collections.abc import Sequence
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from runward.config.settings import Settings
+from runward.daemon.disk.durable import sync_directory, write_durably
 from runward.daemon.units import placing
-from runward.daemon.units.files import Change, carry_out, plan
 from runward.daemon.units.rendering import NAMED, SYSTEM, SYSTEM_STATE, SYSUSERS, USER, escaped, render, word
-from runward.daemon.units.systemctl import Systemctl
+
+Deed = Literal["written", "updated", "unchanged", "removed", "absent"]
+
+KEPT: Final = ".kept"
+"""The suffix of a file that a person has changed: systemd doesn't read such a file."""
+
+_SEAL: Final = re.compile(r"# Written by `runward daemon install` \(([0-9a-f]{16})\)[^\n]*\n")
+_MAXIMUM: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happens to one file, and where a person's changes are kept, if there are any."""
+
+    path: str
+    deed: Deed
+    kept: str | None = None
+
+
+def plan(path: str, text: str | None) -> Change:
+    """What is needed for `path` to hold `text`; None: for nothing to be there. Raises `OSError`."""
+    there = _read(path)
+    if there is None:
+        return Change(path, "absent" if text is None else "written")
+    if text is not None and there == sealed(text):
+        return Change(path, "unchanged")
+    kept = None if is_untouched(there) else _free(f"{path}{KEPT}")
+    return Change(path, "removed" if text is None else "updated", kept)
+
+
+def carry_out(change: Change, text: str | None) -> None:
+    """Carry out the plan. Raises `OSError`."""
+    directory, name = os.path.split(change.path)
+    if change.kept is not None:
+        os.rename(change.path, change.kept)
+    if change.deed in ("written", "updated") and text is not None:
+        os.makedirs(directory, exist_ok=True)
+        write_durably(directory, name, sealed(text).encode())
+        os.chmod(change.path, 0o644)
+    elif change.deed == "removed" and change.kept is None:
+        os.unlink(change.path)
+    if change.deed == "removed":
+        sync_directory(directory)
+
+
+def sealed(text: str) -> str:
+    """The text after a line that shows later whether a person has changed it."""
+    return f"# Written by `runward daemon install` ({_digest(text)}). Put changes into a drop-in: systemctl edit\n{text}"
+
+
+def is_untouched(text: str) -> bool:
+    """Whether this is exactly what some version of us has sealed."""
+    seal = _SEAL.match(text)
+    return seal is not None and seal.group(1) == _digest(text[seal.end() :])
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _read(path: str) -> str | None:
+    """The content; a link (systemd masks units this way) counts as what it leads to."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(_MAXIMUM)
+    except FileNotFoundError:
+        return "" if os.path.islink(path) else None
+
+
+def _free(path: str) -> str:
+    """`path`, or with a number appended, such that nothing is there."""
+    candidate, number = path, 1
+    while os.path.lexists(candidate):
+        number += 1
+        candidate = f"{path}{number}"
+    return candidate
+
+
+PATIENCE: Final = 180.0
+"""Seconds that a call may take: a restart ends when the daemon is ready, or the unit's limits have passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A call: its words, its exit code, and what it said."""
+
+    words: tuple[str, ...]
+    code: int
+    said: str
+
+
+@dataclass(slots=True)
+class Systemctl:
+    """Calls to one of the two; `ran` are those that were meant to change something."""
+
+    is_user: bool
+    ran: list[Ran] = field(default_factory=list)
+
+    def words(self, *arguments: str) -> tuple[str, ...]:
+        """The whole command line of a call."""
+        return ("systemctl", *(("--user",) if self.is_user else ()), *arguments)
+
+    def silence(self) -> str | None:
+        """Why systemd does not answer; None if it does."""
+        asked = self._call(*self.words("show", "--property=Version"))
+        return None if asked.code == 0 else asked.said or f"systemctl ended with {asked.code}"
+
+    def property(self, name: str, unit: str) -> str:
+        """A property of a unit according to systemd; empty if systemd gives none."""
+        return self._call(*self.words("show", "--value", f"--property={name}", unit)).said
+
+    def change(self, *arguments: str) -> Ran:
+        """Have something changed."""
+        ran = self._call(*self.words(*arguments))
+        self.ran.append(ran)
+        return ran
+
+    def call(self, *words: str) -> Ran:
+        """Have another program change something."""
+        ran = self._call(*words)
+        self.ran.append(ran)
+        return ran
+
+    def _call(self, *words: str) -> Ran:
+        try:
+            ended = subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=_environment(os.environ, os.geteuid()) if self.is_user else None,
+                timeout=PATIENCE,
+                check=False,
+            )
+        except FileNotFoundError:
+            return Ran(words, 127, f"{words[0]} is not installed")
+        except OSError as error:
+            return Ran(words, 126, f"{words[0]}: {error.strerror}")
+        except subprocess.TimeoutExpired:
+            return Ran(words, 124, f"no answer within {PATIENCE:g} s")
+        return Ran(words, ended.returncode, ended.stdout.decode(errors="replace").strip())
+
+
+def _environment(ours: Mapping[str, str], uid: int) -> dict[str, str]:
+    """Where the user's systemd is, also for a shell of su(1), which doesn't get that."""
+    environment = dict(ours)
+    usual = f"/run/user/{uid}"
+    if not environment.get("XDG_RUNTIME_DIR") and os.path.isdir(usual):
+        environment["XDG_RUNTIME_DIR"] = usual
+    return environment
+
 
 UNIT: Final = "runward.service"
 NAMED_UNITS: Final = "runward@*.service"

@@ -1,6 +1,11 @@
 """`/approvals/ID?signature=…`: the page on which a person sees what will run, and decides."""
 
+import base64
+import hashlib
+import hmac
+import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
@@ -8,16 +13,131 @@ from urllib.parse import parse_qsl
 import anyio
 import anyio.to_thread
 import structlog
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
+from runward.config.chain import chain_of
+from runward.daemon.disk.credentials import KeyUnusable, secret_key
 from runward.daemon.inbox.approval_answers import LONGEST_NOTE, Answer, Decided, decision, put_answer
+from runward.daemon.notices.messenger import NoLink
 from runward.daemon.store.reading import StoreUnreadable, reading
-from runward.daemon.store.reading_chains import ApprovalRow
-from runward.daemon.web.approval_page import question_page, said_page
-from runward.daemon.web.body import BodyReader, BodyTooLong
-from runward.daemon.web.links import Links
+from runward.daemon.store.reading_chains import ApprovalRow, approvals_called
+from runward.daemon.store.tables.notices import PendingNotice
+from runward.daemon.views.approvals import shown_approval, step_id
+from runward.daemon.web.requests import BodyReader, BodyTooLong
+from runward.daemon.web.sockets import CannotListen
 from runward.handlers.approvals.left_files import MOST_LISTED
+
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:50rem;padding:0 1rem;color:#111;background:#fff}"
+    "pre{background:#f4f4f4;padding:.75rem;overflow-x:auto;white-space:pre-wrap;overflow-wrap:anywhere}"
+    "dl{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1rem}dd{margin:0}"
+    "input{font:inherit;display:block;width:100%;box-sizing:border-box;margin:.25rem 0 1rem}"
+    "button{font:inherit;padding:.4rem 1.2rem;margin-right:.5rem}.small{font-size:.85rem;color:#555}"
+    "@media(prefers-color-scheme:dark){body{color:#eee;background:#111}pre{background:#222}.small{color:#aaa}}"
+)
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+
+_HEADERS: Final = {
+    "content-security-policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-robots-tag": "noindex",
+}
+
+_TEMPLATE: Final = Environment(
+    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined
+).get_template("approval_page.html")
+
+
+def said_page(status: int, heading: str, said: str) -> Response:
+    """A page that only shows a message."""
+    return _page(status, heading=heading, said=said, row=None)
+
+
+def question_page(row: ApprovalRow) -> Response:
+    """The page that shows what will run, and asks."""
+    shown = shown_approval(row)
+    return _page(
+        200,
+        heading=f"{row.chain}: step {step_id(row)} waits for a person",
+        said="",
+        row=row,
+        step=step_id(row),
+        asked=_moment(row.asked_at),
+        expires=None if row.expires_at is None else _moment(row.expires_at),
+        command=shown.command,
+        shown=shown.parts,
+        unbound=shown.unbound,
+        longest_note=LONGEST_NOTE,
+    )
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+
+
+def _page(status: int, **values: object) -> Response:
+    return HTMLResponse(_TEMPLATE.render(style=_STYLE, **values), status, headers=_HEADERS)
+
+
+KEY: Final = "links.key"
+APPROVALS: Final = "/approvals/"
+
+
+class Links:
+    """Makes links and checks them. `base` gives their current beginning; None if they can't be reached from outside."""
+
+    def __init__(self, state: Path, base: Callable[[], str | None]) -> None:
+        self._state = state
+        self._key = _key(state)
+        self._base = base
+
+    def of_notice(self, notice: PendingNotice) -> str | None:
+        """The link for a notice that asks for an approval; None for others. Raises `NoLink`. For a thread."""
+        base = self._base()
+        if notice.kind != "approval.asked" or base is None:
+            return None
+        try:
+            row = self.approval(notice.subject)
+        except StoreUnreadable as error:
+            raise NoLink(f"its link can't be made: {error}") from error
+        if row is None or row.status != "asked" or needs_a_name(row):
+            return None
+        return f"{base}{APPROVALS}{row.id}?signature={self.signature(row)}"
+
+    def approval(self, approval: str) -> ApprovalRow | None:
+        """The approval of this very id. For a thread."""
+        with reading(str(self._state)) as connection:
+            found = approvals_called(connection, approval)
+        return next((each for each in found if each.id == approval), None)
+
+    def signature(self, row: ApprovalRow) -> str:
+        """Proves that we made the link of this approval for what it shows."""
+        signed = f"approval\n{row.id}\n{row.shown_hash}".encode()
+        return hmac.new(self._key, signed, hashlib.sha256).hexdigest()
+
+    def is_ours(self, row: ApprovalRow, signature: str) -> bool:
+        """Whether the signature is right."""
+        return hmac.compare_digest(self.signature(row).encode(), signature.encode(errors="replace"))
+
+
+def needs_a_name(row: ApprovalRow) -> bool:
+    """Whether it matters who answers: a link can't tell."""
+    rule = chain_of(json.loads(row.definition)).steps[row.step].approval
+    return rule is not None and rule.not_by_launcher
+
+
+def _key(state: Path) -> bytes:
+    """Raises `CannotListen` and `OSError`."""
+    try:
+        return secret_key(state, KEY, "links of old notices then no longer work")
+    except KeyUnusable as error:
+        raise CannotListen(str(error)) from error
+
 
 PATIENCE_S: Final = 20.0
 """Seconds for which the page waits for the decision; the answer is kept in any case."""

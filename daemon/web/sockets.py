@@ -5,6 +5,7 @@ import os
 import socket
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from runward.config.listening import SocketPath, TcpAddress, address_of
@@ -136,3 +137,18 @@ def _said(address: str, error: OSError, setting: str) -> str:
         fix = "use a port of 1024 or higher, or a path in a directory of your own"
         return f"{setting}: this user may not listen on {address}: {fix}"
     return f"{setting}: nothing can listen on {address}: {error.strerror}; write another address in [{table}] listen"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReport:
+    """Where the daemon listens: the URL of its address, and the path of its socket in the file system."""
+
+    address: str | None
+    socket: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StudioReport:
+    """Where the daemon serves the Studio: the URL with its own name."""
+
+    address: str

@@ -23,8 +23,7 @@ from runward.config.studio import StudioSettings
 from runward.daemon.disk.credentials import STUDIO, KeyUnusable, own_name, studio_key
 from runward.daemon.disk.durable import make_durably, write_durably
 from runward.daemon.web.child_server import ChildServer, NoServer
-from runward.daemon.web.report import StudioReport
-from runward.daemon.web.sockets import CannotListen, open_tcp
+from runward.daemon.web.sockets import CannotListen, StudioReport, open_tcp
 
 PROGRAM: Final = "runward.daemon.studio.program"
 RETRY_S: Final = 10.0

@@ -31,10 +31,9 @@ from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
-from runward.daemon.sandbox.calls import Call
+from runward.daemon.sandbox.execution import Call
 from runward.daemon.sandbox.isolated import NoSandbox
-from runward.daemon.sandbox.ready_workers import ReadyWorkers
-from runward.daemon.sandbox.workers import Job, Worker, execute
+from runward.daemon.sandbox.workers import Job, ReadyWorkers, Worker, execute
 from runward.daemon.store import reading
 from runward.handlers.model.exchange import PrincipalCreateRequested
 

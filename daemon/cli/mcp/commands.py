@@ -11,7 +11,7 @@ from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.terminal.output import fail
-from runward.daemon.configuration.mcp_library import NO_LIBRARY, has_library
+from runward.daemon.configuration.extras import NO_LIBRARY, has_library
 from runward.daemon.processes.client_gone import end_with_client
 from runward.handlers.exchange.intent import why_no_id
 

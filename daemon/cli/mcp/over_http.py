@@ -51,7 +51,7 @@ def _tools(state: str, request: "Request | None") -> "Sequence[Tool]":
     from runward.daemon.cli.mcp.session_tools import tools_about_sessions
     from runward.daemon.store.ownership import holder
     from runward.daemon.views.daemon_report import report_of, settings_in_report
-    from runward.daemon.web.mcp_process import PRINCIPAL
+    from runward.daemon.web.mcp import PRINCIPAL
 
     assert request is not None, "it came over HTTP"
     principal = unquote(request.headers[PRINCIPAL])

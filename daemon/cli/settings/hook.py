@@ -20,9 +20,15 @@ from runward.daemon.configuration.agent_homes import agent_home, sessions_in
 from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.hooks import claude_code_settings, codex_settings
 from runward.daemon.hooks.claude_code_program import Program, accepts, events_of, installed
-from runward.daemon.hooks.command import SCRIPT, shell_command, words_of
-from runward.daemon.hooks.edit import Edited, Refused
-from runward.daemon.hooks.settings_file import SettingsFile, read_settings_file
+from runward.daemon.hooks.settings_file import (
+    SCRIPT,
+    Edited,
+    Refused,
+    SettingsFile,
+    read_settings_file,
+    shell_command,
+    words_of,
+)
 
 AGENTS: Final = (claude_code_settings.AGENT, codex_settings.AGENT)
 

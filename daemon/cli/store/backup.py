@@ -36,8 +36,7 @@ def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> No
     Example:
       runward backup ~/runward-backup.db
     """
-    from runward.daemon.backup.back_up import BackupExists, back_up
-    from runward.daemon.backup.examine import Damaged
+    from runward.daemon.backup.back_up import BackupExists, Damaged, back_up
     from runward.daemon.store.reading import StoreRefused
     from runward.daemon.store.transaction import StoreMalformed, malformed_is_told
 

@@ -38,7 +38,7 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
     Example:
       runward restore ~/runward-backup.db --dry-run
     """
-    from runward.daemon.backup.examine import Damaged
+    from runward.daemon.backup.back_up import Damaged
     from runward.daemon.backup.restore import MadeElsewhere, examine_for, plan_restore, restore
     from runward.daemon.store.ownership import StateDirectoryHeld, hold, prepare
     from runward.daemon.store.reading import StoreRefused

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.backup.back_up import BackupExists, back_up
-from runward.daemon.backup.examine import Damaged, examine
+from runward.daemon.backup.back_up import BackupExists, Damaged, back_up, examine
 from runward.daemon.store.hash_chain import GENESIS_HEAD, Head, link
 from runward.daemon.store.migrate import migrate, migrations
 from runward.daemon.store.reading import StoreRefused

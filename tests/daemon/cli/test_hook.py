@@ -12,8 +12,7 @@ from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.hooks import claude_code_program, settings_file
-from runward.daemon.hooks.edit import Refused
-from runward.daemon.hooks.settings_file import read_settings_file
+from runward.daemon.hooks.settings_file import Refused, read_settings_file
 
 FILES = {"claude-code": (".claude", "settings.json"), "codex": (".codex", "config.toml")}
 WRITTEN = {

@@ -12,11 +12,11 @@ import structlog
 
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
-from runward.daemon.configuration import declaration_check, declarations, quiet_files
+from runward.daemon.configuration import declaration_check, declarations, settings_files
 from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.configuration.quiet_files import Look, look_at, wait_until_quiet
 from runward.daemon.configuration.settings import named_chain
+from runward.daemon.configuration.settings_files import Look, look_at, wait_until_quiet
 
 T = TypeVar("T")
 HALF = "artifacts:\n  expected:\n    - {id: one, path: one.md}\n"
@@ -158,8 +158,8 @@ def test_a_file_that_changes_twice_within_a_tick_of_the_clock_is_read_again(
     def heard() -> list[str]:
         return [event for event in ("x", "y") if declarer.listening(event)]
 
-    monkeypatch.setattr(quiet_files, "_signature", signature)
-    monkeypatch.setattr(quiet_files, "_LONGEST_S", 0)  # as if other files had changed for a second
+    monkeypatch.setattr(settings_files, "_signature", signature)
+    monkeypatch.setattr(settings_files, "_LONGEST_S", 0)  # as if other files had changed for a second
     (tmp_path / "playbooks/p.playbook.yaml").write_text("command: ['true']\n")
     declarer = Declarer(settings)
     write("x")

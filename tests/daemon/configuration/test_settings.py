@@ -8,7 +8,7 @@ import pytest
 from tests.daemon.disk.test_state_rights import STRANGER, give_away
 
 from runward.config.settings import Settings
-from runward.daemon.configuration import quiet_files
+from runward.daemon.configuration import settings_files
 from runward.daemon.configuration.settings import changed_files, load_settings
 from runward.daemon.configuration.settings_files import SettingsFiles
 
@@ -132,7 +132,7 @@ def test_settings_that_change_again_while_a_look_sees_them_are_looked_at_again(
 def test_settings_that_change_all_the_time_are_like_none_that_were_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quiet_files, "_LONGEST_S", 0)
+    monkeypatch.setattr(settings_files, "_LONGEST_S", 0)
     file = tmp_path / "runward.toml"
     file.write_text("batch = 7\n")
     files = SettingsFiles(str(file), {"HOME": str(tmp_path)})

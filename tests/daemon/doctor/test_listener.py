@@ -12,7 +12,7 @@ from runward.config.listening import Http
 from runward.config.settings import Settings
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.doctor.settings import _answers, examine_listener
-from runward.daemon.web.report import HttpReport
+from runward.daemon.web.sockets import HttpReport
 
 
 def examined(settings: Settings) -> list[Finding]:

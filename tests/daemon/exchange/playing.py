@@ -24,8 +24,7 @@ from runward.config.executor import Executor
 from runward.daemon.host.acting_with_code import acting_with_code
 from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
-from runward.daemon.sandbox.cpu import CpuTime
-from runward.daemon.sandbox.execution import Execution
+from runward.daemon.sandbox.execution import CpuTime, Execution
 from runward.daemon.sandbox.workers import Job
 from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.values import as_float, as_int

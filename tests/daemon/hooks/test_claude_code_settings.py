@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
 from runward.daemon.hooks.claude_code_settings import EVENTS, TIMEOUT, install, uninstall
-from runward.daemon.hooks.command import is_our_shell_command, shell_command
-from runward.daemon.hooks.edit import Refused
+from runward.daemon.hooks.settings_file import Refused, is_our_shell_command, shell_command
 
 NAME = "settings.json"
 OURS = shell_command("claude-code", "/state of mine")

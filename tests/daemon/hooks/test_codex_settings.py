@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.daemon.hooks.codex_settings import install, uninstall
-from runward.daemon.hooks.command import words_of
-from runward.daemon.hooks.edit import Refused
+from runward.daemon.hooks.settings_file import Refused, words_of
 
 NAME = "config.toml"
 OURS = words_of("codex", '/state "of" mine\\ä')

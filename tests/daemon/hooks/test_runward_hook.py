@@ -14,7 +14,7 @@ import pytest
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.hooks import runward_hook
-from runward.daemon.hooks.command import SCRIPT, shell_command
+from runward.daemon.hooks.settings_file import SCRIPT, shell_command
 from runward.daemon.inbox.spool import list_inbox
 from runward.daemon.processes.identity import current_boot_id, identity_of
 

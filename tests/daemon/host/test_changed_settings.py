@@ -12,8 +12,7 @@ import structlog
 from runward.config.problem import Parsed, Problem
 from runward.config.settings import Settings, read_settings
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.configuration.quiet_files import Look
-from runward.daemon.configuration.settings_files import SettingsFiles
+from runward.daemon.configuration.settings_files import Look, SettingsFiles
 from runward.daemon.host import service
 from runward.daemon.host.service import Obedience
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor

@@ -30,9 +30,7 @@ from runward.daemon.parts.actions_with_code import (
     NotWorkedOut,
     failed,
 )
-from runward.daemon.sandbox.calls import Call
-from runward.daemon.sandbox.cpu import CpuTime
-from runward.daemon.sandbox.execution import Execution
+from runward.daemon.sandbox.execution import Call, CpuTime, Execution
 from runward.daemon.sandbox.workers import Job
 from runward.daemon.store.reading_pruning import NOTHING_OWED
 from runward.daemon.store.values import as_float, as_int

@@ -25,8 +25,7 @@ from tests.waiting import wait_for
 
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
-from runward.daemon.sandbox.calls import Call
-from runward.daemon.sandbox.execution import Execution
+from runward.daemon.sandbox.execution import Call, Execution
 from runward.daemon.sandbox.isolated import NOBODY
 from runward.daemon.sandbox.workers import Job, execute
 

@@ -11,17 +11,18 @@ from tests.waiting import wait_for
 
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
-from runward.daemon.sandbox.calls import (
+from runward.daemon.sandbox.execution import (
     CALLS,
+    ENDING_S,
     MOST_CALLS,
     MOST_EXCHANGED,
     MOST_LINE,
     Call,
     Calls,
+    CpuTime,
     EndExecution,
     NotAnswered,
 )
-from runward.daemon.sandbox.cpu import ENDING_S, CpuTime
 from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.workers import Job, Worker, execute
 from runward.handlers.exchange.kernel_calls import CALLS_OF_CODE, CALLS_OF_CONTRACTS

@@ -18,11 +18,8 @@ from tests.waiting import wait_for
 
 from runward.config.executor import Executor
 from runward.config.json_value import JsonValue
-from runward.daemon.sandbox import time_namespace
-from runward.daemon.sandbox.cpu import CpuTime
-from runward.daemon.sandbox.execution import execution_to_json, read_answer
-from runward.daemon.sandbox.isolated import NoSandbox
-from runward.daemon.sandbox.kernel import cpu_of
+from runward.daemon.sandbox.execution import CpuTime, execution_to_json, read_answer
+from runward.daemon.sandbox.isolated import NoSandbox, cpu_of
 from runward.daemon.sandbox.workers import MOST_CODE, Job, Worker, execute
 
 USUAL = Executor()
@@ -279,7 +276,7 @@ def test_the_clocks_since_boot_begin_with_the_worker_and_else_results_say_so(
     assert isinstance(ended.result, list)
     is_own = max(float(str(each)) for each in ended.result) <= passed + 2.0
     assert is_own == (ended.sandbox == "bubblewrap+seccomp"), ended
-    monkeypatch.setattr(time_namespace, "PROGRAM", "no such program")
+    monkeypatch.setattr("runward.daemon.sandbox.bubblewrap.UNSHARE", "no such program")
     assert execute(Job("def run(): return 1", []), USUAL).sandbox == "bubblewrap+seccomp, no time namespace"
 
 

@@ -16,13 +16,12 @@ from tests.unprivileged import as_unprivileged
 from tests.waiting import wait_for
 
 from runward.config.executor import Executor
-from runward.daemon.sandbox import landlock, landlocked, private_directory, workers
+from runward.daemon.sandbox import landlock, landlocked, workers
 from runward.daemon.sandbox.execution import execution_to_json
 from runward.daemon.sandbox.interpreter import interpreter
 from runward.daemon.sandbox.isolated import NOBODY, NoSandbox
-from runward.daemon.sandbox.private_directory import PrivateDirectory
-from runward.daemon.sandbox.ready_workers import ReadyWorkers
-from runward.daemon.sandbox.workers import Job, Worker, execute
+from runward.daemon.sandbox.landlocked import PrivateDirectory
+from runward.daemon.sandbox.workers import Job, ReadyWorkers, Worker, execute
 
 WEAKER = Executor(sandbox="landlock", timeout=20.0)
 FEW_THREADS = """
@@ -201,7 +200,7 @@ def test_what_a_killed_daemon_left_is_removed_once_it_is_old(
     (left / "deep").mkdir(parents=True)
     PrivateDirectory(None).remove()
     assert left.exists(), "it may have just been made"
-    monkeypatch.setattr(private_directory, "_ABANDONED_S", -1.0)
+    monkeypatch.setattr(landlocked, "_ABANDONED_S", -1.0)
     PrivateDirectory(None).remove()
     assert not left.exists()
     assert Path(held.path).exists(), "its daemon lives"
@@ -216,12 +215,12 @@ def test_cpu_time_is_counted_though_the_disk_refuses_to_remove_the_directory(
 
     before = _directories()
     with monkeypatch.context() as broken:
-        broken.setattr(private_directory, "_empty", refuse)
+        broken.setattr(landlocked, "_empty", refuse)
         told = execute(Job("def run(): open('left', 'w').close(); return sum(range(10**6))", []), WEAKER)
     assert told.result == 499999500000, told.error
     assert told.cpu_s > 0.0
     assert len(_directories() - before) == 1
-    monkeypatch.setattr(private_directory, "_ABANDONED_S", -1.0)
+    monkeypatch.setattr(landlocked, "_ABANDONED_S", -1.0)
     assert execute(Job("def run(): return 1", []), WEAKER).result == 1
     assert _directories() == before, "a later worker removes it"
 

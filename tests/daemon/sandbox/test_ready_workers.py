@@ -10,8 +10,7 @@ from tests.waiting import wait_for
 
 from runward.config.executor import Executor
 from runward.daemon.sandbox.isolated import NoSandbox
-from runward.daemon.sandbox.ready_workers import ReadyWorkers
-from runward.daemon.sandbox.workers import Job, Worker, execute
+from runward.daemon.sandbox.workers import Job, ReadyWorkers, Worker, execute
 
 USUAL = Executor(workers=2)
 LEAVES = Job("import sys\ndef run():\n    was, sys.left = hasattr(sys, 'left'), 1\n    return was", [])

@@ -9,7 +9,7 @@ import pytest
 from tests.daemon.cli.calling import Place, Recorded
 from tests.waiting import wait_for
 
-from runward.daemon.backup.examine import Examined, examine
+from runward.daemon.backup.back_up import Examined, examine
 from runward.daemon.store.migrate import migrate, migrations
 from runward.daemon.store.reading import OLDEST
 from runward.daemon.store.reading_exchange import shared_artifact

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.units.files import Change, carry_out, is_untouched, plan, sealed
+from runward.daemon.units.installing import Change, carry_out, is_untouched, plan, sealed
 
 NEW = "[Service]\nExecStart=/new\n"
 OLD = "[Service]\nExecStart=/old\n"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
-from runward.daemon.web.github_events import occurrence_of
+from runward.daemon.web.github import occurrence_of
 
 PULL: dict[str, JsonValue] = {
     "number": 1070,

@@ -9,9 +9,7 @@ import pytest
 from runward.config.json_value import JsonValue
 from runward.daemon.store.reading_chains import ApprovalRow
 from runward.daemon.views.text import visible
-from runward.daemon.web.approval_page import question_page
-from runward.daemon.web.approvals import _form
-from runward.daemon.web.links import Links
+from runward.daemon.web.approvals import Links, _form, question_page
 from runward.daemon.web.sockets import CannotListen
 
 ROW = ApprovalRow(

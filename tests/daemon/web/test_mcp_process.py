@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import CapturingLogger
 
-from runward.daemon.web import child_server, mcp_process
+from runward.daemon.web import child_server, mcp
 from runward.daemon.web.child_server import MOST_LOG, NoServer
-from runward.daemon.web.forwarding import NoAnswer
-from runward.daemon.web.mcp_process import McpProcess
+from runward.daemon.web.mcp import McpProcess, NoAnswer
 
 
 class Server:
@@ -41,7 +40,7 @@ class Server:
 
 @pytest.fixture
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
-    monkeypatch.setattr(mcp_process, "_MODULE", "runward.no_such_module")
+    monkeypatch.setattr(mcp, "_MODULE", "runward.no_such_module")
     made = Server(tmp_path)
     monkeypatch.setattr(child_server, "time", SimpleNamespace(monotonic=lambda: made.now))
     yield made
