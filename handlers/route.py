@@ -29,7 +29,7 @@ from runward.handlers.chains import (
 from runward.handlers.chains import cancel as cancel_chain
 from runward.handlers.contracts import hashes
 from runward.handlers.exchange import act, create, mint, tell
-from runward.handlers.journal import repair
+from runward.handlers.journal import lines
 from runward.handlers.model.approvals import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.model.asking import Given
 from runward.handlers.model.bundle import ReceiptSignRequested
@@ -82,12 +82,11 @@ from runward.handlers.model.shows import PlayChanged
 from runward.handlers.model.starts import StartedEarlier, StartFailed
 from runward.handlers.model.timers import TimerRang, TimerSet
 from runward.handlers.notices import retry
-from runward.handlers.outcomes import added, changed
-from runward.handlers.outcomes import files as artifact_files
+from runward.handlers.outcomes import added, recording
 from runward.handlers.requests import accept, cancel, play, prune, queue, seen
 from runward.handlers.schedules import define, due
 from runward.handlers.sessions import deadline, ended, hooked, opened, planned
-from runward.handlers.shows import changed as play_changed
+from runward.handlers.shows.recording import play_changed
 from runward.handlers.starts import earlier, failed
 from runward.handlers.timers import ring
 
@@ -183,7 +182,7 @@ ROUTES: Final = (
     _route(SessionFinished, "chains/advance", advance.decide, _chain_run),
     _route(SessionFinished, "bundle/write", write_bundle.write_after_verdict, _bundle),
     _route(ReceiptSignRequested, "bundle/sign", sign_receipt.sign_receipt),
-    _route(JournalDamaged, "journal/repair", repair.decide),
+    _route(JournalDamaged, "journal/repair", lines.repair_journal),
     _route(JobRetryRequested, "requests/retry", queue.retry),
     _route(JobDiscardRequested, "requests/discard", queue.discard),
     _route(SessionCancelRequested, "requests/cancel", cancel.cancel),
@@ -218,10 +217,10 @@ ROUTES: Final = (
     _route(ApprovalRequested, "approvals/answer", answer.decide),
     _route(ApprovalDecided, "chains/approved", approved.decide),
     _route(NoticeRetryRequested, "notices/retry", retry.decide),
-    _route(ArtifactAddRequested, "outcomes/added", added.decide),
-    _route(OutcomesChanged, "outcomes/changed", changed.decide),
-    _route(PlayChanged, "shows/changed", play_changed.decide),
-    _route(ArtifactFilesNamed, "outcomes/files", artifact_files.decide, _artifact_files),
+    _route(ArtifactAddRequested, "outcomes/added", added.add_artifact),
+    _route(OutcomesChanged, "outcomes/changed", recording.outcomes_changed),
+    _route(PlayChanged, "shows/changed", play_changed),
+    _route(ArtifactFilesNamed, "outcomes/files", added.hash_files, _artifact_files),
     _route(IntentMade, "exchange/act", act.decide),
     _route(ActionRequested, "exchange/act", act.decide),
     _route(ActionTaken, "exchange/tell", tell.decide),

@@ -316,7 +316,7 @@ def contract_facts(
     read, _ = read_outcomes(files, wanted=outcome_kinds(contract))
     if layout is not None:
         from runward.daemon.rundir.session_reading import final_message
-        from runward.handlers.outcomes.final_message import outcome_in
+        from runward.handlers.outcomes.reading import outcome_in
 
         said = final_message(layout, run)
         if isinstance(said, Unreadable):

@@ -30,7 +30,7 @@ from runward.daemon.ports.journals import (
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED
 from runward.daemon.rundir.tailing import data_after, is_empty, whole_lines
 from runward.handlers.foreign_json import read_json
-from runward.handlers.journal.added_fields import ADDED_FIELDS
+from runward.handlers.journal.place import ADDED_FIELDS
 
 SEARCHED: Final = 64 << 20
 """Bytes of a journal in which a line is looked for that isn't where it was written."""

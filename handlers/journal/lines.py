@@ -1,4 +1,4 @@
-"""The lines that Runward writes into a session's journal, as bytes.
+"""The lines that Runward writes into a session's journal, as bytes. A journal that lacks some of them is repaired.
 
 `events.jsonl` has `{"ts","role","event","path"}` first in every line (the CTCP contracts, J). `ts` is the fact's own
 time, not that of the writing, and `hash` is the hash of the event that the line follows from. Together the lines of
@@ -12,9 +12,11 @@ from pydantic_core import to_json
 from runward.config.contract import Contract, ContractEntry, contract_to_json
 from runward.config.json_value import JsonValue
 from runward.handlers.contracts.verify import Verification, rules_as_json
+from runward.handlers.model.asking import Given, ask
 from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.effects import Deciding, Explain
 from runward.handlers.model.exchange import ActionTaken
-from runward.handlers.model.journal import JournalDamaged
+from runward.handlers.model.journal import AppendLines, JournalDamaged, RepairJournal
 from runward.handlers.model.sessions import (
     AttemptEnded,
     AttemptStarted,
@@ -22,6 +24,7 @@ from runward.handlers.model.sessions import (
     DeliveryState,
     Reason,
     SessionDeclaration,
+    SessionOf,
     Source,
     Status,
 )
@@ -218,3 +221,43 @@ def _line(at: float, name: str, path: str, event_hash: str, **further: object) -
     }
     line.update(further)
     return to_json(line) + b"\n"
+
+
+# Lines are never rewritten in place. Lines that a crash lost are appended again. If somebody changed a line, the changed
+# one stays as a foreign one, the true one is appended, and the problem is kept.
+
+
+def repair_journal(event: JournalDamaged, given: Given) -> Deciding:
+    """A journal was found damaged: missing lines are written again, and the repair is recorded.
+
+    Have the lines written again, in their order and before any later one.
+    """
+    session = yield from ask(SessionOf(event.session_key))
+    live = session is not None and session.status == "running"
+    repair = RepairJournal(event.directory, event.name, event.rows, live, _problem(event))
+    explained = Explain(event.session_key, "decided", f"{event.name}: {describe(event)}")
+    if not event.lost and not event.changed:
+        return repair, explained
+    told = journal_repaired(event, given.event_hash)
+    return repair, explained, AppendLines(event.session_key, event.directory, EVENTS, told, live)
+
+
+def describe(event: JournalDamaged) -> str:
+    """What was found, in a sentence."""
+    torn = f" ({event.torn_bytes} bytes of a torn one are left)" if event.torn_bytes else ""
+    found = [
+        f"{_counted(event.lost)} missing{torn}, written again" if event.lost else "",
+        f"{_counted(event.changed)} changed or removed by somebody, written again" if event.changed else "",
+        f"{_counted(event.moved)} found elsewhere in the file" if event.moved else "",
+    ]
+    return "; ".join(part for part in found if part)
+
+
+def _counted(number: int) -> str:
+    return "1 of Runward's lines was" if number == 1 else f"{number} of Runward's lines were"
+
+
+def _problem(event: JournalDamaged) -> str | None:
+    if not event.changed:
+        return None
+    return f"{_counted(event.changed)} changed or removed by somebody; the correct text is appended again"

@@ -1,4 +1,7 @@
-"""Where a session's journal is: a native run's in its own directory, every other in Runward's own state directory."""
+"""Where a session's journal is, and the fields that its lines gained. It imports little: commands start with it.
+
+That of a native run is in its own directory, every other in Runward's own state directory.
+"""
 
 import hashlib
 from typing import Final
@@ -21,3 +24,23 @@ def own_directory(layout: str, key: str) -> str:
     """A session's directory in Runward's own state, relative to the state directory."""
     digest = hashlib.sha256(key.encode()).hexdigest()
     return f"{OWN_PLACE}/{layout}/{digest[:2]}/{digest}"
+
+
+ADDED_FIELDS: Final = frozenset(
+    {
+        "artifacts_path",
+        "attempt",
+        "checked_at",
+        "containment",
+        "contract",
+        "contract_problem",
+        "evidence_refs",
+        "invocation_id",
+        "kind",
+        "layout",
+        "modified_ns",
+        "rules",
+        "source",
+    }
+)
+"""The fields that journal lines have had since they describe all of a session's state: earlier ones lack them."""

@@ -1,1 +1,1 @@
-"""Layouts: how each tool writes its runs to disk, one file per tool."""
+"""Layouts: how each tool writes its runs to disk, one to four files per tool."""

@@ -1,5 +1,6 @@
 """Outcomes as data: events, effects, questions and their answers."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -182,3 +183,9 @@ class ReadOutcome(NamedTuple):
     file: str
     outcome: "CheckedOutcome"
     is_file: bool = True
+
+
+def artifact_id(session_key: str, kind: str, name: str) -> str:
+    """The id of a session's outcome of this kind and name: always the same."""
+    digest = hashlib.sha256(f"{session_key}\n{kind}\n{name}".encode(errors="replace"))
+    return f"ar_{digest.hexdigest()[:12]}"

@@ -1,21 +1,108 @@
-"""Somebody adds an artifact to a session with a command: it is stored, or refused with the reason."""
+"""Artifacts of a session: one that somebody adds with a command, what chains hear of each, and its large content."""
 
+import hashlib
+import json
+from collections.abc import Sequence
 from typing import Final
 
+from runward.config import own_events
 from runward.config.json_value import JsonValue
 from runward.config.path_rule import PathRuleError, relative_parts
-from runward.handlers.model.asking import Given, TryLater, ask
-from runward.handlers.model.effects import Deciding, Explain
-from runward.handlers.model.outcomes import ArtifactAddRequested, RecordArtifact
-from runward.handlers.model.sessions import SessionOf
-from runward.handlers.outcomes.added_event import told
-from runward.handlers.outcomes.files import named
+from runward.handlers.contracts.hashes import MAY_PASS, PROBLEMS, TRIES
+from runward.handlers.contracts.verify import boundary
+from runward.handlers.model.asking import Asking, Given, TryLater, ask
+from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
+from runward.handlers.model.contracts import MEANINGS, FileHash, HashesOf
+from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
+from runward.handlers.model.outcomes import (
+    ArtifactAddRequested,
+    ArtifactFilesNamed,
+    RecordArtifact,
+    RecordArtifactFile,
+    artifact_id,
+)
+from runward.handlers.model.sessions import Session, SessionOf
+from runward.handlers.model.unreadable import Unreadable
+
+ADDED: Final = "artifact.added"
+
+
+def told(session: Session, kept: Sequence[RecordArtifact], at: float) -> Asking[Effects]:
+    """One event for each artifact. The same content of the same attempt is the same event."""
+    if not kept or not (yield from ask(ListenersTo(ADDED))):
+        return ()
+    return tuple(Emit(_occurred(session, each, at)) for each in kept)
+
+
+def _occurred(session: Session, kept: RecordArtifact, at: float) -> EventOccurred:
+    identifier = artifact_id(kept.session_key, kept.kind, kept.name)
+    said = json.dumps([kept.content, kept.file_path], sort_keys=True).encode()
+    version = hashlib.sha256(said).hexdigest()[:16]
+    key = f"{session.key}#{session.attempt}/artifact/{identifier}@{version}"
+    return EventOccurred(
+        key,
+        at,
+        ADDED,
+        f"{identifier}@{session.attempt}/{version}",
+        own_events.ArtifactAdded(
+            id=identifier,
+            kind=kept.kind,
+            name=kept.name,
+            session_id=session.session_id,
+            outcome=kept.content,
+        )._asdict(),
+        by_run=chain_run_of(session.key),
+    )
+
+
+def named(kept: Sequence[RecordArtifact], at: float, cause: str) -> Effects:
+    """Has the large content of these artifacts hashed. `cause` is the key of the event that recorded them."""
+    files = [
+        (artifact_id(each.session_key, each.kind, each.name), each.file_path)
+        for each in kept
+        if each.names_file and each.file_path is not None
+    ]
+    return (Emit(ArtifactFilesNamed(kept[0].session_key, at, cause, tuple(files))),) if files else ()
+
+
+def hash_files(event: ArtifactFilesNamed, given: Given) -> Deciding:
+    """The large content of artifacts: files below a session's artifacts, hashed in the background once they are named.
+
+    Record a hash of each file, or its problem. The path is resolved again each time, and a link or a name that leads
+    out of the artifacts gets no hash.
+    """
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None:
+        raise LookupError(f"{event.key} is about a session that the store does not have")
+    within = boundary(session.artifacts_path, session.path)
+    paths = tuple(path for _, path in event.files)
+    answer = yield from ask(HashesOf(session.artifacts_path, within, paths))
+    if isinstance(answer, Unreadable):
+        raise TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
+    found = answer.files if answer.exists else (FileHash("absent"),) * len(paths)
+    problems = {
+        path: problem
+        for path, each in zip(paths, found, strict=True)
+        if (problem := PROBLEMS.get(each.state))
+    }
+    wrong = {path: MEANINGS[problem] for path, problem in problems.items()}
+    said = ", ".join(f"{path} {meaning}" for path, meaning in wrong.items())
+    if given.tries + 1 < TRIES and MAY_PASS.intersection(problems.values()):
+        raise TryLater(said)
+    effects: Effects = tuple(
+        RecordArtifactFile(identifier, path, each.sha256, each.size, PROBLEMS.get(each.state))
+        for (identifier, path), each in zip(event.files, found, strict=True)
+    )
+    if wrong:
+        effects += (Explain(event.session_key, "decided", said, {"files": dict(wrong)}),)
+    return effects
+
 
 PATIENCE: Final = 8
 """How often the session may still be unknown."""
 
 
-def decide(event: ArtifactAddRequested, given: Given) -> Deciding:
+def add_artifact(event: ArtifactAddRequested, given: Given) -> Deciding:
     """Somebody adds an artifact to a session with a command: it is stored, or refused with the reason.
 
     Store it as the session's.

@@ -3,14 +3,26 @@
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from runward.config.json_value import JsonValue
+from runward.handlers.contracts.needed_facts import outcome_kinds
+from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.layouts.registry import FINAL_MESSAGES, outcome_files
-from runward.handlers.model.asking import Asking, NotYet, TryLater, ask
-from runward.handlers.model.outcomes import BeingRead, FinalMessageOf, OutcomesIn, ReadOutcome, RecordArtifact
-from runward.handlers.model.sessions import Session, WorkingDirectoryOf
+from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask
+from runward.handlers.model.effects import Deciding
+from runward.handlers.model.outcomes import (
+    BeingRead,
+    FinalMessageOf,
+    OutcomesChanged,
+    OutcomesIn,
+    ReadOutcome,
+    RecordArtifact,
+)
+from runward.handlers.model.sessions import Session, SessionOf, WorkingDirectoryOf
 from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.outcomes.final_message import outcome_in
-from runward.handlers.outcomes.reading import InvalidOutcome, read_outcomes
+from runward.handlers.outcomes.added import told
+from runward.handlers.outcomes.reading import InvalidOutcome, outcome_in, read_outcomes
 
 
 class Recorded(NamedTuple):
@@ -102,3 +114,22 @@ def _said_last(agent: Session, source: str) -> Asking[ReadOutcome | InvalidOutco
     if isinstance(said, Unreadable):
         raise TryLater(f"the last message of {agent.key} can't be read: {said.why}")
     return None if said is None else outcome_in(said, source)
+
+
+def outcomes_changed(event: OutcomesChanged, given: Given) -> Deciding:
+    """A running session wrote outcomes: they are stored at once, until its verdict reads them again.
+
+    Store what the files say now. What is invalid is explained with the verdict.
+    """
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None or session.status != "running" or session.attempt != event.attempt:
+        return ()
+    try:
+        contract = None if session.contract_json is None else stored_contract(session.contract_json)
+        _, kept, _ = yield from recorded(session, given.at, wanted=outcome_kinds(contract))
+    except NotYet:
+        raise  # the verdict needs the same reports, and finds them read
+    except TryLater:
+        return ()  # the verdict reads them again, and must not wait behind this
+    provisional = tuple(replace(each, is_provisional=True) for each in kept)
+    return (*provisional, *(yield from told(session, kept, given.at)))

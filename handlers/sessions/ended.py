@@ -61,8 +61,8 @@ from runward.handlers.model.sessions import (
 from runward.handlers.model.timers import RingNow
 from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.notices.addressing import notices
-from runward.handlers.outcomes.added_event import told as artifacts_told
-from runward.handlers.outcomes.files import named
+from runward.handlers.outcomes.added import named
+from runward.handlers.outcomes.added import told as artifacts_told
 from runward.handlers.outcomes.recording import NO_OUTCOMES, Recorded, recorded
 from runward.handlers.sessions import announced, deadline, late
 from runward.handlers.sessions.launched import held_to_launch, is_as_launched

@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.handlers.invocations.ids import of_play
 from runward.handlers.layouts.foreign_values import document_object
-from runward.handlers.layouts.show_meta import read_meta
-from runward.handlers.model.asking import Asking, ask
-from runward.handlers.model.effects import Effects, Explain
+from runward.handlers.layouts.show import read_meta
+from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.effects import Deciding, Effects, Explain
 from runward.handlers.model.invocations import OpenInvocation
-from runward.handlers.model.sessions import Complaint, Document
-from runward.handlers.model.shows import Meta, PlayFilesIn, RecordPlay
+from runward.handlers.model.sessions import Complaint, Document, SessionOf
+from runward.handlers.model.shows import Meta, PlayChanged, PlayFilesIn, RecordPlay
 from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.secrets import text_without_secrets
 
@@ -81,3 +81,14 @@ def _plan(plan: Document | None) -> str | None:
 def _place(path: str) -> _Place:
     show, _, name = path.rpartition("/")
     return _Place(show, show.rpartition("/")[2], name)
+
+
+def play_changed(event: PlayChanged, given: Given) -> Deciding:
+    """The data of a running play changed: its columns follow, until its verdict reads them a last time.
+
+    Keep what the file says now.
+    """
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None or session.status != "running" or session.attempt != event.attempt:
+        return ()
+    return (yield from changed(session.key, session.path, given.at))

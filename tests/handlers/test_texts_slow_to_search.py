@@ -14,7 +14,7 @@ from runward.handlers.bundle.summary import names_session
 from runward.handlers.bundle.verification_runs import CountedTests, counted_tests, is_verification
 from runward.handlers.ctcp.diff_sections import read_diff
 from runward.handlers.ctcp.documents import key_lines
-from runward.handlers.outcomes.final_message import outcome_in
+from runward.handlers.outcomes.reading import outcome_in
 
 MOST_SECONDS = 0.5
 

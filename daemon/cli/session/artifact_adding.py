@@ -21,9 +21,8 @@ from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_artifacts import is_decided
 from runward.daemon.store.reading_requests import why_refused
 from runward.handlers.foreign_json import NotJson, read_json
-from runward.handlers.model.outcomes import ArtifactAddRequested
+from runward.handlers.model.outcomes import ArtifactAddRequested, artifact_id
 from runward.handlers.outcomes.added import record
-from runward.handlers.outcomes.ids import artifact_id
 
 _TOO_LONG = (
     "the content is too long (1 MiB): write it into a file of the session's artifacts, and give --file"

@@ -16,8 +16,8 @@ from runward.handlers.model.outcomes import (
     LatestOutcomeOf,
     RecordArtifact,
     RecordArtifactFile,
+    artifact_id,
 )
-from runward.handlers.outcomes.ids import artifact_id
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch

@@ -10,7 +10,7 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.cli.test_packed import pack
 
 from runward.config.json_value import JsonValue
-from runward.handlers.journal.added_fields import ADDED_FIELDS
+from runward.handlers.journal.place import ADDED_FIELDS
 
 
 @pytest.fixture

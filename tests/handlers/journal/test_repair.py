@@ -6,14 +6,14 @@ import pytest
 from tests.handlers.examples import HASH
 from tests.handlers.played import Need, played
 
-from runward.handlers.journal import repair
-from runward.handlers.journal.repair import describe
+from runward.handlers.journal import lines
+from runward.handlers.journal.lines import describe
 from runward.handlers.model.effects import Explain
 from runward.handlers.model.journal import AppendLines, JournalDamaged, RepairJournal
 from runward.handlers.model.sessions import SessionOf
 
 KEY = "native:runs/a"
-decide = played(repair.decide)
+decide = played(lines.repair_journal)
 
 
 def damaged(lost: int = 0, torn_bytes: int = 0, changed: int = 0, moved: int = 0) -> JournalDamaged:

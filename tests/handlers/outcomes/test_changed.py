@@ -14,8 +14,8 @@ from runward.handlers.model.outcomes import (
 )
 from runward.handlers.model.sessions import Session, SessionOf, Status
 from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.outcomes import changed
-from runward.handlers.outcomes.added_event import ADDED
+from runward.handlers.outcomes import recording
+from runward.handlers.outcomes.added import ADDED
 
 KEY = "native:runs/s"
 PLACES = OutcomesIn("/runs/s", "/runs/s/artifacts")
@@ -23,7 +23,7 @@ FILES = (
     OutcomeFile("outcome.json", b'{"outcome_kind": "ci_result", "summary": "green"}'),
     OutcomeFile("outcomes/bad.json", b"{"),
 )
-decide = played(changed.decide)
+decide = played(recording.outcomes_changed)
 
 
 def session(status: Status, attempt: int) -> Session:

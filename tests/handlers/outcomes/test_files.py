@@ -15,19 +15,19 @@ from runward.handlers.model.outcomes import (
     ReadOutcome,
     RecordArtifact,
     RecordArtifactFile,
+    artifact_id,
 )
 from runward.handlers.model.sessions import SessionOf
 from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.outcomes import files
-from runward.handlers.outcomes.files import named
-from runward.handlers.outcomes.ids import artifact_id
+from runward.handlers.outcomes import added
+from runward.handlers.outcomes.added import named
 from runward.handlers.outcomes.reading import InvalidOutcome, read_outcome
 from runward.handlers.route import duties, in_background
 
 DIGEST = "1" * 64
 NAMED = ArtifactFilesNamed(KEY, NOW, f"{KEY}#1/ended", (("ar_log", "logs/big.txt"), ("ar_diff", "a.diff")))
 GOOD = FileHash("hashed", 12, 100, DIGEST)
-decide = played(files.decide)
+decide = played(added.hash_files)
 
 
 def concluded(answer: RootHashes | Unreadable, tries: int = 0) -> object:

@@ -12,8 +12,7 @@ from tests.handlers.layouts.codex_lines import BareLog, Log, write
 
 from runward.handlers.layouts import claude_code_contents, codex_contents
 from runward.handlers.model.outcomes import ReadOutcome
-from runward.handlers.outcomes.final_message import outcome_in
-from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome
+from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, outcome_in
 
 REVIEW: dict[str, Any] = {
     "outcome_kind": "review_verdict",

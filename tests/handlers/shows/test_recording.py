@@ -6,8 +6,7 @@ import pytest
 from tests.handlers.layouts.directories import document
 
 from runward.config.json_value import JsonValue
-from runward.handlers.layouts.show import META, PLAN
-from runward.handlers.layouts.show_meta import MOST_FURTHER, MOST_PLAYS, read_meta
+from runward.handlers.layouts.show import META, MOST_FURTHER, MOST_PLAYS, PLAN, read_meta
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.effects import Effects, Explain
 from runward.handlers.model.invocations import OpenInvocation
