@@ -24,7 +24,7 @@ from runward.daemon.store import own_journals
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.reading import STORE, uri_of
 from runward.daemon.store.reading_chains import ApprovalRow, open_approvals
-from runward.daemon.store.tables.receipts import LOOKED_FOR
+from runward.daemon.store.tables.bundles import LOOKED_FOR
 from runward.handlers.model.schedules import LOST
 
 MAYBE_BEGUN: Final = (

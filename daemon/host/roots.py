@@ -15,8 +15,8 @@ from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Sight
 from runward.daemon.rundir.run_directories import mark
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import cursors, places, roots
-from runward.daemon.store.tables.cursors import OpenCursor
+from runward.daemon.store.tables import places
+from runward.daemon.store.tables.places import OpenCursor
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts import native
@@ -39,10 +39,10 @@ class KnownRoots:
         """Use these roots, keeping what is known about those that stay. Raises `CommitUnknown` and `sqlite3.Error`."""
         now = self.clock.now()
         rows = [(root.name, root.path, root.layout, now) for root in settings.roots]
-        await self.store.run([Statement(roots.SEEN, rows)], "roots")
-        first_seen = await roots.first_seen(self.store)
-        grown_elsewhere = await roots.grown_elsewhere(self.store)
-        open_cursors = await cursors.open_cursors(self.store)
+        await self.store.run([Statement(places.ROOT_SEEN, rows)], "roots")
+        first_seen = await places.first_seen(self.store)
+        grown_elsewhere = await places.grown_elsewhere(self.store)
+        open_cursors = await places.open_cursors(self.store)
         wanted = {root.name: await self._as_wanted(root, first_seen[root.name]) for root in settings.roots}
         for name, root in wanted.items():
             root.grew_elsewhere = name in grown_elsewhere
@@ -67,7 +67,7 @@ class KnownRoots:
         if root.layout == native.LAYOUT:
             return WatchedRoot(root)
         made = WatchedRoot(root, _shape(root.layout))
-        read = await places.read(self.store, root.name)
+        read = await places.places_read(self.store, root.name)
         made.seen = {place: mark(signature) for place, signature in read}
         return made
 
@@ -114,21 +114,21 @@ class RootIdentities:
         """
         assert root.stands is not None
         found = root.stands.identity
-        recorded = (await roots.identities(self.store)).get(root.name)
+        recorded = (await places.identities(self.store)).get(root.name)
         if found != recorded:
             # A root with no recorded identity, or one recorded for an earlier path in the settings, is accepted.
             if recorded is not None and not await self._may_be(root, found, recorded):
                 return False
-            await self.store.run([Statement(roots.IS.sql, [(found, root.name)])], "roots")
+            await self.store.run([Statement(places.ROOT_IS.sql, [(found, root.name)])], "roots")
         root.identity = found
         return True
 
     async def _may_be(self, root: WatchedRoot, found: str, recorded: str) -> bool:
-        known = await cursors.known_in_root(self.store, root.name, MOST_KNOWN)
+        known = await places.known_in_root(self.store, root.name, MOST_KNOWN)
         if not known:
             return True  # nothing known contradicts it
-        open_here = [each for each in await cursors.open_cursors(self.store) if each.root == root.name]
-        is_settled = not open_here and not await cursors.owes_of_root(self.store, root.name)
+        open_here = [each for each in await places.open_cursors(self.store) if each.root == root.name]
+        is_settled = not open_here and not await places.owes_of_root(self.store, root.name)
         if is_settled and _device(found) == _device(recorded):
             return True  # a person recreated it; on another file system it is more likely a mount point
         return await in_thread(self._shows, root, open_here, known)
@@ -182,7 +182,7 @@ class KnownRuns:
         for start in range(0, len(names), SLICE):
             keys = {f"{root.name}/{name}": name for name in names[start : start + SLICE]}
             try:
-                states = await cursors.remembered(self.store, keys)
+                states = await places.remembered(self.store, keys)
             except sqlite3.Error:
                 break  # the worker meets the same trouble, and reports it
             found |= await in_thread(

@@ -36,7 +36,7 @@ from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
 from runward.daemon.store.reading_told_actions import told_actions_in
-from runward.daemon.store.schema import refuse_strange
+from runward.daemon.store.soundness import refuse_strange
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import EpochRefused, fix_of_trouble, malformed_is_told
 from runward.daemon.watch.notifications import Inotify

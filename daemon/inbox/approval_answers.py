@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ApprovalRow
-from runward.daemon.store.reading_requests import why_refused
+from runward.daemon.store.reading_queue import why_refused
 
 LONGEST_NOTE: Final = 2000
 """Characters of the note of an answer from a page."""

@@ -4,7 +4,7 @@ from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
 from runward.daemon.ports.inbox import InboxFile
-from runward.daemon.store.tables import launches
+from runward.daemon.store.tables import starts
 from runward.daemon.store.tables.table import Rows
 from runward.handlers.contracts.snapshots import snapshot_from_run
 from runward.handlers.foreign_json import NotJson, read_json
@@ -59,4 +59,4 @@ def _row(event: RunLaunched) -> Rows:
     contract = snapshot_from_run(event.contract).text
     launcher, process = to_json(event.launcher).decode(), to_json(event.process).decode()
     row = (event.launch, event.session_key, event.at, event.seal, contract)
-    return Rows(launches.INSERT, [(*row, event.timeout, event.grace, launcher, process, event.cgroup)])
+    return Rows(starts.INSERT_LAUNCH, [(*row, event.timeout, event.grace, launcher, process, event.cgroup)])

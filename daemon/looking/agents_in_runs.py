@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import links
+from runward.daemon.store.tables import places
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.model.sessions import HookSpoke, LinkedSessions, LinkedSessionsOf
@@ -23,7 +23,7 @@ class AgentsInRuns:
 
     async def begin(self) -> None:
         """Find out whether an earlier daemon knew of any."""
-        self.known = await links.has_links(self.store)
+        self.known = await places.has_links(self.store)
 
     async def linked(
         self, questions: Sequence[LinkedSessionsOf], jobs: Sequence[Job]
@@ -34,8 +34,8 @@ class AgentsInRuns:
         if not (self.known or self.inbox_is_long):
             return dict.fromkeys(questions, LinkedSessions())
         names = {asked: asked.launcher.rpartition("/")[2] for asked in questions}
-        linked = await links.linked_sessions(self.store, {asked.launcher for asked in questions})
-        announced = await links.announced_sessions(self.store, set(names.values()))
+        linked = await places.linked_sessions(self.store, {asked.launcher for asked in questions})
+        announced = await places.announced_sessions(self.store, set(names.values()))
         announced += [(each.launcher_session or "", each.session_key) for each in spoke]
         known = {each.key for sessions in linked.values() for each in sessions.sessions}
         awaited = [(name, key) for name, key in announced if key not in known and self._may_come(key)]

@@ -4,7 +4,7 @@ from pydantic_core import to_json
 
 from runward.daemon.looking.places import Hinted
 from runward.daemon.looking.remembered import Remembered, dump_remembered
-from runward.daemon.store.tables import cursors, links, places, problems, roots, sessions
+from runward.daemon.store.tables import places, sessions
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts.registry import DirectoryLayout
@@ -38,11 +38,11 @@ def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now
     phase = after.followed.phase
     activity = after.activity if phase == "open" else None
     row = (key, after.root, after.place, key, phase, dump_remembered(after), activity)
-    found: Change = (Rows(cursors.UPSERT, [row]),)
+    found: Change = (Rows(places.UPSERT_CURSOR, [row]),)
     if (stored.root, stored.place) != (after.root, after.place):
         found += (Rows(sessions.MOVE, [(after.root, hinted.path, key)]),)
     if after.launcher is not None and after.launcher != stored.launcher:
-        found += (Rows(links.INSERT, [(key, after.launcher)]),)
+        found += (Rows(places.INSERT_LINK, [(key, after.launcher)]),)
     if after.problems != stored.problems:
         found += _problems(hinted, stored, after, now)
     return found
@@ -52,26 +52,26 @@ def placed(hinted: Hinted, key: str | None, signature: Signature | None) -> Chan
     """Whose place this is, and the state of its file when it was read to its end."""
     root, place = hinted.root.name, hinted.place
     text = None if signature is None else to_json(signature).decode()
-    return (Rows(places.UPSERT, [(f"{root}/{place}", root, place, key, text)]),)
+    return (Rows(places.UPSERT_PLACE, [(f"{root}/{place}", root, place, key, text)]),)
 
 
 def forgotten(hinted: Hinted) -> Change:
     """There is nothing at this place now."""
-    return (Rows(places.FORGET, [(f"{hinted.root.name}/{hinted.place}",)]),)
+    return (Rows(places.FORGET_PLACE, [(f"{hinted.root.name}/{hinted.place}",)]),)
 
 
 def mistaken(hinted: Hinted, message: str, fix: str, now: float) -> Change:
     """Our own problem with this place, which the next full reading clears."""
     return (
         *placed(hinted, hinted.known.session_key, None),
-        Rows(problems.DELETE, [(hinted.path,)]),
-        Rows(problems.INSERT, [(hinted.path, None, message, fix, now)]),
+        Rows(places.DELETE_PROBLEMS, [(hinted.path,)]),
+        Rows(places.INSERT_PROBLEM, [(hinted.path, None, message, fix, now)]),
     )
 
 
 def shared_home(root: WatchedRoot, now: float) -> Change:
     """A session in this root grew without a process on this machine: others write in the home, too."""
-    return () if root.grew_elsewhere else (Rows(roots.GREW_ELSEWHERE, [(now, root.name)]),)
+    return () if root.grew_elsewhere else (Rows(places.GREW_ELSEWHERE, [(now, root.name)]),)
 
 
 def _problems(hinted: Hinted, stored: Remembered, after: Remembered, now: float) -> Change:
@@ -82,6 +82,6 @@ def _problems(hinted: Hinted, stored: Remembered, after: Remembered, now: float)
     cleared = sorted({path, *(f"{within}/{name}" for name in files)})
     rows = [(f"{within}/{each.file}", each.line, each.message, each.fix, now) for each in after.problems]
     return (
-        Rows(problems.DELETE, [(each,) for each in cleared]),
-        Rows(problems.INSERT, rows),
+        Rows(places.DELETE_PROBLEMS, [(each,) for each in cleared]),
+        Rows(places.INSERT_PROBLEM, rows),
     )

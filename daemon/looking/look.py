@@ -12,7 +12,7 @@ from runward.daemon.ports.files import Files, Gone, Sight
 from runward.daemon.ports.processes import Processes
 from runward.daemon.queue.queue import Observation
 from runward.daemon.rundir.run_directories import UNTRUSTED, trusted_mark
-from runward.daemon.store.tables import cursors, problems
+from runward.daemon.store.tables import places
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import WatchedRoot
@@ -367,14 +367,14 @@ def _changes(
     if after is before or after == before:
         return ()
     row = (f"{root.name}/{directory}", root.name, directory, key, after.phase, dump_watched(after), None)
-    rows = [Rows(cursors.UPSERT, [row])]
+    rows = [Rows(places.UPSERT_CURSOR, [row])]
     if after.complaints != before.complaints:
         path = f"{root.path}/{directory}"
         files = {each.file for each in (*before.complaints, *after.complaints)}
-        rows.append(Rows(problems.DELETE, [(f"{path}/{name}",) for name in sorted(files)]))
+        rows.append(Rows(places.DELETE_PROBLEMS, [(f"{path}/{name}",) for name in sorted(files)]))
         rows.append(
             Rows(
-                problems.INSERT,
+                places.INSERT_PROBLEM,
                 [
                     (f"{path}/{each.file}", each.line, each.message, each.fix, now)
                     for each in after.complaints

@@ -17,7 +17,7 @@ from runward.daemon.looking.places import known_places
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import cursors, launches, places, sessions
+from runward.daemon.store.tables import places, sessions, starts
 from runward.daemon.watch.coverage import Coverage
 from runward.daemon.watch.hints import Hint, Hints, Target, Why
 from runward.daemon.watch.roots import WatchedRoot
@@ -82,8 +82,8 @@ class Looks:
     async def _native(self, hints: Sequence[Hint], most_requests: int) -> Found:
         self._native_at = self.clock.monotonic()
         names = [f"{root}/{name}" for (root, name), _ in hints]
-        remembered = await cursors.remembered(self.store, names)
-        launched = await launches.last(self.store, [f"{_OF_NATIVE}{name}" for name in names])
+        remembered = await places.remembered(self.store, names)
+        launched = await starts.last_launches(self.store, [f"{_OF_NATIVE}{name}" for name in names])
         over = [f"{_OF_NATIVE}{root}/{name}" for (root, name), why in hints if why & Why.AGAIN]
         late = await sessions.lacking_of(self.store, over) if over else NOTHING_LACKS
         looked, is_long, waits = await in_thread(
@@ -110,7 +110,7 @@ class Looks:
         lost = {(look.root.name, look.place) for look in looked if look.is_forgotten}
         keys = {native.session_key(*target): "/".join(target) for target in lost}
         self.log.error(
-            "cursors.unreadable", runs=sorted(keys.values()), fix="nothing: they are looked at again"
+            "places.unreadable", runs=sorted(keys.values()), fix="nothing: they are looked at again"
         )
         known = await sessions.known(self.store, keys)
         anew = {
@@ -160,7 +160,7 @@ class Looks:
         self.doubt([root.name for root in self.roots.values() if any(root.may_hold(each) for each in lost)])
         gone = [f"{look.root.name}/{look.place}" for look in found.looked if look.mark is None]
         if gone:  # if a copy of a session exists, the session continues there
-            self.hints.add(await places.beside(self.store, gone), Why.AGAIN)
+            self.hints.add(await places.places_beside(self.store, gone), Why.AGAIN)
         return found.looked
 
     async def begin(self) -> None:

@@ -8,7 +8,7 @@ import anyio.to_thread
 from runward.config.settings_keys import AUTO
 from runward.daemon.ports.files import Files
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import cursors, hooks, places
+from runward.daemon.store.tables import hooks, places
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
@@ -57,7 +57,7 @@ async def known_places(
     """What is known of these places. Those without a known session are examined again."""
     asked = {f"{name}/{place}": (name, place) for name, place in targets}
     known: dict[Target, Known] = {}
-    for key, found in (await places.known(store, asked)).items():
+    for key, found in (await places.known_places(store, asked)).items():
         name, place = asked[key]
         if found.session_key is not None and roots[name].may_hold(found.session_key.partition(":")[0]):
             known[name, place] = Known(found.session_key, signature=found.signature, is_new=False)
@@ -67,7 +67,7 @@ async def known_places(
     keys = {each.session_key for each in known.values() if each.session_key is not None}
     if not keys:
         return known
-    states, spoken = await cursors.remembered(store, keys), await hooks.last(store, keys)
+    states, spoken = await places.remembered(store, keys), await hooks.last(store, keys)
     return {
         target: each._replace(
             state=states.get(each.session_key or ""), hook=spoken.get(each.session_key or "")

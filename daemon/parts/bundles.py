@@ -30,9 +30,9 @@ from runward.daemon.ports.files import CannotReadNow, Files, Gone, Halted, PartM
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.reading_told_actions import NOTHING, LastTold
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import receipts
+from runward.daemon.store.tables import bundles
+from runward.daemon.store.tables.bundles import UnplacedBundle
 from runward.daemon.store.tables.jobs import JobResult
-from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.worker.pacing import Slices
@@ -253,7 +253,7 @@ class Bundles(Part):
             yield results
             return
         async with self._chain:
-            prev = await receipts.head(self.store)
+            prev = await bundles.receipts_head(self.store)
             found: list[JobResult] = []
             for result in results:
                 effect = _drafted(result)
@@ -317,7 +317,7 @@ class Bundles(Part):
         if self._seen == 0:
             self.trouble = None
         try:
-            found = await receipts.unplaced(self.store, self._seen, BATCH)
+            found = await bundles.unplaced(self.store, self._seen, BATCH)
             self._seen = found[-1].seq if found else 0
             placed: list[Row] = []
             for bundle in found:
@@ -334,7 +334,7 @@ class Bundles(Part):
                 placed.append((self.clock.now(), problem, answer.directory, bundle.seq))
             if placed:
                 await self.give_way()
-                await self.store.run([Statement(receipts.PLACED, placed)], "place")
+                await self.store.run([Statement(bundles.RECEIPT_PLACED, placed)], "place")
         except EpochRefused:
             raise
         except (CommitUnknown, Fenced, sqlite3.Error) as error:
@@ -540,13 +540,13 @@ class RestoredBundles(Part):
         if self._seen == 0:
             self._trouble = None
         try:
-            found = await receipts.unplaced(self.store, self._seen, self._slices.size, was_placed=True)
+            found = await bundles.unplaced(self.store, self._seen, self._slices.size, was_placed=True)
             self._seen = found[-1].seq if found else 0
             if found:
                 await self._slices.begin()
                 looked_for = [row for bundle in found if (row := await self._look_for(bundle)) is not None]
                 if looked_for:
-                    await self.store.run([Statement(receipts.PLACED, looked_for)], "place")
+                    await self.store.run([Statement(bundles.RECEIPT_PLACED, looked_for)], "place")
                 await self._slices.end()
         except EpochRefused:
             raise

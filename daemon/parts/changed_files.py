@@ -20,7 +20,7 @@ from runward.config.trigger import FILE_CHANGED
 from runward.daemon.launch.worktree import place_of
 from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import chain_runs, watched_files
+from runward.daemon.store.tables import chain_runs, triggers
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.matching_files import Matching, matching
 from runward.daemon.watch.watched_directories import WatchedDirectories
@@ -151,7 +151,7 @@ class ChangedFiles(Part):
         """Compare the files with what is known of them."""
         try:
             if self._known is None:
-                self._known = await watched_files.known_files(self.store)
+                self._known = await triggers.known_files(self.store)
         except sqlite3.Error as error:
             self.log.warning("files.not_compared", why=str(error))
             return
@@ -191,15 +191,15 @@ class ChangedFiles(Part):
             del known[glob]
             self.tell(
                 None,
-                (Rows(watched_files.UNWATCH, [(glob,)]), Rows(watched_files.UNWATCH_FILES, [(glob,)])),
+                (Rows(triggers.UNWATCH, [(glob,)]), Rows(triggers.UNWATCH_FILES, [(glob,)])),
             )
         for glob, each in found.items():
             if glob in known or each.problem is not None:
                 continue
             known[glob] = dict(each.files)
             rows = [(glob, path, signature) for path, signature in each.files.items()]
-            since = Rows(watched_files.WATCH, [(glob, self.clock.now())])
-            self.tell(None, (since, Rows(watched_files.KEEP, rows)))
+            since = Rows(triggers.WATCH, [(glob, self.clock.now())])
+            self.tell(None, (since, Rows(triggers.KEEP_FILE, rows)))
             self.log.info("files.watched", glob=glob, files=len(rows))
 
     async def _compare(self, found: dict[str, dict[str, str]], known: dict[str, dict[str, str]]) -> None:
@@ -283,4 +283,4 @@ class ChangedFiles(Part):
                 known[glob][path] = signature
         gone = [(glob, path) for glob in globs if signature is None]
         kept = [(glob, path, signature) for glob in globs if signature is not None]
-        self.tell(event, (Rows(watched_files.GONE, gone), Rows(watched_files.KEEP, kept)))
+        self.tell(event, (Rows(triggers.FILE_GONE, gone), Rows(triggers.KEEP_FILE, kept)))

@@ -13,7 +13,7 @@ from runward.config.bundle import BundleRules
 from runward.daemon.parts.bundles import ToldActions
 from runward.daemon.ports.files import CallsReading, Files
 from runward.daemon.store.reading_told_actions import NOTHING, LastTold
-from runward.daemon.store.tables.replays import RunningReplay
+from runward.daemon.store.tables.bundles import RunningReplay
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.calls import Returned, Told, as_shown

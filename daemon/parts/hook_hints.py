@@ -35,4 +35,4 @@ class HookHints:
         told = [effect.key for _, effect in done if effect.launcher_session is not None]
         if told:
             self.agents.known = True
-            self.hints.add(await places.of_sessions(self.store, told), Why.PROCESS)
+            self.hints.add(await places.places_of_sessions(self.store, told), Why.PROCESS)

@@ -22,7 +22,7 @@ from runward.daemon.ports.files import Files
 from runward.daemon.ports.intents import IntentCursor, IntentsRead
 from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import intent_files, launches, problems, sessions
+from runward.daemon.store.tables import intent_files, places, sessions, starts
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.users import name_of
 from runward.daemon.watch.hints import Target
@@ -201,7 +201,7 @@ class Intents(Part):
                 place = (key, reading.directory, session.attempt, *reading.cursor, True, problem, None)
                 self.record(f"{key} intents", (), (Rows(intent_files.READ, [place]),))
             return self._give_up(key, reading)
-        launch = (await launches.last(self.store, [key])).get(key)
+        launch = (await starts.last_launches(self.store, [key])).get(key)
         if file is not None and file.run is not None:
             reading.run = file.run
         is_new = reading.cursor.line == 0
@@ -285,9 +285,9 @@ class Intents(Part):
         if found.problem is not None:
             path = f"{reading.directory}/{INTENTS}"
             self.log.warning("intents.refused", session=key, why=found.problem)
-            rows.append(Rows(problems.DELETE, [(path,)]))
+            rows.append(Rows(places.DELETE_PROBLEMS, [(path,)]))
             fix = "append whole lines to a regular file, and don't change existing lines"
-            rows.append(Rows(problems.INSERT, [(path, found.cursor.line + 1, found.problem, fix, now)]))
+            rows.append(Rows(places.INSERT_PROBLEM, [(path, found.cursor.line + 1, found.problem, fix, now)]))
         if rows:
             self.record(f"{key} intents", events, rows)
         reading.cursor, reading.is_due, reading.retry_at = found.cursor, found.more, 0.0

@@ -11,8 +11,7 @@ import structlog
 
 from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.events import head
-from runward.daemon.store.tables.jobs import JobResult
+from runward.daemon.store.tables.jobs import JobResult, events_head
 from runward.daemon.worker.part import Done, Part
 from runward.handlers.layouts import native
 from runward.handlers.model.contracts import RecordFiles
@@ -130,12 +129,12 @@ class ChainHead(Part):
         if self._due_at is not None and now < self._due_at:
             return False
         try:
-            last = await head(self.store)
+            last = await events_head(self.store)
         except sqlite3.Error as error:
             self.log.warning("chain.head_not_read", why=str(error))
             self._due_at = now + _AFTER_TROUBLE
             return False
         self._due_at = now + HEAD_PERIOD
         if last.seq:
-            self.log.info("chain.head", seq=last.seq, hash=last.hash)
+            self.log.info("chain.events_head", seq=last.seq, hash=last.hash)
         return False

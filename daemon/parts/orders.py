@@ -22,8 +22,8 @@ from runward.daemon.ports.files import Files, Gone
 from runward.daemon.ports.processes import NotTold, Processes, Told
 from runward.daemon.processes.cancelling import WORD
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import cancellations
-from runward.daemon.store.tables.cancellations import OwedCancellation
+from runward.daemon.store.tables import starts
+from runward.daemon.store.tables.starts import OwedCancellation
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.worker.part import Part
 from runward.handlers.model.processes import is_here
@@ -59,7 +59,7 @@ class CancelOrders(Part):
 
     async def begin(self) -> None:
         """Remember what the previous daemon left."""
-        self.inherited = frozenset(each.event for each in await cancellations.owed(self.store))
+        self.inherited = frozenset(each.event for each in await starts.owed_cancellations(self.store))
 
     def pause(self) -> float | None:
         return PERIOD if self.trouble is not None else None
@@ -68,7 +68,7 @@ class CancelOrders(Part):
         """Carry out all open orders that can be carried out, all at once."""
         self.trouble = None
         try:
-            for owed in await cancellations.owed(self.store):
+            for owed in await starts.owed_cancellations(self.store):
                 await self._one(owed)
         except (sqlite3.Error, CommitUnknown) as error:
             self.trouble = f"orders to cancel: {error}"
@@ -93,7 +93,7 @@ class CancelOrders(Part):
         told, outcome = self._outcome(owed, answer)
         row = (self.clock.now(), told, outcome, owed.event)
         try:
-            await self.store.run([Statement(cancellations.DONE, [row], exact=True)], "cancel")
+            await self.store.run([Statement(starts.CANCELLATION_DONE, [row], exact=True)], "cancel")
         except EpochRefused:
             raise
         except Fenced:

@@ -21,7 +21,7 @@ from runward.daemon.store import packing, pruning, pruning_chains
 from runward.daemon.store.packing import FIRST_TO_PACK, PackPlace
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import prunings, receipts
+from runward.daemon.store.tables import bundles, prunings
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
 from runward.daemon.worker.pacing import Slices
 from runward.daemon.worker.part import Part
@@ -319,7 +319,7 @@ class Pruner(Part):
 
     async def _remove_parts(self, keys: Sequence[str]) -> None:
         """Remove the replays and summaries of these sessions from our own state. The receipts stay."""
-        for directory, names in await receipts.own_places(self.store, keys):
+        for directory, names in await bundles.own_places(self.store, keys):
             self.files.check_epoch(self.store.epoch)
             going = [name for name in names if not name.startswith("RECEIPT.")]
             left = await in_thread(self.files.remove_parts, directory, going)

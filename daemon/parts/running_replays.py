@@ -27,8 +27,8 @@ from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Gone, KeptAside, Mark
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import receipts, replays
-from runward.daemon.store.tables.replays import GROW, RunningReplay, grown_row
+from runward.daemon.store.tables import bundles
+from runward.daemon.store.tables.bundles import GROW_REPLAY, RunningReplay, grown_row
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
@@ -273,8 +273,8 @@ class RunningReplays(Part):
         targets = {f"{root}/{place}": (root, place) for root, place in due}
         # Before anything is read, so that any later change alters the marks.
         marks = await in_thread(self._quiet.marks, self._native_paths(due))
-        found = await replays.running(self.store, targets)
-        stretches = await receipts.stretches(self.store, [(each.key, each.attempt) for each in found])
+        found = await bundles.running_replays(self.store, targets)
+        stretches = await bundles.stretches(self.store, [(each.key, each.attempt) for each in found])
         self._put_off(due, self.clock.monotonic() + TRIED_AGAIN)
         steps = await in_thread(self._render, found, stretches, targets)
         async with self.placing:
@@ -295,8 +295,8 @@ class RunningReplays(Part):
             grown_row(*step.attempt, BegunReplay(grown, step.fold.order.rules), step.problem)
             for step, grown in news
         ]
-        await self.store.run([Statement(GROW, rows)], "grow")
-        known = await replays.lengths(self.store, [step.running.key for step, _ in news])
+        await self.store.run([Statement(GROW_REPLAY, rows)], "grow")
+        known = await bundles.replay_lengths(self.store, [step.running.key for step, _ in news])
         refused: set[tuple[str, int]] = set()
         for step, grown in news:
             if known.get(step.attempt) == grown.length:

@@ -22,7 +22,7 @@ from runward.daemon.faults import point
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files, Gone
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.signings import SETTLED, OwedSigning, owed_signings
+from runward.daemon.store.tables.bundles import SIGNING_SETTLED, OwedSigning, owed_signings
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.part import Part
 from runward.handlers.bundle.canonical import FORMS, NotCanonical
@@ -97,7 +97,7 @@ class Signings(Part):
                 else:
                     settled.append(self._settled(owed, answer))
             if settled:
-                await self.store.run([Statement(SETTLED, settled)], "sign")
+                await self.store.run([Statement(SIGNING_SETTLED, settled)], "sign")
         except EpochRefused:
             raise
         except (CommitUnknown, Fenced, sqlite3.Error) as error:

@@ -24,7 +24,7 @@ from runward.daemon.ports.processes import Begun, NotBegun, Processes
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.chain_runs import offered, slots
 from runward.daemon.store.tables.starts import (
-    BEGUN,
+    START_BEGUN,
     UnseenRun,
     begun_starts,
     owed_starts,
@@ -220,7 +220,7 @@ class Starts(Part):
     async def _mark(self, rows: Sequence[Row]) -> str | None:
         """Mark these starts; if that may have failed, returns why. Then they are requested again."""
         try:
-            await self.store.run([Statement(BEGUN, rows)], "start")
+            await self.store.run([Statement(START_BEGUN, rows)], "start")
         except EpochRefused:
             raise
         except (CommitUnknown, Fenced, sqlite3.Error) as error:

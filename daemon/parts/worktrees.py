@@ -15,7 +15,7 @@ from runward.daemon.faults import point
 from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.processes import NotRemoved, Processes
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.worktrees import REMOVED, OwedRemoval, owed_removals
+from runward.daemon.store.tables.starts import WORKTREE_REMOVED, OwedRemoval, owed_removals
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.worker.part import Part
 from runward.handlers.model.starts import RemoveWorktree
@@ -72,7 +72,7 @@ class Worktrees(Part):
             return removed.why
         try:
             row = (self.clock.now(), removed, owed.session_key)
-            await self.store.run([Statement(REMOVED, [row], exact=True)], "worktree")
+            await self.store.run([Statement(WORKTREE_REMOVED, [row], exact=True)], "worktree")
         except EpochRefused:
             raise
         except Fenced:

@@ -21,7 +21,7 @@ from runward.daemon.store import packing, pruning
 from runward.daemon.store.batch import Batch
 from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import events, jobs
+from runward.daemon.store.tables import jobs
 from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
@@ -131,7 +131,7 @@ class Queue:
         """Free what an earlier daemon had claimed, and find the ends of the tables."""
         self.tally.stolen = await jobs.take_back(self._store, self._clock.now())
         await self.steps.start()
-        self._head = await events.head(self._store)
+        self._head = await jobs.events_head(self._store)
         self._open = await jobs.open_lanes(self._store)
         self._open_is_stale = False
 
@@ -302,7 +302,7 @@ class Queue:
         error: Exception,
     ) -> None:
         """The database refused: leave known events out, then halve until only the one at fault is left."""
-        known = await events.known_events(
+        known = await jobs.known_events(
             self._store, [event.key for each in observed for event in each.events]
         )
         if known:
@@ -364,7 +364,7 @@ class Queue:
     async def _complete_apart(
         self, token: str, results: Sequence[JobResult], completed: Completed, error: Exception
     ) -> None:
-        known = await events.known_events(self._store, _emitted(results))
+        known = await jobs.known_events(self._store, _emitted(results))
         if known:
             await self._complete(token, [_without(each, known) for each in results], completed)
             return
@@ -461,7 +461,7 @@ class Queue:
 
     async def _was_put(self, batch: Batch, due: Sequence[Job], token: str) -> bool:
         if batch.head.seq > self._head.seq:
-            return await events.head(self._store) == batch.head
+            return await jobs.events_head(self._store) == batch.head
         states = await jobs.states_under(self._store, (job.id for job in due))
         return bool(due) and all(job.id in states and states[job.id][1] == token for job in due)
 

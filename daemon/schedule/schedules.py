@@ -13,7 +13,7 @@ from apscheduler.triggers.date import DateTrigger
 
 from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.schedules import all_standings
+from runward.daemon.store.tables.triggers import all_standings
 from runward.daemon.worker.part import Part
 from runward.handlers.model.schedules import LOST, ScheduleChanged
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from runward.daemon.store.hash_chain import Head, Recorded, link
 from runward.daemon.store.tables import all as tables
-from runward.daemon.store.tables import events, jobs
+from runward.daemon.store.tables import jobs
 from runward.daemon.store.tables.jobs import JOBS_AN_EVENT, Job, JobResult
 from runward.daemon.store.tables.table import Rows, Write
 from runward.daemon.store.transaction import Row, Statement
@@ -58,7 +58,7 @@ class Batch:
         recorded = link(self.head, event, self.now, cause, depth)
         self.head = Head(recorded.seq, recorded.hash)
         self.row(
-            events.INSERT,
+            jobs.INSERT_EVENT,
             (
                 recorded.seq,
                 event.key,
@@ -95,7 +95,7 @@ class Batch:
             self.now,
             self._due(duty, event),
         )
-        self.row(jobs.INSERT, row)
+        self.row(jobs.INSERT_JOB, row)
 
     def _due(self, duty: Duty, event: Event) -> float:
         """When a job is due. A timer never waits longer than it was set for, even if its clock was ahead."""

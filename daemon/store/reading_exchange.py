@@ -1,14 +1,82 @@
-"""The exchange, as commands read it from the store."""
+"""The exchange's artifacts, as the daemon and commands read them."""
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store.artifact_rows import DESCRIBED, WHOLE, artifact_of, described_of
-from runward.daemon.store.principal_rows import PRINCIPALS, principal_of
+from runward.daemon.store.values import as_float, as_int
 from runward.handlers.model.exchange import GENESIS, MINT, SCRIP, Existing, Principal, SharedArtifact
+
+ARTIFACT_COLUMNS: Final = (
+    "a.id, a.type, {content}, a.owner_id, a.created_at, a.updated_at, a.executable, {code}, a.price, a.policy,"
+    " a.deleted_at, a.deleted_by, a.interface, a.depends_on, a.has_standing, a.can_execute, a.memory_artifact_id,"
+    " a.access_contract_id, a.version, length(cast(x.content as blob)) + length(cast(c.content as blob)), a.written_by, a.disk_of"
+)
+_FROM: Final = (
+    " from shared_artifacts a join contents x on x.hash = a.content join contents c on c.hash = a.code"
+)
+ARTIFACT_WHOLE: Final = "select " + ARTIFACT_COLUMNS.format(content="x.content", code="c.content") + _FROM
+ARTIFACT_ASKED: Final = f"{ARTIFACT_WHOLE} where a.id in (select value from json_each(?))"  # noqa: S608 # our own words
+ARTIFACT_DESCRIBED: Final = "select " + ARTIFACT_COLUMNS.format(content="''", code="''") + _FROM
+"""The artifacts without content and code, and with their size."""
+
+
+def artifact_of(row: Sequence[object]) -> SharedArtifact:
+    """The artifact in a row of `WHOLE`."""
+    return SharedArtifact(
+        id=str(row[0]),
+        type=str(row[1]),
+        content=str(row[2]),
+        owner_id=str(row[3]),
+        created_at=as_float(row[4]),
+        updated_at=as_float(row[5]),
+        executable=bool(row[6]),
+        code=str(row[7]),
+        price=as_int(row[8]),
+        policy=None if row[9] is None else json.loads(str(row[9])),
+        deleted_at=None if row[10] is None else as_float(row[10]),
+        deleted_by=None if row[11] is None else str(row[11]),
+        interface=None if row[12] is None else json.loads(str(row[12])),
+        depends_on=tuple(json.loads(str(row[13]))),
+        has_standing=bool(row[14]),
+        can_execute=bool(row[15]),
+        memory_artifact_id=None if row[16] is None else str(row[16]),
+        access_contract_id=None if row[17] is None else str(row[17]),
+        version=as_int(row[18]),
+        written_by=str(row[20]),
+        disk_of=None if row[21] is None else str(row[21]),
+    )
+
+
+def described_of(row: Sequence[object]) -> SharedArtifact:
+    """The artifact in a row of `DESCRIBED`."""
+    return artifact_of(row)._replace(bare_size=as_int(row[19]))
+
+
+PRINCIPALS: Final = (
+    "select id, created_at, users, disk_quota, disk_used, cpu_seconds, version, disk_default, cpu_default, coalesce((select a.has_standing"
+    " and a.deleted_at is null from shared_artifacts a where a.id = principals.id), 0) from principals"
+)
+PRINCIPAL_ASKED: Final = f"{PRINCIPALS} where id in (select value from json_each(?))"  # noqa: S608 # our own words
+
+
+def principal_of(row: Sequence[object]) -> Principal:
+    """The principal in a row of `PRINCIPALS`."""
+    return Principal(
+        str(row[0]),
+        as_float(row[1]),
+        tuple(json.loads(str(row[2]))),
+        as_int(row[3]),
+        as_int(row[4]),
+        None if row[5] is None else as_float(row[5]),
+        as_int(row[6]),
+        None if row[7] is None else as_int(row[7]),
+        as_float(row[8]),
+        bool(row[9]),
+    )
+
 
 LAST: Final = (1 << 63) - 1
 """A number after which nothing comes."""
@@ -137,7 +205,7 @@ def existing(connection: sqlite3.Connection) -> Existing:
     scrip = connection.execute("select account, amount from balances where resource = ?", (SCRIP,))
     names = connection.execute("select id from principals order by id")
     return Existing(
-        tuple(described_of(row) for row in connection.execute(f"{DESCRIBED} order by a.id")),
+        tuple(described_of(row) for row in connection.execute(f"{ARTIFACT_DESCRIBED} order by a.id")),
         tuple(str(name) for (name,) in names),
         {str(account): int(amount) for account, amount in scrip},
     )
@@ -152,7 +220,7 @@ def shared_artifacts(
 ) -> list[SharedArtifact]:
     """The artifacts without content and code, by id."""
     rows = connection.execute(
-        f"{DESCRIBED} where (?1 is null or a.owner_id = ?1) and (?2 is null or a.type = ?2)"
+        f"{ARTIFACT_DESCRIBED} where (?1 is null or a.owner_id = ?1) and (?2 is null or a.type = ?2)"
         " and (?3 or a.deleted_at is null) order by a.id",
         (owner, kind, with_deleted),
     )
@@ -195,7 +263,7 @@ def some_artifacts(
     ).fetchall()
     ids = [str(name) for (name,) in found[:limit]]
     rows = connection.execute(
-        f"{DESCRIBED} where a.id in (select value from json_each(?)) order by a.id",  # noqa: S608 # our own words
+        f"{ARTIFACT_DESCRIBED} where a.id in (select value from json_each(?)) order by a.id",  # noqa: S608 # our own words
         (json.dumps(ids),),
     )
     shown = [described_of(row) for row in rows]
@@ -209,7 +277,7 @@ def some_artifacts(
 
 def shared_artifact(connection: sqlite3.Connection, artifact_id: str) -> SharedArtifact | None:
     """The artifact with this id, deleted ones included."""
-    row = connection.execute(f"{WHOLE} where a.id = ?", (artifact_id,)).fetchone()
+    row = connection.execute(f"{ARTIFACT_WHOLE} where a.id = ?", (artifact_id,)).fetchone()
     return None if row is None else artifact_of(row)
 
 

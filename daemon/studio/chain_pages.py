@@ -16,12 +16,13 @@ from runward.daemon.configuration.settings import chain_names
 from runward.daemon.inbox.approval_answers import LONGEST_NOTE
 from runward.daemon.store.reading_chains import (
     ChainStatusRow,
+    FiringRow,
     chain_runs,
     chain_runs_called,
     chain_statuses,
+    newest_firings,
     search_end,
 )
-from runward.daemon.store.reading_schedules import FiringRow, newest_firings
 from runward.daemon.studio.filters import Filters, Older, older
 from runward.daemon.studio.pages import Act, Entry, Form, Pages
 from runward.daemon.studio.rendering import PAGE, REQUEST, page

@@ -25,7 +25,7 @@ from starlette.types import Receive, Scope, Send
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.store.reading import STORE, StoreUnreadable, open_to_read, reading
-from runward.daemon.store.reading_events import lanes_after, newest_event, open_jobs
+from runward.daemon.store.reading_queue import lanes_after, newest_event, open_jobs
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.guard import is_still_let_through
 from runward.daemon.web.server import STREAM

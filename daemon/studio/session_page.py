@@ -12,8 +12,7 @@ from starlette.responses import Response
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_failures import is_unseen_failure
-from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.store.reading_sessions import SessionRow, is_unseen_failure
 from runward.daemon.studio.cards import card
 from runward.daemon.studio.rendering import address, page
 from runward.daemon.views.outcomes import disagreement, expected_artifacts, not_delivered

@@ -17,12 +17,15 @@ from runward.daemon.configuration.settings import NotFound, callables, chain_nam
 from runward.daemon.store.reading_chains import (
     ChainRunRow,
     ChainStatusRow,
+    FiringRow,
     HeldRow,
+    ScheduleRow,
     chain_statuses,
     held_events,
+    last_firing,
     last_runs,
+    schedules,
 )
-from runward.daemon.store.reading_schedules import FiringRow, ScheduleRow, last_firing, schedules
 from runward.daemon.views.text import iso, local
 from runward.handlers.model.schedules import schedule_of_item
 

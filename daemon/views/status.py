@@ -28,8 +28,8 @@ from runward.daemon.store import (
     reading_sessions,
 )
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_failures import unseen_failures
 from runward.daemon.store.reading_notices import notices_by_state
+from runward.daemon.store.reading_sessions import unseen_failures
 from runward.daemon.views.daemon_report import report_of, settings_in_report
 from runward.daemon.views.needs import needs
 from runward.daemon.views.text import iso

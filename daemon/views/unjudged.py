@@ -144,10 +144,10 @@ def _ended(connection: sqlite3.Connection, settings: Settings) -> list[SessionRo
     ]
     if not over:
         return []
-    from runward.daemon.store.tables import launches
+    from runward.daemon.store.tables import starts
     from runward.daemon.views.native_run import ended_row
 
-    launched = {**launches.last_read(connection, over), **_launches_in_inbox(settings)}
+    launched = {**starts.last_read(connection, over), **_launches_in_inbox(settings)}
     rows = [row for key in over if (row := reading_sessions.session(connection, key)) is not None]
     return [ended_row(row, launched.get(row.key)) for row in rows]
 

@@ -22,7 +22,7 @@ from runward.daemon.ports.files import Files
 from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import events
+from runward.daemon.store.tables import jobs
 from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.store.transaction import fix_of_trouble
 from runward.daemon.watch.hints import Hint, Hints
@@ -156,7 +156,7 @@ class Worker:
         """The inbox's requests that aren't recorded yet; None for those that are not requests."""
         self.inbox_waits = False  # before it is listed: what comes meanwhile may be missing from the listing
         found = await in_thread(self.files.inbox)
-        known = await events.known_events(self.store, (file.name for file in found))
+        known = await jobs.known_events(self.store, (file.name for file in found))
         requests: list[tuple[InboxFile, Observation | None]] = []
         batch = first_batch(found, self.batch)
         events_of = await in_thread(lambda: [load_request(file) for file in batch])

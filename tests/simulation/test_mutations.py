@@ -28,7 +28,7 @@ from runward.daemon.ports.session_reads import NOTHING_READ
 from runward.daemon.queue.queue import Queue
 from runward.daemon.rundir import journal_reading, journals
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import cancellations, jobs, journal_lines, receipts
+from runward.daemon.store.tables import bundles, jobs, journal_lines, starts
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.world import files
@@ -141,7 +141,7 @@ def without_looking_whether_a_run_began(patch: pytest.MonkeyPatch) -> None:
 def without_telling_again(patch: pytest.MonkeyPatch) -> None:
     """An order counts as carried out before anybody was told."""
 
-    async def mark_first(self: CancelOrders, owed: cancellations.OwedCancellation) -> None:
+    async def mark_first(self: CancelOrders, owed: starts.OwedCancellation) -> None:
         point("cancel.before")
         await self._mark(owed, Told("its launcher was told"))
         point("cancel.after")
@@ -156,7 +156,7 @@ def without_knowing_who_was_told(patch: pytest.MonkeyPatch) -> None:
     async def nothing(store: Store, keys: Any) -> dict[Any, Any]:
         return {}
 
-    patch.setattr(cancellations, "orders_for", nothing)
+    patch.setattr(starts, "orders_for", nothing)
 
 
 def without_comparing(patch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def without_the_last_receipt(patch: pytest.MonkeyPatch) -> None:
     async def none(store: Store) -> None:
         return None
 
-    patch.setattr(receipts, "head", none)
+    patch.setattr(bundles, "head", none)
 
 
 def without_ids_of_notices_that_stay(patch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_chains import ChainRunRow, chain_runs_called
-from runward.daemon.store.reading_requests import why_refused
+from runward.daemon.store.reading_queue import why_refused
 from runward.handlers.chains.advancing import run_id
 from runward.handlers.model.chains import ChainFireRequested
 

@@ -17,7 +17,7 @@ from runward.daemon.cli.terminal.output import align, coloured, fail, note, safe
 from runward.daemon.store import reading_chains
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow
-from runward.daemon.store.reading_requests import why_refused
+from runward.daemon.store.reading_queue import why_refused
 from runward.daemon.views.chain_runs import AskedRun, defined_steps, session_id_of
 from runward.daemon.views.text import ago, local
 

@@ -22,7 +22,7 @@ from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_artifacts import is_decided
 from runward.daemon.store.reading_exchange import PrincipalRow, principals
-from runward.daemon.store.reading_requests import why_refused
+from runward.daemon.store.reading_queue import why_refused
 from runward.daemon.views.exchange import shown_principal
 from runward.daemon.views.text import ago, size
 from runward.handlers.exchange.accounts import why_no_principal

@@ -19,7 +19,7 @@ from runward.daemon.inbox.requests import dump_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_artifacts import is_decided
-from runward.daemon.store.reading_requests import why_refused
+from runward.daemon.store.reading_queue import why_refused
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.outcomes import ArtifactAddRequested, artifact_id
 from runward.handlers.outcomes.added import record

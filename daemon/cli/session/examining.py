@@ -12,9 +12,9 @@ from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import note, print_json
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
-from runward.daemon.store.reading_failures import is_unseen_failure
 from runward.daemon.store.reading_files import kept_files
 from runward.daemon.store.reading_problems import problems
+from runward.daemon.store.reading_sessions import is_unseen_failure
 from runward.daemon.views.sessions import session_as_json
 from runward.handlers.secrets import text_without_secrets
 

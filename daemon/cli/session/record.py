@@ -12,9 +12,8 @@ from runward.daemon.cli.terminal.output import align, coloured, safe
 from runward.daemon.ports.files import Gone
 from runward.daemon.ports.journals import AlteredLine, StandingLines
 from runward.daemon.rundir.journal_reading import compare
-from runward.daemon.store.hash_chain import BrokenChain
+from runward.daemon.store.hash_chain import BrokenChain, broken_event, lines_off_the_chain
 from runward.daemon.store.journals import read_standing_lines
-from runward.daemon.store.reading_chain import broken_event, lines_off_the_chain
 from runward.handlers.model.unreadable import Unreadable
 
 

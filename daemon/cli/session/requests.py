@@ -8,7 +8,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import recorded_session
 from runward.daemon.cli.terminal.options import timeout_option
-from runward.daemon.store.reading_failures import unseen_failures
+from runward.daemon.store.reading_sessions import unseen_failures
 
 
 @click.command()

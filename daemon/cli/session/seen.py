@@ -14,7 +14,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.shell.request_waiting import refuse_without_daemon, wait_for
 from runward.daemon.cli.terminal.output import note, print_json, safe
 from runward.daemon.inbox.spool import put
-from runward.daemon.store import reading, reading_failures
+from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import SessionRow
 
@@ -71,6 +71,6 @@ def failures_among(rows: Sequence[SessionRow], failures: Sequence[str]) -> list[
 def _wait(settings: Settings, rows: Sequence[SessionRow], patience: float) -> None:
     def all_seen() -> bool | None:
         with reading.reading(settings.state_dir) as connection:
-            return all(reading_failures.is_seen(connection, row.key, row.attempt) for row in rows) or None
+            return all(reading_sessions.is_seen(connection, row.key, row.attempt) for row in rows) or None
 
     wait_for(settings.state_dir, patience, all_seen, lambda: "it is not recorded yet; the request is kept")

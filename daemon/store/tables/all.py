@@ -3,42 +3,22 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from runward.daemon.store.tables.actions import ACTIONS
-from runward.daemon.store.tables.approvals import APPROVALS
 from runward.daemon.store.tables.artifacts import ARTIFACTS
-from runward.daemon.store.tables.cancellations import CANCELLATIONS
-from runward.daemon.store.tables.chain_runs import CHAIN_RUNS
-from runward.daemon.store.tables.cursors import CURSORS
-from runward.daemon.store.tables.decisions import DECISIONS
-from runward.daemon.store.tables.events import EVENTS
-from runward.daemon.store.tables.files import FILES
-from runward.daemon.store.tables.firings import FIRINGS
-from runward.daemon.store.tables.held_events import HELD_EVENTS
+from runward.daemon.store.tables.bundles import FILES, RECEIPTS, REPLAYS, SIGNINGS
+from runward.daemon.store.tables.chain_runs import APPROVALS, CHAIN_RUNS
+from runward.daemon.store.tables.exchange import ACTIONS, LEDGER, PRINCIPALS, SHARED_ARTIFACTS
 from runward.daemon.store.tables.hooks import HOOKS
 from runward.daemon.store.tables.intent_files import INTENT_FILES
-from runward.daemon.store.tables.invocations import INVOCATIONS
-from runward.daemon.store.tables.jobs import JOBS
+from runward.daemon.store.tables.invocations import INVOCATIONS, PLAYS
+from runward.daemon.store.tables.jobs import DECISIONS, EVENTS, JOBS
 from runward.daemon.store.tables.journal_lines import JOURNAL_LINES
-from runward.daemon.store.tables.launches import LAUNCHES
-from runward.daemon.store.tables.ledger import LEDGER
-from runward.daemon.store.tables.links import LINKS
 from runward.daemon.store.tables.notices import NOTICES
-from runward.daemon.store.tables.places import PLACES
-from runward.daemon.store.tables.plays import PLAYS
-from runward.daemon.store.tables.principals import PRINCIPALS
-from runward.daemon.store.tables.problems import PROBLEMS
+from runward.daemon.store.tables.places import CURSORS, LINKS, PLACES, PROBLEMS, ROOTS
 from runward.daemon.store.tables.prunings import PRUNINGS
-from runward.daemon.store.tables.receipts import RECEIPTS
-from runward.daemon.store.tables.replays import REPLAYS
-from runward.daemon.store.tables.roots import ROOTS
-from runward.daemon.store.tables.schedules import SCHEDULES
 from runward.daemon.store.tables.sessions import SESSIONS
-from runward.daemon.store.tables.shared_artifacts import SHARED_ARTIFACTS
-from runward.daemon.store.tables.signings import SIGNINGS
-from runward.daemon.store.tables.starts import STARTS
+from runward.daemon.store.tables.starts import CANCELLATIONS, LAUNCHES, STARTS, WORKTREES
 from runward.daemon.store.tables.table import Answerer, Applier, Fold, Table, Write
-from runward.daemon.store.tables.watched_files import WATCHED_FILES
-from runward.daemon.store.tables.worktrees import WORKTREES
+from runward.daemon.store.tables.triggers import FIRINGS, HELD_EVENTS, SCHEDULES, WATCHED_FILES
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 

@@ -16,6 +16,7 @@ from runward.handlers.chains import states
 from runward.handlers.chains.advancing import WAITS
 from runward.handlers.chains.folding import folded, slots_after
 from runward.handlers.chains.stepping import result_of
+from runward.handlers.model.approvals import ApprovalOf, ApprovalStanding, AskApproval, DecideApproval
 from runward.handlers.model.chains import (
     MOST_OUTCOMES,
     WAITS_FOR_SLOT,
@@ -42,6 +43,7 @@ from runward.handlers.model.chains import (
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
+
 
 OPEN: Final = Write(
     "insert into chain_runs (id, chain, event, fired_by, definition, trigger_event, status, reason_code, reason_summary,"
@@ -336,4 +338,71 @@ CHAIN_RUNS: Final = Table(
         "update chain_runs set deadline = deadline + ? where status in ('running', 'waiting_approval')",
     ),
     goes_with_chain_run=("delete from chain_steps where run = ?",),
+)
+
+
+ASK_APPROVAL: Final = Write(
+    "insert into approvals (id, run, step, asked_at, expires_at, shown, shown_hash, status) values (?, ?, ?, ?, ?, ?, ?, 'asked')"
+)
+DECIDE_APPROVAL: Final = Write(
+    "update approvals set status = ?, decided_at = ?, note = ?, decided_by = ? where id = ?"
+)
+
+
+def _ask(batch: "Batch", job: Job, effect: AskApproval) -> None:
+    shown = to_json(effect.shown).decode()
+    batch.row(
+        ASK_APPROVAL,
+        (effect.id, effect.run, effect.step, effect.at, effect.expires_at, shown, effect.shown_hash),
+    )
+
+
+def _decide(batch: "Batch", job: Job, effect: DecideApproval) -> None:
+    batch.row(DECIDE_APPROVAL, (effect.decision, effect.at, effect.note, effect.said_by, effect.id))
+
+
+async def approval_standings(store: Store, ids: Iterable[str]) -> dict[str, ApprovalStanding]:
+    """The current state of these approvals, by id."""
+    rows = await store.read(
+        "select id, run, step, status, shown_hash, expires_at, shown, asked_at from approvals where id in (select value from json_each(?))",
+        (listed(ids),),
+    )
+    return {
+        str(approval): ApprovalStanding(
+            str(approval),
+            str(run),
+            as_int(step),
+            str(status),  # type: ignore[arg-type]  # the table checks it
+            str(digest),
+            None if expires is None else as_float(expires),
+            from_json(str(shown)),
+            as_float(asked),
+        )
+        for approval, run, step, status, digest, expires, shown, asked in rows
+    }
+
+
+def _asked(standing: ApprovalStanding | None, effect: AskApproval) -> ApprovalStanding:
+    return ApprovalStanding(
+        *(effect.id, effect.run, effect.step, "asked", effect.shown_hash, effect.expires_at, effect.shown),
+        asked_at=effect.at,
+    )
+
+
+def _decided(standing: ApprovalStanding | None, effect: DecideApproval) -> ApprovalStanding | None:
+    return None if standing is None else standing._replace(status=effect.decision)
+
+
+APPROVALS: Final = Table(
+    writes=(ASK_APPROVAL, DECIDE_APPROVAL),
+    appliers={AskApproval: _ask, DecideApproval: _decide},
+    folds={
+        AskApproval: (Fold(lambda effect: ApprovalOf(effect.id), _asked),),
+        DecideApproval: (Fold(lambda effect: ApprovalOf(effect.id), _decided),),
+    },
+    answers={ApprovalOf: answers_by(approval_standings, lambda asked: asked.id)},
+    moved_by_steps=(
+        "update approvals set expires_at = expires_at + ? where status = 'asked' and expires_at is not null",
+    ),
+    goes_with_chain_run=("delete from approvals where run = ?",),
 )

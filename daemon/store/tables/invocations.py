@@ -10,9 +10,11 @@ from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import listed
 from runward.handlers.model.invocations import EndInvocation, Invocation, InvocationOf, OpenInvocation
+from runward.handlers.model.shows import RecordPlay
 
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
+
 
 OPEN: Final = Write(
     "insert into invocations (id, skill, status, session_key, chain_run_id, step_index, try, node_metadata, created_at)"
@@ -65,4 +67,31 @@ INVOCATIONS: Final = Table(
     folds={OpenInvocation: (Fold(lambda effect: InvocationOf(effect.session_key or ""), _opened),)},
     goes_with_session=("delete from invocations where session_key = ? and chain_run_id is null",),
     goes_with_chain_run=("delete from invocations where chain_run_id = ?",),
+)
+
+
+RECORD_PLAY: Final = Write(
+    "insert into plays (session_key, show, topic, name, status, agent, model, started_at, finished_at, depends_on, further,"
+    " created_at, updated_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?12, ?12) on conflict (session_key) do update"
+    " set status = excluded.status, agent = excluded.agent, model = excluded.model, started_at = excluded.started_at,"
+    " finished_at = excluded.finished_at, depends_on = excluded.depends_on, further = excluded.further,"
+    " updated_at = excluded.updated_at"
+)
+
+
+def _record(batch: "Batch", job: Job, effect: RecordPlay) -> None:
+    said = effect.meta
+    depends_on = to_json(said.depends_on).decode()
+    further = None if said.further is None else to_json(said.further).decode()
+    times = (said.started_at, said.finished_at)
+    whose = (effect.session_key, effect.show, effect.topic, effect.name)
+    batch.row(
+        RECORD_PLAY, (*whose, said.status, said.agent, said.model, *times, depends_on, further, effect.at)
+    )
+
+
+PLAYS: Final = Table(
+    writes=(RECORD_PLAY,),
+    appliers={RecordPlay: _record},
+    goes_with_session=("delete from plays where session_key = ?",),
 )

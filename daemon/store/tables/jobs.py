@@ -1,16 +1,20 @@
-"""The jobs: one for each handler of an event, claimed under a token and completed once."""
+"""The queue: events, their jobs, and what was decided."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pydantic_core import to_json
+
+from runward.daemon.store.hash_chain import GENESIS_HEAD, Head
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.store.values import as_float, as_int, listed
 from runward.handlers.model.chains import LaneWaits
-from runward.handlers.model.effects import Effect
-from runward.handlers.model.events import Event, UnknownEvent
+from runward.handlers.model.effects import Effect, Emit, Explain
+from runward.handlers.model.events import AfterTime, Event, UnknownEvent
 from runward.handlers.model.requests import JobState, JobStateOf, ReleaseJob
 from runward.handlers.model.timers import RingNow
 from runward.handlers.registry import load_payload
@@ -19,7 +23,8 @@ from runward.handlers.route import BACKGROUND, SCHEDULED, TIMERS
 if TYPE_CHECKING:
     from runward.daemon.store.batch import Batch
 
-INSERT: Final = Write(
+
+INSERT_JOB: Final = Write(
     "insert into jobs (id, event, handler, lane, state, token, epoch, updated_at, run_after)"
     " values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
@@ -291,7 +296,7 @@ async def waiting_lanes(store: Store, lanes: Iterable[str]) -> dict[str, bool]:
 
 
 JOBS: Final = Table(
-    writes=(INSERT, FINISH, RELEASE, RING),
+    writes=(INSERT_JOB, FINISH, RELEASE, RING),
     appliers={ReleaseJob: _release, RingNow: _ring},
     answers={
         JobStateOf: answers_by(job_states, lambda asked: asked.job),
@@ -307,4 +312,79 @@ JOBS: Final = Table(
     },
     moved_by_steps=(MOVE,),
     goes_with_event=("delete from jobs where id between 32 * ?1 and 32 * ?1 + 31",),
+)
+
+
+INSERT_EVENT: Final = Write(
+    "insert into events (seq, key, type, version, lane, at, recorded_at, cause, depth, payload, hash)"
+    " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+_SESSION_EVENT: Final = re.compile(r"(.+)#([0-9]{1,9})/.+", re.DOTALL)
+"""The key of an event of an attempt: its session's, and its attempt's number."""
+
+
+async def events_head(store: Store) -> Head:
+    """The end of the chain of events: the next one follows it."""
+    last = await store.read(
+        "select * from (select seq, hash from events order by seq desc limit 1)"
+        " union all select * from (select last, hash from absent_events order by last desc limit 1) order by 1 desc"
+    )
+    return Head(as_int(last[0][0]), str(last[0][1])) if last else GENESIS_HEAD
+
+
+async def known_events(store: Store, keys: Iterable[str]) -> frozenset[str]:
+    """Those of the keys under which an event is recorded, or was before it was pruned."""
+    asked = list(keys)
+    attempts = attempts_of(asked)
+    # One query, because verdicts wait for the answer.
+    rows = await store.read(
+        "select key, null from events where key in (select value from json_each(?1)) union all"
+        " select session_key, attempt from tombstones where session_key in (select value from json_each(?2))",
+        (listed(asked), listed({session for session, _ in attempts.values()})),
+    )
+    recorded = {str(key) for key, attempt in rows if attempt is None}
+    pruned = {str(session): as_int(attempt) for session, attempt in rows if attempt is not None}
+    return frozenset(recorded).union(
+        key for key, (session, attempt) in attempts.items() if attempt <= pruned.get(session, 0)
+    )
+
+
+def attempts_of(keys: Iterable[str]) -> dict[str, tuple[str, int]]:
+    """For those of these event keys that belong to an attempt: its session, and its number."""
+    found = ((key, _SESSION_EVENT.fullmatch(key)) for key in keys)
+    return {key: (match[1], int(match[2])) for key, match in found if match is not None}
+
+
+def _waits(lane: str) -> bool:
+    return True  # the turn that decided this may be working on other jobs of the lane
+
+
+def _emit(batch: "Batch", job: Job, effect: Emit) -> None:
+    depth = 0 if isinstance(effect.event, AfterTime) else job.depth + 1
+    batch.add_event(effect.event, None, _waits, job.event.key, depth)
+
+
+EVENTS: Final = Table(writes=(INSERT_EVENT,), appliers={Emit: _emit})
+
+
+INSERT_DECISION: Final = Write(
+    "insert into decisions (event, handler, subject, at, verdict, summary, known) values (?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+def _explain(batch: "Batch", job: Job, effect: Explain) -> None:
+    known = None if effect.known is None else to_json(effect.known).decode()
+    row = (job.seq, job.handler, effect.subject, batch.now, effect.verdict, effect.summary, known)
+    batch.row(INSERT_DECISION, row)
+
+
+DECISIONS: Final = Table(
+    writes=(INSERT_DECISION,),
+    appliers={Explain: _explain},
+    goes_with_session=(
+        "delete from decisions where subject = ?",
+        "delete from decisions where subject in (select 'start ' || name from starts where session_key = ?)",
+    ),
+    goes_with_chain_run=("delete from decisions where subject = ?",),
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables import problems
+from runward.daemon.store.tables import places
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
 from runward.daemon.store.values import as_bytes, as_int, listed
@@ -118,8 +118,8 @@ def _repair(batch: "Batch", job: Job, effect: RepairJournal) -> None:
         batch.row(OWE_AGAIN, (int(effect.live), row))
     if effect.problem is not None:
         path = f"{effect.directory}/{effect.name}"
-        batch.row(problems.DELETE, (path,))
-        batch.row(problems.INSERT, (path, None, effect.problem, TAMPERED, batch.now))
+        batch.row(places.DELETE_PROBLEMS, (path,))
+        batch.row(places.INSERT_PROBLEM, (path, None, effect.problem, TAMPERED, batch.now))
 
 
 JOURNAL_LINES: Final = Table(

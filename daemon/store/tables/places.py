@@ -1,22 +1,74 @@
-"""Where the files of foreign sessions were seen."""
+"""Roots, the places in them where sessions write, what is remembered of each, and what is wrong there."""
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from runward.daemon.store.store import Store
-from runward.daemon.store.tables.table import Table, Write
+from runward.daemon.store.tables.jobs import Job
+from runward.daemon.store.tables.table import Table, Write, answers_by, no_rows
 from runward.daemon.store.transaction import Value
-from runward.daemon.store.values import listed, stored_text
-from runward.handlers.model.sessions import Signature
+from runward.daemon.store.values import as_float, listed, stored_text
+from runward.handlers.model.requests import AcceptRoot, ScanRoots
+from runward.handlers.model.sessions import (
+    LinkedSession,
+    LinkedSessions,
+    ProcessesOf,
+    RunProcesses,
+    Signature,
+)
 from runward.handlers.model.stored import Stored
+from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
 
-UPSERT: Final = Write(
+if TYPE_CHECKING:
+    from runward.daemon.store.batch import Batch
+
+
+ROOT_IS: Final = Write("update roots set identity = ? where name = ?", exact=False)
+
+GREW_ELSEWHERE: Final = Write(
+    "update roots set grew_elsewhere_at = coalesce(grew_elsewhere_at, ?) where name = ?", exact=False
+)
+
+ROOT_SEEN: Final = (
+    "insert into roots (name, path, layout, first_seen_at) values (?, ?, ?, ?)"
+    " on conflict (name) do update set path = excluded.path, layout = excluded.layout,"
+    " identity = case when path = excluded.path then identity end,"
+    " grew_elsewhere_at = case when path = excluded.path then grew_elsewhere_at end"
+)
+
+
+async def first_seen(store: Store) -> dict[str, float]:
+    """When each root was first seen (Unix seconds), by name."""
+    rows = await store.read("select name, first_seen_at from roots")
+    return {str(name): as_float(at) for name, at in rows}
+
+
+async def grown_elsewhere(store: Store) -> set[str]:
+    """The roots in which a session grew without a process on this machine, so that other machines write there, too."""
+    rows = await store.read("select name from roots where grew_elsewhere_at is not null")
+    return {str(name) for (name,) in rows}
+
+
+async def identities(store: Store) -> dict[str, str | None]:
+    """Which directory each root is, by name; None if that was never recorded."""
+    rows = await store.read("select name, identity from roots")
+    return {str(name): None if identity is None else str(identity) for name, identity in rows}
+
+
+def _accept(batch: "Batch", job: Job, effect: AcceptRoot) -> None:
+    batch.row(ROOT_IS, (effect.identity, effect.root))
+
+
+ROOTS: Final = Table(writes=(ROOT_IS, GREW_ELSEWHERE), appliers={AcceptRoot: _accept, ScanRoots: no_rows})
+
+
+UPSERT_PLACE: Final = Write(
     "insert into places (key, root, place, session_key, signature) values (?, ?, ?, ?, ?)"
     " on conflict (key) do update set session_key = excluded.session_key, signature = excluded.signature",
     exact=False,
 )
 
-FORGET: Final = Write("delete from places where key = ?", exact=False)
+FORGET_PLACE: Final = Write("delete from places where key = ?", exact=False)
 
 _SIGNATURE: Final = Stored(cast("type[Signature]", Signature))
 
@@ -28,7 +80,7 @@ class KnownPlace(NamedTuple):
     signature: Signature | None
 
 
-async def known(store: Store, keys: Iterable[str]) -> dict[str, KnownPlace]:
+async def known_places(store: Store, keys: Iterable[str]) -> dict[str, KnownPlace]:
     """What is known of these places (`root/place`), by their keys; those that were never seen are left out."""
     rows = await store.read(
         "select key, session_key, cast(signature as blob) from places where key in (select value from json_each(?))",
@@ -43,7 +95,7 @@ async def known(store: Store, keys: Iterable[str]) -> dict[str, KnownPlace]:
     }
 
 
-async def beside(store: Store, keys: Iterable[str]) -> list[tuple[str, str]]:
+async def places_beside(store: Store, keys: Iterable[str]) -> list[tuple[str, str]]:
     """Other places, with their roots, of the sessions that were seen at these places (`root/place`)."""
     rows = await store.read(
         "select other.root, other.place from places join places other on other.session_key = places.session_key"
@@ -53,7 +105,7 @@ async def beside(store: Store, keys: Iterable[str]) -> list[tuple[str, str]]:
     return [(str(root), str(place)) for root, place in rows]
 
 
-async def of_sessions(store: Store, sessions: Iterable[str]) -> list[tuple[str, str]]:
+async def places_of_sessions(store: Store, sessions: Iterable[str]) -> list[tuple[str, str]]:
     """The places, with their roots, at which these sessions were seen."""
     rows = await store.read(
         "select root, place from places where session_key in (select value from json_each(?))",
@@ -62,7 +114,7 @@ async def of_sessions(store: Store, sessions: Iterable[str]) -> list[tuple[str, 
     return [(str(root), str(place)) for root, place in rows]
 
 
-async def read(store: Store, root: str) -> list[tuple[str, Signature]]:
+async def places_read(store: Store, root: str) -> list[tuple[str, Signature]]:
     """The places in a root whose files were read to their ends, each with the file's state at that time."""
     rows = await store.read(
         "select place, cast(signature as blob) from places where root = ? and signature is not null", (root,)
@@ -79,4 +131,136 @@ def _signature(text: Value) -> Signature | None:
         return None
 
 
-PLACES: Final = Table(writes=(UPSERT, FORGET))
+PLACES: Final = Table(writes=(UPSERT_PLACE, FORGET_PLACE))
+
+
+UPSERT_CURSOR: Final = Write(
+    "insert into cursors (key, root, directory, session_key, phase, state, activity) values (?, ?, ?, ?, ?, ?, ?)"
+    " on conflict (key) do update set root = excluded.root, directory = excluded.directory,"
+    " phase = excluded.phase, state = excluded.state, activity = excluded.activity",
+    exact=False,
+)
+
+
+async def remembered(store: Store, keys: Iterable[str]) -> dict[str, str]:
+    """What is remembered of these run directories, by cursor key."""
+    rows = await store.read(
+        "select key, cast(state as blob) from cursors where key in (select value from json_each(?))",
+        (listed(keys),),
+    )
+    return {str(key): stored_text(state) for key, state in rows}
+
+
+class OpenCursor(NamedTuple):
+    """A place with an open attempt, its session, and what is remembered."""
+
+    root: str
+    place: str
+    session_key: str
+    state: str
+
+
+async def open_cursors(store: Store) -> list[OpenCursor]:
+    """Every place with an open attempt."""
+    rows = await store.read(
+        "select root, directory, session_key, cast(state as blob) from cursors where phase = 'open'"
+    )
+    return [
+        OpenCursor(str(root), str(place), str(key), stored_text(state)) for root, place, key, state in rows
+    ]
+
+
+async def owes_of_root(store: Store, root: str) -> bool:
+    """Whether decisions are pending for a session that was seen in this root."""
+    rows = await store.read(
+        "select 1 from (select lane from jobs where state in ('waiting', 'held')"
+        "  union all select lane from jobs where state = 'running') j"
+        " join cursors c on c.session_key = j.lane where c.root = ? limit 1",
+        (root,),
+    )
+    return bool(rows)
+
+
+async def known_in_root(store: Store, root: str, most: int) -> list[OpenCursor]:
+    """Places that were seen in this root, with what is remembered about them: the latest first, at most this many."""
+    rows = await store.read(
+        "select root, directory, session_key, cast(state as blob) from cursors where root = ? order by rowid desc limit ?",
+        (root, most),
+    )
+    return [
+        OpenCursor(str(name), str(place), str(key), stored_text(state)) for name, place, key, state in rows
+    ]
+
+
+async def processes_of(store: Store, keys: Iterable[str]) -> dict[str, RunProcesses]:
+    """The processes that the files of these sessions' runs name, as remembered from the last look."""
+    places = {key.partition(":")[2]: key for key in keys}
+    found = {}
+    for place, text in (await remembered(store, places)).items() if places else ():
+        watched = read_watched(text) or NEVER_SEEN  # no known process in its files
+        found[places[place]] = RunProcesses(watched.launcher, watched.process, watched.host)
+    return found
+
+
+CURSORS: Final = Table(
+    writes=(UPSERT_CURSOR,),
+    answers={ProcessesOf: answers_by(processes_of, lambda asked: asked.key, RunProcesses())},
+)
+
+
+INSERT_LINK: Final = Write(
+    "insert into links (linked, launcher) values (?, ?) on conflict (linked) do nothing", exact=False
+)
+
+
+async def linked_sessions(store: Store, launchers: Iterable[str]) -> dict[str, LinkedSessions]:
+    """The sessions that were started in these launchers' runs, by the launcher's key; usually there are none."""
+    rows = await store.read(
+        "select l.launcher, s.key, s.status, s.reason_code, s.reason_summary from links l"
+        " join sessions s on s.key = l.linked"
+        " where l.launcher in (select value from json_each(?)) order by s.key",
+        (listed(launchers),),
+    )
+    found: dict[str, LinkedSessions] = {}
+    for launcher, *session in rows:
+        before = found.get(str(launcher), LinkedSessions())
+        found[str(launcher)] = LinkedSessions((*before.sessions, LinkedSession(*session)))  # type: ignore[arg-type] # the schema's own types
+    return found
+
+
+async def announced_sessions(store: Store, launchers: Iterable[str]) -> list[tuple[str, str]]:
+    """The sessions that weren't read yet and whose hooks named these launched runs, each with the run's id."""
+    rows = await store.read(
+        "select h.launcher_session, h.session_key from hooks h"
+        " where h.launcher_session in (select value from json_each(?))"
+        " and not exists (select 1 from links l join sessions s on s.key = l.linked where l.linked = h.session_key)"
+        " order by h.session_key",
+        (listed(launchers),),
+    )
+    return [(str(launcher), str(key)) for launcher, key in rows]
+
+
+async def has_links(store: Store) -> bool:
+    """Whether any session was ever reported as started in a launcher's run."""
+    ((found,),) = await store.read(
+        "select exists (select 1 from links) or exists (select 1 from hooks where launcher_session is not null)"
+    )
+    return bool(found)
+
+
+LINKS: Final = Table(
+    writes=(INSERT_LINK,),
+    goes_with_session=(
+        "delete from links where linked = ?1 and launcher not in (select key from sessions)",
+        "delete from links where launcher = ?1 and linked not in (select key from sessions)",
+    ),
+)
+
+
+DELETE_PROBLEMS: Final = Write("delete from problems where path = ?", exact=False)
+
+INSERT_PROBLEM: Final = Write(
+    "insert into problems (path, line, message, mend, since) values (?, ?, ?, ?, ?)"
+)
+
+PROBLEMS: Final = Table(writes=(DELETE_PROBLEMS, INSERT_PROBLEM))

@@ -22,8 +22,8 @@ from runward.daemon.backup.restore import have_parts_looked_for
 from runward.daemon.parts.bundles import REFUSED_FOR, Bundles, Settled
 from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.rundir import call_reading
+from runward.daemon.store.tables.bundles import UnplacedBundle
 from runward.daemon.store.tables.jobs import JobResult
-from runward.daemon.store.tables.receipts import UnplacedBundle
 from runward.daemon.world.files import RealFiles
 from runward.handlers.model.bundle import BundleRulesOf, NoDraft, Sealed, load_order
 from runward.handlers.model.unreadable import Unreadable

@@ -13,7 +13,7 @@ from runward.daemon.inbox.spool import put
 from runward.daemon.parts.orders import CancelOrders
 from runward.daemon.ports.processes import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import WORD
-from runward.daemon.store.tables.cancellations import OwedCancellation
+from runward.daemon.store.tables.starts import OwedCancellation
 from runward.handlers.model.requests import SessionCancelRequested
 from runward.handlers.model.sessions import RunProcesses
 

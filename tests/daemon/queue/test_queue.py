@@ -17,7 +17,7 @@ from runward.daemon.queue import queue as queueing
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.store import Store, connect
-from runward.daemon.store.tables import jobs, problems
+from runward.daemon.store.tables import jobs, places
 from runward.daemon.store.tables.jobs import Job, JobResult
 from runward.daemon.store.tables.table import Rows, Write
 from runward.daemon.store.transaction import EpochRefused, Fenced, Statement
@@ -35,8 +35,8 @@ from runward.handlers.model.sessions import (
     SessionFinished,
 )
 
-BAD = Rows(problems.INSERT, [("p", None, None, None, 1.0)])
-GOOD = Rows(problems.INSERT, [("p", None, "is wrong", None, 1.0)])
+BAD = Rows(places.INSERT_PROBLEM, [("p", None, None, None, 1.0)])
+GOOD = Rows(places.INSERT_PROBLEM, [("p", None, "is wrong", None, 1.0)])
 Fate = Literal["done, but told to have failed", "not done"]
 
 

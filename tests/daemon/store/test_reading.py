@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from runward.daemon.store import (
+    hash_chain,
     journals,
     reading,
     reading_causes,
-    reading_chain,
     reading_exchange,
     reading_queue,
     reading_sessions,
@@ -163,8 +163,8 @@ def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
         reading_causes.newest_job(explained, held=True)  # type: ignore[arg-type]  # likewise
         reading_causes.lines_of(explained, "a")  # type: ignore[arg-type]  # likewise
         journals.read_standing_lines(explained, "a")  # type: ignore[arg-type]  # likewise
-        reading_chain.broken_event(explained, "a")  # type: ignore[arg-type]  # likewise
-        reading_chain.lines_off_the_chain(explained, "a")  # type: ignore[arg-type]  # likewise
+        hash_chain.broken_event(explained, "a")  # type: ignore[arg-type]  # likewise
+        hash_chain.lines_off_the_chain(explained, "a")  # type: ignore[arg-type]  # likewise
         reading_causes.decisions_about(explained, "a")  # type: ignore[arg-type]  # likewise
     assert [plan for plan in plans if _walks_through_all(plan)] == []
 

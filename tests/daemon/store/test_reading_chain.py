@@ -9,8 +9,7 @@ import anyio
 import pytest
 from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 
-from runward.daemon.store.hash_chain import event_hash
-from runward.daemon.store.reading_chain import broken_event, lines_off_the_chain
+from runward.daemon.store.hash_chain import broken_event, event_hash, lines_off_the_chain
 
 KEY = "native:runs/a"
 

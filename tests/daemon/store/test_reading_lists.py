@@ -13,6 +13,7 @@ from runward.daemon.store.reading_chains import (
     approvals_called,
     chain_runs,
     chain_runs_called,
+    newest_firings,
     runs_by_status,
     search_end,
 )
@@ -27,7 +28,6 @@ from runward.daemon.store.reading_exchange import (
 from runward.daemon.store.reading_invocations import Wanted as Invocations
 from runward.daemon.store.reading_invocations import invocations, invocations_called, invocations_of
 from runward.daemon.store.reading_notices import notices, notices_called
-from runward.daemon.store.reading_schedules import newest_firings
 from runward.daemon.store.reading_shows import plan_of, plays_of, show_in, shows, shows_called
 
 READERS: dict[str, Callable[[Any], object]] = {

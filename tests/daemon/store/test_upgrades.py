@@ -13,7 +13,7 @@ from runward.daemon.backup.back_up import Examined, examine
 from runward.daemon.store.migrate import migrate, migrations
 from runward.daemon.store.reading import OLDEST
 from runward.daemon.store.reading_exchange import shared_artifact
-from runward.daemon.store.reading_failures import unseen_failures
+from runward.daemon.store.reading_sessions import unseen_failures
 from runward.daemon.store.reading_shows import shows
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
