@@ -23,6 +23,7 @@ from runward.daemon.launch.supervision import (
     SHUTDOWN,
     Ending,
     SignalInbox,
+    Silence,
     Supervision,
     pass_on_rest,
 )
@@ -236,8 +237,6 @@ class _Launch:
         point("launch.released")
         silence = None
         if self._order.stale_after is not None:
-            from runward.daemon.launch.silence import Silence  # nothing for those without
-
             silence = Silence(self._order.stale_after, self._directory.descriptor)
         supervision = Supervision(
             command,

@@ -1,8 +1,8 @@
-"""One log of a run: the output's beginning and, if it exceeds its limit, its end.
+"""A command's output goes two ways: into the log, and on to the reader of the launcher's own output.
 
-The first half of the limit is the file itself. What comes after it goes into pieces next to it; the oldest of them are
-deleted. There is never more than the limit, whatever happens to the launcher. At the end the pieces are joined to the
-file, with a line that says how much is left out between them.
+The log comes first and is complete, or has its beginning and its end if it exceeds its limit. A slow reader slows the
+command, as a pipe does. A reader that went away stops neither command nor log. Output that would fill the disk is no
+longer logged. Only a write to a plain file ever blocks here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from runward.daemon.launch.protocols import Sink
 
 
+# The first half of the limit is the file itself. What comes after it goes into pieces next to it; the oldest of them
+# are deleted. There is never more than the limit, whatever happens to the launcher. At the end the pieces are joined to
+# the file, with a line that says how much is left out between them.
 class RunLog:
     """A log that is written. `name` is that of the open file `descriptor` in the open directory `within`.
 

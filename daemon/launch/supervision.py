@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from runward.daemon.launch.protocols import Containment
-    from runward.daemon.launch.silence import Silence
 
 
 STOPPING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -399,3 +398,35 @@ def pass_on_rest(streams: Sequence[PassedStream], signals: SignalInbox, patience
             return
         for stream in waiting:
             stream.pass_on()
+
+
+class Silence:
+    """Counts it from now on, by CLOCK_MONOTONIC. `longest` is the limit in seconds."""
+
+    def __init__(self, longest: float, directory: int) -> None:
+        from runward.daemon.rundir.changes import Changes  # nothing for those without
+
+        self._longest = longest
+        self._changes = Changes(directory)
+        self._heard_at = self._looked_at = time.monotonic()
+
+    @property
+    def due(self) -> float:
+        """When to check next whether the silence lasted too long (monotonic seconds)."""
+        return self._heard_at + self._longest
+
+    def hear(self, now: float) -> None:
+        """There was output."""
+        self._heard_at = now
+
+    def is_over(self, now: float) -> bool:
+        """Whether it lasted too long. Only then is the directory looked at, so a run that writes costs nothing."""
+        if now < self.due:
+            return False
+        newest = self._changes.newest()
+        if newest is not None:
+            # However the clock was set meanwhile, the change came after the last look.
+            age = min(max(0.0, time.time() - newest), now - self._looked_at)
+            self._heard_at = max(self._heard_at, now - age)
+        self._looked_at = now
+        return now >= self.due

@@ -100,7 +100,7 @@ class Packer(Part):
 CLOCK: Final = "clock"
 """The file in the state directory."""
 
-LONGEST: Final = 7 * 86_400.0
+LONGEST_LEAP: Final = 7 * 86_400.0
 """Seconds of the longest leap that is believed, and the seconds that a clock must run on before it is believed."""
 
 
@@ -131,7 +131,7 @@ def moment(at: float) -> str:
 
 def patience(retention: float) -> float:
     """The longest leap that is believed (seconds): a wrong clock costs at most a quarter of the retention time."""
-    return min(LONGEST, retention / 4)
+    return min(LONGEST_LEAP, retention / 4)
 
 
 def noted(before: Noted | None, now: float, leap: float) -> Noted:
@@ -180,10 +180,10 @@ class ClockTrust:
             write_durably(self.state, CLOCK, as_json(value).encode())
 
 
-PERIOD: Final = 86_400.0
+PRUNING_PERIOD: Final = 86_400.0
 """Seconds between two searches for sessions that are older than the settings allow."""
 
-SESSIONS: Final = 64
+PRUNED_SESSIONS: Final = 64
 """The maximum number of sessions that are pruned in one transaction."""
 
 PAGES: Final = 256
@@ -265,7 +265,7 @@ class Pruner(Part):
     @property
     def _period(self) -> float:
         """Seconds between two checks: no gap between them may look like a leap of the clock."""
-        return PERIOD if self.retention is None else min(PERIOD, patience(self.retention) / 4)
+        return PRUNING_PERIOD if self.retention is None else min(PRUNING_PERIOD, patience(self.retention) / 4)
 
     async def _believes_clock(self, retention: float) -> bool:
         """Whether the clock can be believed: it has run long enough without a leap."""
@@ -282,7 +282,7 @@ class Pruner(Part):
 
     async def _prune(self, before: float, event: int | None) -> int:
         """Prune what ended before this moment (Unix seconds), as `event` requested; returns how many sessions."""
-        slices, sessions = Slices(self.clock, self.busy, SESSIONS), 0
+        slices, sessions = Slices(self.clock, self.busy, PRUNED_SESSIONS), 0
         place: Place | None = FIRST
         while place is not None:
             await slices.begin()

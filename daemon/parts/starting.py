@@ -229,7 +229,7 @@ class Starts(Part):
         return None
 
 
-_PERIOD: Final = 5.0
+_SLOTS_PERIOD: Final = 5.0
 """Seconds until the store is asked again after a refusal."""
 
 
@@ -250,7 +250,7 @@ class FreeSlots(Part):
         self.wake()
 
     def pause(self) -> float | None:
-        return _PERIOD if self._is_due else None
+        return _SLOTS_PERIOD if self._is_due else None
 
     async def carry_out(self) -> bool:
         """Offer each slot that is free to another step, once."""

@@ -83,7 +83,7 @@ def simulated(universe: Universe) -> Iterator[None]:
         standing_in |= {
             "runward.daemon.store.journals.SETTLE_PERIOD": 5.0,
             "runward.daemon.parts.retention.AFTER": 2.0,
-            "runward.daemon.parts.retention.PERIOD": 3.0,
+            "runward.daemon.parts.retention.PACKING_PERIOD": 3.0,
         }
     with ExitStack() as stack:
         stack.callback(faults.install, lambda name: None)
