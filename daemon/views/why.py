@@ -1,4 +1,7 @@
-"""Why something is the way it is: the object of `why --json`, and what led to an artifact or principal of the exchange."""
+"""Why something is the way it is, as the object of `why --json`; `exchange.py` says it for what is in the exchange.
+
+The command imports this each time, so it imports little.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -6,17 +9,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store import reading_sessions
-from runward.daemon.store.reading_causes import decisions_about
 from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow
-from runward.daemon.store.reading_exchange import (
-    ActionRow,
-    WantedActions,
-    action,
-    as_json,
-    latest_actions,
-    principals,
-    shared_artifact,
-)
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views import causes, obstacles
 from runward.daemon.views.causes import Entry
@@ -24,7 +17,6 @@ from runward.daemon.views.chain_runs import AskedRun
 from runward.daemon.views.obstacles import Obstacle
 from runward.daemon.views.sessions import produced_of, verification_of
 from runward.daemon.views.unjudged import NOT_JUDGED
-from runward.handlers.exchange.intent import without_content
 
 _NAMED: Final = 5
 """Delivered files that are named in one line."""
@@ -114,79 +106,3 @@ def approval_story(connection: sqlite3.Connection, row: ApprovalRow) -> Story:
         causes.causes_of_chain_run(connection, row.run),
         [],
     )
-
-
-ARTIFACT = "artifact:"
-PRINCIPAL = "principal:"
-
-_NEWEST = 50
-"""Actions that are told."""
-
-
-def exchange_story(
-    connection: sqlite3.Connection, text: str
-) -> tuple[str, str, str, str, list[Entry]] | None:
-    """What `text` is, its id, its state, a headline, and the causes; None if it names nothing there."""
-    if text.startswith(ARTIFACT):
-        return _of_artifact(connection, text.removeprefix(ARTIFACT))
-    if text.startswith(PRINCIPAL):
-        return _of_principal(connection, text)
-    row = action(connection, text)
-    if row is None:
-        return None
-    state = "ok" if row.is_success else str(row.error_code)
-    return "action", row.key, state, _said(row), [_entry(row)]
-
-
-def _of_artifact(connection: sqlite3.Connection, name: str) -> tuple[str, str, str, str, list[Entry]] | None:
-    found = shared_artifact(connection, name)
-    taken = latest_actions(connection, WantedActions(artifact=name, limit=_NEWEST))
-    if found is None and not taken:
-        return None
-    if found is None:
-        state, headline = "missing", f"there is no artifact {name}"
-    elif found.deleted_at is not None:
-        state, headline = "deleted", f"deleted by {found.deleted_by}"
-    else:
-        state, headline = "shared", f"version {found.version}, owned by {found.owner_id}"
-    return "artifact", name, state, headline, [_entry(each) for each in taken]
-
-
-def _of_principal(connection: sqlite3.Connection, text: str) -> tuple[str, str, str, str, list[Entry]] | None:
-    name = text.removeprefix(PRINCIPAL)
-    found = principals(connection, name)
-    decided = [
-        Entry("decision", each.at, each.handler, each.summary, {"verdict": each.verdict})
-        for each in decisions_about(connection, text)
-    ]
-    taken = [_entry(each) for each in latest_actions(connection, WantedActions(name, limit=_NEWEST))]
-    if not found and not decided:
-        return None
-    state, headline = "missing", f"there is no principal {name}"
-    if found:
-        owned = len(found[0].artifacts)
-        state, headline = (
-            "active",
-            f"holds {found[0].scrip} scrip and owns {owned} artifact{'' if owned == 1 else 's'}",
-        )
-    return "principal", name, state, headline, sorted([*decided, *taken], key=lambda each: each.at)
-
-
-def _entry(row: ActionRow) -> Entry:
-    detail: dict[str, JsonValue] = {
-        "action": row.key,
-        "principal_id": row.principal,
-        "success": row.is_success,
-        "error_code": row.error_code,
-    }
-    intent = as_json(row.intent)
-    reasoning = intent.get("reasoning") if isinstance(intent, dict) else None
-    notes = (f"reasoning: {reasoning}",) if isinstance(reasoning, str) and reasoning else ()
-    return Entry("action", row.at, row.action_type or "intent", _said(row), detail, notes)
-
-
-def _said(row: ActionRow) -> str:
-    result = without_content(as_json(row.result))
-    message = result.get("message") if isinstance(result, dict) else None
-    failed = "" if row.is_success else f"{row.error_code}: "
-    return f"{row.principal or 'a run without an agent'}: {failed}{message}"

@@ -209,7 +209,7 @@ def _never_fired(settings: Settings, name: str) -> str:
 
 
 def _of_exchange(connection: sqlite3.Connection, text: str) -> Story | None:
-    from runward.daemon.views.why import exchange_story
+    from runward.daemon.views.exchange import exchange_story
 
     told = exchange_story(connection, text)
     return None if told is None else Story(*told, [])
