@@ -14,10 +14,9 @@ from runward.config.settings import Settings
 from runward.daemon.disk.receipt_keys import own_key_on_first_use
 from runward.daemon.host.roots import KnownRoots, KnownRuns, RootIdentities
 from runward.daemon.host.world import World
-from runward.daemon.looking.agents_in_runs import AgentsInRuns
 from runward.daemon.looking.following import Follower
 from runward.daemon.looking.look import Looker
-from runward.daemon.looking.looks import Looks
+from runward.daemon.looking.looks import AgentsInRuns, Looks
 from runward.daemon.parts.answering import answers_of_the_world
 from runward.daemon.parts.bundles import Bundles, RestoredBundles
 from runward.daemon.parts.changed_files import ChangedFiles
@@ -38,10 +37,8 @@ from runward.daemon.store import journals
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import journal_lines
 from runward.daemon.store.tables.table import Rows
-from runward.daemon.watch.coverage import Coverage
-from runward.daemon.watch.exits import Exits
-from runward.daemon.watch.hints import Hints, Target, Why
-from runward.daemon.watch.keeping import WatchKeeping
+from runward.daemon.watch.hints import Coverage, Hints, Target, Why
+from runward.daemon.watch.keeping import Exits, WatchKeeping
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
 from runward.daemon.worker.background import Background

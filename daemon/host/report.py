@@ -11,7 +11,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import Severity
 from runward.daemon.processes.heartbeat import stalled_s
 from runward.daemon.sandbox.isolated import KilledWorkers
-from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.hints import Coverage
 from runward.daemon.web.sockets import HttpReport, StudioReport
 from runward.handlers.model.stored import Stored, as_json
 

@@ -25,7 +25,7 @@ from runward.daemon.processes.heartbeat import BEAT
 from runward.daemon.queue.queue import Queue
 from runward.daemon.sandbox.isolated import KilledWorkers
 from runward.daemon.store.store import Store
-from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.hints import Coverage
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.web.sockets import HttpReport, StudioReport
 from runward.daemon.worker.turn import Worker

@@ -42,8 +42,8 @@ from runward.daemon.store.transaction import EpochRefused, fix_of_trouble, malfo
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.web.sockets import HttpReport
 from runward.daemon.web.studio_socket import StudioSocket
-from runward.daemon.world.clock import SystemClock, SystemRandomness
 from runward.daemon.world.files import RealFiles
+from runward.daemon.world.machine import SystemClock, SystemRandomness
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.schedules.due import PATIENCE
 

@@ -25,8 +25,7 @@ from runward.daemon.ports.clock import Clock, Randomness
 from runward.daemon.ports.files import Files
 from runward.daemon.ports.processes import Processes
 from runward.daemon.sandbox.isolated import KilledWorkers
-from runward.daemon.watch.notifications import Notifications
-from runward.daemon.watch.watched_directories import WatchedDirectories
+from runward.daemon.watch.notifications import Notifications, WatchedDirectories
 from runward.daemon.web.sockets import HttpReport, StudioReport
 
 

@@ -1,16 +1,31 @@
-"""Requests as bytes: what commands put into the inbox, and how the daemon reads it."""
+"""What is in the inbox, as bytes: requests of commands, notes of agents' hooks, launches, and events from outside."""
 
+import hashlib
+import json
+import re
+import time
+import uuid
+from base64 import b64decode
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
-from runward.daemon.inbox.hook_notes import HOOK, load_note
-from runward.daemon.inbox.launches import LAUNCH, load_launch
+from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.ports.inbox import InboxFile
+from runward.daemon.store.tables import starts
+from runward.daemon.store.tables.table import Rows
+from runward.handlers.contracts.snapshots import snapshot_from_run
 from runward.handlers.foreign_json import NotJson, read_json
+from runward.handlers.layouts.foreign_values import seconds_in, text_in
+from runward.handlers.layouts.hooks import READERS, HookSaid, whole
+from runward.handlers.model.chains import EventOccurred
 from runward.handlers.model.events import Event, Request, UnknownEvent, dump_payload, impossible
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.sessions import HookSpoke, Launch, RunLaunched
 from runward.handlers.registry import REQUESTS, load_payload
 
 _REQUESTS: Final = {each.type for each in REQUESTS}
@@ -52,3 +67,156 @@ def load_request(file: InboxFile) -> Event | str | None:
 def _named(payload: JsonValue, name: str) -> JsonValue:
     """The payload under the key that its file's name gives it, whatever the payload says."""
     return {**payload, "request": name} if isinstance(payload, dict) else payload
+
+
+class FieldsTooLong(Exception):
+    """The fields of an event do not fit into a request."""
+
+
+def request_of(name: str, identifier: str) -> str:
+    """The request's name: the same for the same name and id, so that a second one is recognised."""
+    known = f"{name}\n{identifier}".encode(errors="replace")
+    return str(uuid.UUID(hashlib.sha256(known).hexdigest()[:32]))
+
+
+def put_occurrence(
+    state: Path, name: str, identifier: str, fields: Mapping[str, JsonValue], by_run: str | None = None
+) -> str:
+    """Put it into the inbox, durably; returns the request's name. Raises `FieldsTooLong` and `OSError`."""
+    request = request_of(name, identifier)
+    event = EventOccurred(request, time.time(), name, identifier, dict(fields), by_run=by_run)
+    content = dump_request(event)
+    if len(content) > MAXIMUM_REQUEST:
+        raise FieldsTooLong
+    put(state, request, content)
+    return request
+
+
+HOOK: Final = "hook"
+"""The key that distinguishes a note, which an agent's hook put there (`runward.daemon.hooks.runward_hook`), from a request."""
+
+_MOST_ANCESTORS: Final = 16
+_MACHINE: Final = re.compile(r"[0-9A-Za-z]{32}")
+_BOOT: Final = re.compile(r"[0-9a-f-]{1,64}")
+
+
+def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | None:
+    """The report of a hook, attributed to the file's owner, or why it can't be used; None if it concerns no session."""
+    agent, at = note.get(HOOK), seconds_in(note.get("at"))
+    read = READERS.get(agent) if isinstance(agent, str) else None
+    if read is None or not isinstance(agent, str):
+        return "is not a note of any agent's hook"
+    if note.get("version") != 1 or at is None:
+        return f"is a note of {agent}'s hook in a form that isn't known"
+    payload = _payload(note.get("payload"))
+    if payload is None:
+        return f"does not contain a payload of {agent}'s hook"
+    said = read(payload)
+    if not isinstance(said, HookSaid):
+        return said
+    boot, launcher = note.get("boot_id"), text_in(note.get("launcher_session"))
+    knows_boot = isinstance(boot, str) and _BOOT.fullmatch(boot) is not None
+    return HookSpoke(
+        file.name,
+        at,
+        agent,
+        said.session_id,
+        said.kind,
+        said.cwd,
+        said.transcript_path,
+        said.prompt,
+        said.source,
+        boot_id=str(boot) if knows_boot else "",
+        ancestors=_ancestors(note.get("ancestors")) if knows_boot else (),
+        launcher_session=None if launcher is None else whole(launcher),
+        said_by=file.owner,
+        machine=_machine(note.get("machine")),
+        namespace=_namespace(note.get("namespace")),
+    )
+
+
+def _machine(value: JsonValue) -> str:
+    return value if isinstance(value, str) and _MACHINE.fullmatch(value) else ""
+
+
+def _namespace(value: JsonValue) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 < value < 1 << 63 else None
+
+
+def _payload(text: JsonValue) -> dict[str, JsonValue] | None:
+    """The object that a hook was given. Only its top-level fields are used, so the rest may have any form."""
+    if not isinstance(text, str):
+        return None
+    try:
+        value: JsonValue = json.loads(b64decode(text, validate=True).decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _ancestors(value: JsonValue) -> tuple[tuple[int, int], ...]:
+    """The processes that a hook ran under; empty if one of them is impossible."""
+    found = []
+    for each in value[:_MOST_ANCESTORS] if isinstance(value, list) else []:
+        match each:
+            case [bool(), _] | [_, bool()]:
+                return ()
+            case [int() as pid, int() as ticks] if 0 < pid < 1 << 31 and 0 <= ticks < 1 << 63:
+                found.append((pid, ticks))
+            case _:
+                return ()
+    return tuple(found)
+
+
+LAUNCH = "runward-launch"
+"""The key of what a launcher puts there before it releases its command, and again when everything is over.
+
+Its value is the version of the rest.
+"""
+
+VERSION = 1
+
+
+def load_launch(value: dict[str, JsonValue]) -> RunLaunched | str:
+    """The event in a launcher's file, or why there is none."""
+    if value[LAUNCH] != VERSION:
+        return f"is a launch of version {value[LAUNCH]!r}, which this daemon does not know"
+    payload = {name: each for name, each in value.items() if name != LAUNCH}
+    try:
+        event = load_payload(RunLaunched.type, RunLaunched.version, to_json(payload).decode())
+    except UnknownEvent as error:
+        return str(error)
+    assert isinstance(event, RunLaunched)
+    return impossible(event) or event
+
+
+def launch_in(file: InboxFile) -> RunLaunched | None:
+    """The launch in this file; None for any other file, and for one that will be rejected."""
+    if not file.is_ours or LAUNCH.encode() not in file.content[:64]:
+        return None
+    value = read_json(file.content)
+    if isinstance(value, NotJson) or not isinstance(value, dict) or LAUNCH not in value:
+        return None
+    event = load_launch(value)
+    return event if isinstance(event, RunLaunched) else None
+
+
+def launch_of(event: RunLaunched) -> Launch:
+    """What handlers learn about the launch."""
+    contract = snapshot_from_run(event.contract).text
+    launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
+    return Launch(event.at, event.seal, contract, launcher, process, event.timeout, event.cgroup)
+
+
+def kept_with(event: Event | None) -> tuple[Rows, ...]:
+    """The rows that are stored with a request, in addition to its event."""
+    return (_row(event),) if isinstance(event, RunLaunched) else ()
+
+
+def _row(event: RunLaunched) -> Rows:
+    contract = snapshot_from_run(event.contract).text
+    launcher, process = to_json(event.launcher).decode(), to_json(event.process).decode()
+    row = (event.launch, event.session_key, event.at, event.seal, contract)
+    return Rows(starts.INSERT_LAUNCH, [(*row, event.timeout, event.grace, launcher, process, event.cgroup)])

@@ -23,7 +23,7 @@ from runward.daemon.processes.kernel import (
     mount_own_proc,
     unshare,
 )
-from runward.daemon.processes.values import Value
+from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runward.daemon.processes.values import Value
+from runward.daemon.processes.stand_ins import Value
 
 METHODS = ("auto", "none", "subreaper", "cgroup", "scope", "pidns")
 

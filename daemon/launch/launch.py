@@ -30,7 +30,7 @@ from runward.daemon.launch.supervision import (
 from runward.daemon.processes.cancelling import read_word
 from runward.daemon.processes.identity import identity_of, pid_namespace
 from runward.daemon.processes.kernel import hide_memory
-from runward.daemon.processes.values import Value
+from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import time
 
 from runward.daemon.disk.durable import ReservedFile, sync_directory, write_durably
 from runward.daemon.launch.output import RunLog
-from runward.daemon.processes.json_text import json_text
+from runward.daemon.processes.stand_ins import json_text
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from runward.daemon.processes import tree
 from runward.daemon.processes.cancelling import CANCEL
 from runward.daemon.processes.identity import read_stat
 from runward.daemon.processes.kernel import open_signal_descriptor
-from runward.daemon.processes.values import Value
+from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from runward.daemon.configuration.settings import home_of, settings_file
-from runward.daemon.processes.values import Value
+from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 import structlog
 
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.inbox.launches import launch_in, launch_of
+from runward.daemon.inbox.requests import launch_in, launch_of
 from runward.daemon.inbox.spool import first_batch
-from runward.daemon.looking.agents_in_runs import AgentsInRuns
 from runward.daemon.looking.following import FEWER_BYTES, MOST_BYTES, Follower
 from runward.daemon.looking.look import NOTHING_LACKS, Looked, Looker
 from runward.daemon.looking.places import known_places
@@ -18,14 +17,57 @@ from runward.daemon.ports.clock import Clock
 from runward.daemon.ports.files import Files
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import places, sessions, starts
-from runward.daemon.watch.coverage import Coverage
-from runward.daemon.watch.hints import Hint, Hints, Target, Why
+from runward.daemon.store.tables.jobs import Job
+from runward.daemon.watch.hints import Coverage, Hint, Hints, Target, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.layouts import native
 from runward.handlers.model.processes import RecordedProcess
-from runward.handlers.model.sessions import EndAttempt, Launch
+from runward.handlers.model.sessions import EndAttempt, HookSpoke, Launch, LinkedSessions, LinkedSessionsOf
 from runward.handlers.sessions.late import FIRST_LOOK, Lacking
 from runward.handlers.sessions.observe import dump_watched, forgotten
+
+
+@dataclass(slots=True)
+class AgentsInRuns:
+    """What is known of agents that were started in launched runs. `roots` is by name."""
+
+    store: Store
+    roots: Mapping[str, WatchedRoot]
+    known: bool = False
+    """Whether any agent's session is known to have been started in a launcher's run."""
+    inbox_is_long: bool = False
+    """Whether there was more in the inbox than could be taken up at once, so a hook's note may be there."""
+
+    async def begin(self) -> None:
+        """Find out whether an earlier daemon knew of any."""
+        self.known = await places.has_links(self.store)
+
+    async def linked(
+        self, questions: Sequence[LinkedSessionsOf], jobs: Sequence[Job]
+    ) -> dict[LinkedSessionsOf, LinkedSessions]:
+        """The agents' sessions in these runs, including those that only a hook reported, even in this very batch."""
+        spoke = [job.event for job in jobs if isinstance(job.event, HookSpoke)]
+        self.known = self.known or any(each.launcher_session is not None for each in spoke)
+        if not (self.known or self.inbox_is_long):
+            return dict.fromkeys(questions, LinkedSessions())
+        names = {asked: asked.launcher.rpartition("/")[2] for asked in questions}
+        linked = await places.linked_sessions(self.store, {asked.launcher for asked in questions})
+        announced = await places.announced_sessions(self.store, set(names.values()))
+        announced += [(each.launcher_session or "", each.session_key) for each in spoke]
+        known = {each.key for sessions in linked.values() for each in sessions.sessions}
+        awaited = [(name, key) for name, key in announced if key not in known and self._may_come(key)]
+        return {
+            asked: linked.get(asked.launcher, LinkedSessions())._replace(
+                announced=tuple(key for name, key in awaited if name == names[asked]),
+                may_be_more=self.inbox_is_long,
+            )
+            for asked in questions
+        }
+
+    def _may_come(self, key: str) -> bool:
+        """Whether any root could hold this session."""
+        return any(root.may_hold(key.partition(":")[0]) for root in self.roots.values())
+
 
 ALONE_AFTER: Final = 10.0
 """Seconds without a look at a native run after which transcripts are read in large pieces."""

@@ -2,12 +2,49 @@
 
 from typing import Final, NamedTuple
 
-from runward.daemon.looking.about import About
 from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, brought_up
+from runward.handlers.layouts.transcript import Told
 from runward.handlers.model.sessions import Complaint
 from runward.handlers.model.stored import Stored, as_json
+from runward.handlers.secrets import text_without_secrets
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, Followed
 from runward.handlers.sessions.over import Activity
+
+LONGEST_PROMPT: Final = 200
+_LONGEST_PATH: Final = 4096
+_LONGEST_NAME: Final = 128
+
+
+class About(NamedTuple):
+    """Where a session works, its first prompt, its model, and the tokens that it used.
+
+    The prompt is shortened to one line, and anything in it that looks like a secret is removed. `reading.py` reads
+    these fields by their positions.
+    """
+
+    cwd: str | None
+    prompt: str | None
+    model: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+def about(told: Told) -> About:
+    """What a session's files say about it."""
+    usage = told.usage
+    return About(
+        None if told.cwd is None else told.cwd[:_LONGEST_PATH],
+        None if told.prompt is None else _shortened(told.prompt),
+        None if told.model is None else told.model[:_LONGEST_NAME],
+        None if usage is None else usage.input_tokens,
+        None if usage is None else usage.output_tokens,
+    )
+
+
+def _shortened(prompt: str) -> str:
+    line = " ".join(text_without_secrets(prompt).split())
+    return line if len(line) <= LONGEST_PROMPT else f"{line[: LONGEST_PROMPT - 1]}…"
+
 
 STATE_VERSION: Final = 1
 

@@ -8,7 +8,7 @@ from runward.config.bundle import BundleRules
 from runward.config.chain import Chain
 from runward.config.exchange import ExchangeRules
 from runward.config.settings_keys import DEFAULT_STEPS_AT_ONCE
-from runward.daemon.looking.agents_in_runs import AgentsInRuns
+from runward.daemon.looking.looks import AgentsInRuns
 from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
 from runward.daemon.parts.notices import NOBODY, Messenger
 from runward.daemon.ports.files import Files

@@ -23,7 +23,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import chain_runs, triggers
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.matching_files import Matching, matching
-from runward.daemon.watch.watched_directories import WatchedDirectories
+from runward.daemon.watch.notifications import WatchedDirectories
 from runward.daemon.worker.part import Part
 from runward.handlers.model.chains import EventOccurred
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runward.daemon.looking.agents_in_runs import AgentsInRuns
+from runward.daemon.looking.looks import AgentsInRuns
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import places
 from runward.daemon.watch.hints import Hints, Why

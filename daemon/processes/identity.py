@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from runward.daemon.processes.values import Value
+from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:

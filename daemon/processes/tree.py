@@ -13,7 +13,7 @@ import signal
 import time
 
 from runward.daemon.processes.identity import read_stat
-from runward.daemon.processes.values import Value
+from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:

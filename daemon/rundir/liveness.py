@@ -16,7 +16,7 @@ from runward.daemon.processes.identity import (
     seconds_since_start,
     state_of,
 )
-from runward.daemon.processes.namespaced import NotThere, number_of
+from runward.daemon.processes.whereabouts import NotThere, number_of
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts import claude_code, codex
 from runward.handlers.layouts.claude_code import PidFile, read_pid_file

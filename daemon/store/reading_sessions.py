@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.daemon.processes.own_host import own_host
+from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import packed_document
 from runward.handlers.model.processes import bare_host
 

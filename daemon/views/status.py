@@ -33,11 +33,30 @@ from runward.daemon.store.reading_sessions import unseen_failures
 from runward.daemon.views.daemon_report import report_of, settings_in_report
 from runward.daemon.views.needs import needs
 from runward.daemon.views.text import iso
-from runward.daemon.watch.watch_count import held_watches
 
 if TYPE_CHECKING:
     from runward.config.chain import Chain
     from runward.daemon.store.reading_chains import ChainStatusRow
+
+
+_INOTIFY: Final = "anon_inode:inotify"
+
+
+def held_watches(pid: int) -> int | None:
+    """The inotify watches of the process; None if this user may not know."""
+    count, place = 0, f"/proc/{pid}"
+    try:
+        for descriptor in os.listdir(f"{place}/fd"):
+            try:
+                if os.readlink(f"{place}/fd/{descriptor}") == _INOTIFY:
+                    with open(f"{place}/fdinfo/{descriptor}", "rb") as file:
+                        count += file.read().count(b"inotify wd:")
+            except FileNotFoundError:
+                continue  # closed meanwhile
+    except OSError:
+        return None
+    return count
+
 
 MOST_RUNNING: Final = 10
 """Running sessions that are shown; more are only counted."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from runward.config.settings import Root, Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.processes.identity import ProcessIdentity, state_of
-from runward.daemon.processes.own_host import own_host
+from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import reading_sessions, reading_unjudged
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import SessionRow
@@ -126,7 +126,7 @@ def _is_run(path: str) -> bool:
 
 def _launches_in_inbox(settings: Settings) -> dict[str, "Launch"]:
     """What launchers recorded, by session key."""
-    from runward.daemon.inbox.launches import launch_in, launch_of
+    from runward.daemon.inbox.requests import launch_in, launch_of
     from runward.daemon.inbox.spool import list_inbox
 
     launched = [launch_in(file) for file in list_inbox(Path(settings.state_dir))]

@@ -1,9 +1,10 @@
-"""Hints: places to look at, each once, in order of their arrival.
+"""Hints: places to look at, each once, in order of their arrival; and how many of them the watch or only a scan gave.
 
 Bounded by construction: there is at most one hint for a place, however often it changed.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -100,3 +101,17 @@ class Hints:
 
 def _oldest(waiting: dict[Target, int], most: int) -> list[Hint]:
     return [(target, waiting.pop(target)) for target in list(islice(waiting, most))]
+
+
+@dataclass(slots=True)
+class Coverage:
+    """Counts since the daemon started. Times are Unix seconds, costs are seconds."""
+
+    watched: int = 0
+    flat: int = 0
+    overflows: int = 0
+    found_by_scan: int = 0
+    last_scan_at: float | None = None
+    last_scan_s: float = 0.0
+    unread: int = 0
+    """Places that are still to be looked at, after everything else: a home that is seen for the first time has thousands."""

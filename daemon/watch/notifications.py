@@ -21,9 +21,17 @@ import anyio.to_thread
 from runward.daemon.watch.directories import Directories, Overflow
 from runward.daemon.watch.hints import ITSELF, Target
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.watch.watched_directories import WatchedDirectories
 from runward.handlers.layouts.native import is_untelling
 from runward.handlers.layouts.places import is_storable
+
+
+@dataclass(slots=True)
+class WatchedDirectories:
+    """Directories that the watcher watches for somebody else, flat, and whom it notifies of a change there."""
+
+    paths: frozenset[str] = frozenset()
+    changed: Callable[[], None] = lambda: None
+
 
 TIMEOUT_MS: Final = 5000
 """The longest time that the watcher waits before it checks its stop flag. Shorter waits cost more when idle."""

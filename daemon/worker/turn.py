@@ -14,8 +14,7 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.inbox.launches import kept_with
-from runward.daemon.inbox.requests import load_request
+from runward.daemon.inbox.requests import kept_with, load_request
 from runward.daemon.inbox.spool import first_batch
 from runward.daemon.looking.looks import Looks
 from runward.daemon.ports.files import Files

@@ -1,9 +1,11 @@
-"""The processes port on a real machine."""
+"""The processes port on a real machine, its clock, and its source of tokens."""
+
+import os
+import time
 
 from runward.daemon.launch.cgroup import end_run_in
 from runward.daemon.ports.processes import NotTold, RunPlace, Told, WriterOf
-from runward.daemon.processes.ancestry import launcher_of
-from runward.daemon.processes.end_signals import tell_to_end
+from runward.daemon.processes.ending_runs import end_tree, tell_to_end
 from runward.daemon.processes.identity import (
     ProcessIdentity,
     booted_at,
@@ -12,9 +14,7 @@ from runward.daemon.processes.identity import (
     seconds_since_start,
     state_of,
 )
-from runward.daemon.processes.namespaced import NotThere, number_of
-from runward.daemon.processes.own_host import own_host, own_whereabouts
-from runward.daemon.processes.tree_of_run import end_tree
+from runward.daemon.processes.whereabouts import NotThere, launcher_of, number_of, own_host, own_whereabouts
 from runward.daemon.rundir.liveness import Writers, says_so
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import RunProcesses
@@ -74,3 +74,20 @@ class RealProcesses:
 
     def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
         return tell_to_end(processes, place)
+
+
+class SystemClock:
+    """Wall time, and the time since boot with suspends, which no clock step touches."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class SystemRandomness:
+    """Tokens that nobody can guess."""
+
+    def token(self) -> str:
+        return os.urandom(8).hex()

@@ -29,8 +29,8 @@ from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.store import Store, connect
 from runward.daemon.watch.notifications import Inotify
-from runward.daemon.world.clock import SystemClock, SystemRandomness
 from runward.daemon.world.files import RealFiles
+from runward.daemon.world.machine import SystemClock, SystemRandomness
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.model.contracts import Declarations, RootFacts
 from runward.handlers.model.unreadable import Unreadable

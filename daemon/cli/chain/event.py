@@ -46,7 +46,7 @@ def emit(
       runward event emit pr.opened base=main draft:=false pr_number:=1070
     """
     from runward.config.trigger import is_event_name
-    from runward.daemon.inbox.occurrences import FieldsTooLong, put_occurrence
+    from runward.daemon.inbox.requests import FieldsTooLong, put_occurrence
     from runward.daemon.store.ownership import prepare
 
     if not is_event_name(name):

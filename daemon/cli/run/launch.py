@@ -19,7 +19,7 @@ from runward.daemon.cli.exits import (
     WRONG_SETTINGS,
     WRONG_USAGE,
 )
-from runward.daemon.processes.values import Value
+from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from runward.daemon.looking.remembered import Remembered, dump_remembered
 from runward.daemon.processes.identity import identity_of
-from runward.daemon.processes.own_host import own_whereabouts
+from runward.daemon.processes.whereabouts import own_whereabouts
 from runward.daemon.store import reading_sessions
 from runward.daemon.views import obstacles
 from runward.handlers.model.processes import RecordedProcess

@@ -17,7 +17,7 @@ from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import hold
 from runward.daemon.users import name_of
 from runward.daemon.watch import notifications as watch
-from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.hints import Coverage
 
 
 @pytest.fixture

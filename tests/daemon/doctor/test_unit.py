@@ -14,7 +14,7 @@ from runward.daemon.host.report import Report, write_report
 from runward.daemon.store.ownership import hold
 from runward.daemon.units import placing
 from runward.daemon.users import as_root, name_of
-from runward.daemon.watch.coverage import Coverage
+from runward.daemon.watch.hints import Coverage
 
 USER = name_of(os.geteuid())
 SYSTEMCTL = """\

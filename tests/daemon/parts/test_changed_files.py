@@ -15,7 +15,7 @@ from runward.daemon.store.migrate import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.store.transaction import Statement
-from runward.daemon.watch.watched_directories import WatchedDirectories
+from runward.daemon.watch.notifications import WatchedDirectories
 from runward.handlers.model.chains import EventOccurred
 
 

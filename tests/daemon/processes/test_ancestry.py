@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 from tests.waiting import wait_for
 
-from runward.daemon.processes import ancestry
-from runward.daemon.processes.ancestry import MOST_ANCESTORS, ancestors, launcher_of
+from runward.daemon.processes import whereabouts
 from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.whereabouts import MOST_ANCESTORS, ancestors, launcher_of
 from runward.handlers.model.processes import RecordedProcess
 
 
@@ -70,7 +70,7 @@ def test_another_users_environment_is_unknown() -> None:
 def test_for_another_user_our_environment_is_unknown() -> None:
     with sleeping(RUNWARD_SESSION_ID="night") as process:
         program = (
-            "import os, sys; from runward.daemon.processes.ancestry import launcher_of;"
+            "import os, sys; from runward.daemon.processes.whereabouts import launcher_of;"
             "from runward.handlers.layouts.native import RecordedProcess;"
             f"os.setgroups([]); os.setgid(65534); os.setuid(65534); print(launcher_of({process!r}))"
         )
@@ -91,6 +91,6 @@ def test_ancestors_go_up_from_the_parent() -> None:
 
 
 def test_a_long_line_of_ancestors_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ancestry, "MOST_ANCESTORS", 1)
+    monkeypatch.setattr(whereabouts, "MOST_ANCESTORS", 1)
     with sleeping() as process:
         assert [each.pid for each in ancestors(process.pid)] == [os.getpid()]

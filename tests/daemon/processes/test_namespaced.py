@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.processes.namespaced import NotThere, number_of
+from runward.daemon.processes.whereabouts import NotThere, number_of
 
 
 def put(proc: Path, number: int, ticks: int, *numbers: int) -> None:

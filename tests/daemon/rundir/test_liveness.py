@@ -17,7 +17,7 @@ from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 from runward.daemon.processes.identity import identity_of
-from runward.daemon.processes.namespaced import NotThere
+from runward.daemon.processes.whereabouts import NotThere
 from runward.daemon.rundir import liveness
 from runward.daemon.rundir.liveness import Writers
 from runward.daemon.world.machine import RealProcesses

@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from runward.daemon.processes.identity import current_boot_id, read_stat
-from runward.daemon.watch import exits
-from runward.daemon.watch.exits import Exits
+from runward.daemon.watch import keeping
 from runward.daemon.watch.hints import Hints, Target, Why
+from runward.daemon.watch.keeping import Exits
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.model.processes import RecordedProcess
 
@@ -110,7 +110,7 @@ async def test_a_number_that_is_another_process_by_now_is_not_waited_for(
 async def test_no_more_processes_are_waited_for_than_there_are_descriptors_to_spare(
     sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exits, "MOST", 1)
+    monkeypatch.setattr(keeping, "MOST", 1)
     waiting = Waiting()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(waiting.exits.run)

@@ -7,8 +7,8 @@ import pytest
 
 from runward.config.settings import Root
 from runward.daemon.rundir.run_directories import UNTRUSTED, mark
-from runward.daemon.watch.reconcile import scan, settle
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.watch.rounds import scan, settle
 from runward.daemon.world.files import RealFiles
 
 NOW = 1000.0

@@ -9,12 +9,11 @@ import structlog
 from runward.config.settings import Root
 from runward.daemon.ports.files import Gone, Listing
 from runward.daemon.rundir.run_directories import UNTRUSTED, mark, signature
-from runward.daemon.watch.coverage import Coverage
-from runward.daemon.watch.hints import Hints, Why
+from runward.daemon.watch.hints import Coverage, Hints, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import ASKED, Rounds
-from runward.daemon.world.clock import SystemClock
 from runward.daemon.world.files import RealFiles
+from runward.daemon.world.machine import SystemClock
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.unreadable import Unreadable

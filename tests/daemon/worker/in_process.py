@@ -42,8 +42,8 @@ from runward.daemon.store.transaction import Row
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.world.clock import SystemRandomness
 from runward.daemon.world.files import RealFiles
+from runward.daemon.world.machine import SystemRandomness
 from runward.handlers.model.contracts import Declarations
 from runward.handlers.model.processes import FIRST_NAMESPACE, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import RunProcesses

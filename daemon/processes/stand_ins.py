@@ -1,14 +1,18 @@
-"""Immutable values for the launcher, which must not import `typing`, and so has no NamedTuple.
+"""What the launcher uses instead of modules that take long to import: immutable values, and JSON as text.
 
-That import alone takes as long as all that the launcher does of its own before the command runs. A type checker
-is told to treat these classes as dataclasses, so it still knows their fields and constructors.
+The import of `typing` alone takes as long as all that the launcher does of its own before the command runs, so there is no
+NamedTuple. A type checker is told to treat these classes as dataclasses, so it still knows their fields and constructors.
+The module `json` brings regular expressions with it.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Any, ClassVar, Self, dataclass_transform
+
+    from runward.config.json_value import JsonValue
 else:
 
     def dataclass_transform(**_):  # noqa: ANN003, ANN201  # only for type checkers
@@ -55,3 +59,46 @@ class Value:
     def _replace(self, **changed: object) -> Self:
         """The same with other values; as a NamedTuple's."""
         return type(self)(**self._asdict() | changed)
+
+
+_ESCAPES = {code: f"\\u{code:04x}" for code in range(0x20)} | {
+    ord('"'): '\\"',
+    ord("\\"): "\\\\",
+    ord("\b"): "\\b",
+    ord("\f"): "\\f",
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+}
+
+
+def json_text(value: Mapping[str, JsonValue] | JsonValue, indent: str = "\n") -> str:
+    """The value as `json.dumps(value, indent=2, ensure_ascii=False)` writes it. Raises ValueError for a number that is not finite."""
+    if isinstance(value, dict):
+        return _enclosed(
+            "{", [f"{_quoted(key)}: {json_text(value[key], indent + '  ')}" for key in value], "}", indent
+        )
+    if isinstance(value, list | tuple):
+        return _enclosed("[", [json_text(each, indent + "  ") for each in value], "]", indent)
+    if isinstance(value, str):
+        return _quoted(value)
+    if value is None:
+        return "null"
+    if value is True or value is False:
+        return "true" if value else "false"
+    if isinstance(value, float):
+        if value - value != 0:
+            raise ValueError(f"{value} is not a JSON number")
+        return float.__repr__(value)
+    return int.__repr__(value)  # also of a signal, whose own says more
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def _enclosed(opening: str, members: Sequence[str], closing: str, indent: str) -> str:
+    if not members:
+        return opening + closing
+    inner = indent + "  "
+    return f"{opening}{inner}{f',{inner}'.join(members)}{indent}{closing}"

@@ -1,16 +1,14 @@
-"""Telling a recorded run to end: exactly the process that was recorded, or none.
-
-What a run directory names may be wrong or a trap. So a process is held by a descriptor before it is compared with the
-record, and it must belong to the directory's owner: for a directory the daemon does no more than its owner could do.
-"""
+"""Ending a recorded run: telling exactly the process that was recorded, or killing everything that belongs to the run."""
 
 import errno
 import os
 import signal
+import time
+from typing import Final
 
 from runward.daemon.ports.processes import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import CANCEL
-from runward.daemon.processes.identity import current_boot_id, read_stat
+from runward.daemon.processes.identity import ProcessIdentity, current_boot_id, descriptor_of, read_stat
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import RunProcesses
 
@@ -20,7 +18,11 @@ _LARGEST_ENVIRONMENT = 4 << 20
 
 
 def tell_to_end(processes: RunProcesses, place: RunPlace) -> Told | NotTold:
-    """Tell the launcher to end its run as cancelled; if the launcher has ended, the command itself, by SIGTERM."""
+    """Tell the launcher to end its run as cancelled; if the launcher has ended, the command itself, by SIGTERM.
+
+    What a run directory names may be wrong or a trap. So a process is held by a descriptor before it is compared with the
+    record, and it must belong to the directory's owner: for a directory the daemon does no more than its owner could do.
+    """
     whys: list[str] = []
     for name, recorded in (("launcher", processes.launcher), ("process", processes.process)):
         if recorded is None:
@@ -124,3 +126,105 @@ def _holds(pid: int, place: RunPlace) -> bool:
         if (status.st_dev, status.st_ino) == (place.device, place.inode):
             return True
     return False
+
+
+_PATIENCE: Final = 5.0
+"""Seconds for which to search for new processes. Of a tree that keeps forking, the known processes are killed."""
+
+
+def end_tree(processes: RunProcesses, directory: str) -> Told | NotTold:
+    """Kill all processes of a run whose launcher did not end it. Raises OSError where the machine refuses for now.
+
+    A process belongs to the run if it descends from one of the two recorded, or has the run's directory in its
+    environment, which the launcher gave it and its children inherit. Each is held by a descriptor and stopped, and the
+    search is repeated until it finds nobody new, for stopped processes fork no more. Then all are killed.
+    """
+    held: dict[int, int] = {}
+    give_up = time.monotonic() + _PATIENCE
+    try:
+        for recorded in (processes.launcher, processes.process):
+            if recorded is not None:
+                descriptor = descriptor_of(ProcessIdentity(*recorded))
+                if descriptor is not None:
+                    _hold(held, recorded.pid, descriptor)
+        if not held:
+            return NotTold("its launcher and its process have ended", too_late=True)
+        while _stop_more(held, directory) and time.monotonic() < give_up:
+            pass
+        for descriptor in held.values():
+            _send(descriptor, signal.SIGKILL)
+        return Told(f"{len(held)} processes were killed")
+    finally:
+        for descriptor in held.values():
+            os.close(descriptor)
+
+
+def _hold(held: dict[int, int], pid: int, descriptor: int) -> None:
+    held[pid] = descriptor
+    _send(descriptor, signal.SIGSTOP)
+
+
+def _send(descriptor: int, number: int) -> None:
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # it has ended, or became another user's, so we may not end it
+
+
+def _stop_more(held: dict[int, int], directory: str) -> bool:
+    """Stop every process that belongs to the run and is not held yet; returns whether there was one."""
+    parents: dict[int, int] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                stat = read_stat(int(entry))
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if not stat.is_dead:
+                parents[stat.pid] = stat.parent
+    found = [
+        pid
+        for pid in parents
+        if pid not in held
+        and pid not in (1, os.getpid())
+        and (_descends(pid, parents, held) or _says(pid, directory))
+    ]
+    taken = [_take(held, pid, parents[pid], directory) for pid in found]
+    return any(taken)
+
+
+def _take(held: dict[int, int], pid: int, parent: int, directory: str) -> bool:
+    """Hold one more, if it is still the process that was found: its number may be another's by now."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        still = read_stat(pid).parent == parent or _says(pid, directory)
+    except (FileNotFoundError, ProcessLookupError):
+        still = False
+    if not still:
+        os.close(descriptor)
+        return False
+    _hold(held, pid, descriptor)
+    return True
+
+
+def _descends(pid: int, parents: dict[int, int], held: dict[int, int]) -> bool:
+    seen = set()
+    while pid in parents and pid not in seen:
+        seen.add(pid)
+        pid = parents[pid]
+        if pid in held:
+            return True
+    return False
+
+
+def _says(pid: int, directory: str) -> bool:
+    """Whether a process has the run's directory in its environment."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environment = file.read(_LARGEST_ENVIRONMENT)
+    except OSError:
+        return False
+    return _MARK + os.fsencode(directory) in environment.split(b"\0")
