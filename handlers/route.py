@@ -9,26 +9,12 @@ Each line of `ROUTES` is a handler's duty towards an event: its name, the functi
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from runward.handlers.approvals import answer, expire, show
-from runward.handlers.bundle import orders as sign_receipt
-from runward.handlers.bundle import orders as write_bundle
-from runward.handlers.chains import (
-    advance,
-    approved,
-    begun,
-    finished,
-    fire,
-    gather,
-    match,
-    offered,
-    order,
-    rang,
-    status,
-    turn,
-)
-from runward.handlers.chains import cancel as cancel_chain
+from runward.handlers import invocations, notices, schedules
+from runward.handlers.approvals import deciding
+from runward.handlers.bundle import orders
+from runward.handlers.chains import continuing, firing, gather
 from runward.handlers.contracts import hashes
-from runward.handlers.exchange import act, create, mint, tell
+from runward.handlers.exchange import act, told
 from runward.handlers.journal import lines
 from runward.handlers.model.approvals import ApprovalDecided, ApprovalRequested, ApprovalWanted
 from runward.handlers.model.asking import Given
@@ -81,14 +67,10 @@ from runward.handlers.model.sessions import (
 from runward.handlers.model.shows import PlayChanged
 from runward.handlers.model.starts import StartedEarlier, StartFailed
 from runward.handlers.model.timers import TimerRang, TimerSet
-from runward.handlers.notices import retry
 from runward.handlers.outcomes import added, recording
-from runward.handlers.requests import accept, cancel, play, prune, queue, seen
-from runward.handlers.schedules import define, due
-from runward.handlers.sessions import deadline, ended, hooked, opened, planned
+from runward.handlers.requests import asked
+from runward.handlers.sessions import deadline, ended, opened
 from runward.handlers.shows.recording import play_changed
-from runward.handlers.starts import earlier, failed
-from runward.handlers.timers import ring
 
 Decision: TypeAlias = Effects | Deciding
 
@@ -174,58 +156,62 @@ def _run(event: TimerRang) -> str | None:
 
 
 ROUTES: Final = (
-    _route(AttemptStarted, "sessions/opened", opened.decide),
-    _route(AttemptStarted, "chains/begun", begun.decide, _chain_run),
-    _route(FlowPlanned, "contracts/planned", planned.decide),
-    _route(AttemptEnded, "sessions/ended", ended.decide),
-    _route(SessionFinished, "contracts/hashes", hashes.decide, _files),
-    _route(SessionFinished, "chains/advance", advance.decide, _chain_run),
-    _route(SessionFinished, "bundle/write", write_bundle.write_after_verdict, _bundle),
-    _route(ReceiptSignRequested, "bundle/sign", sign_receipt.sign_receipt),
+    _route(AttemptStarted, "sessions/opened", opened.open_attempt),
+    _route(AttemptStarted, "chains/begun", continuing.end_withdrawn_step, _chain_run),
+    _route(FlowPlanned, "contracts/planned", opened.fold_plan),
+    _route(AttemptEnded, "sessions/ended", ended.end_attempt),
+    _route(SessionFinished, "contracts/hashes", hashes.hash_produced, _files),
+    _route(SessionFinished, "chains/advance", continuing.advance_after_step, _chain_run),
+    _route(SessionFinished, "bundle/write", orders.write_after_verdict, _bundle),
+    _route(ReceiptSignRequested, "bundle/sign", orders.sign_receipt),
     _route(JournalDamaged, "journal/repair", lines.repair_journal),
-    _route(JobRetryRequested, "requests/retry", queue.retry),
-    _route(JobDiscardRequested, "requests/discard", queue.discard),
-    _route(SessionCancelRequested, "requests/cancel", cancel.cancel),
-    _route(SessionSeenRequested, "requests/seen", seen.seen),
-    _route(PlayRunRequested, "requests/play", play.run),
-    _route(HookSpoke, "sessions/hooked", hooked.decide),
-    _route(ScanRequested, "requests/scan", queue.scan),
-    _route(PruneRequested, "requests/prune", prune.prune),
-    _route(RootAcceptRequested, "requests/accept", accept.accept),
+    _route(JobRetryRequested, "requests/retry", asked.retry_job),
+    _route(JobDiscardRequested, "requests/discard", asked.discard_job),
+    _route(SessionCancelRequested, "requests/cancel", asked.cancel_session),
+    _route(SessionSeenRequested, "requests/seen", asked.mark_seen),
+    _route(PlayRunRequested, "requests/play", asked.run_play),
+    _route(HookSpoke, "sessions/hooked", opened.note_hook),
+    _route(ScanRequested, "requests/scan", asked.scan_roots),
+    _route(PruneRequested, "requests/prune", asked.prune_sessions),
+    _route(RootAcceptRequested, "requests/accept", asked.accept_root),
     _route(
-        RunLaunched, "sessions/deadline", deadline.decide, _deadline, lambda event: deadline.due(event) or 0.0
+        RunLaunched,
+        "sessions/deadline",
+        deadline.enforce_deadline,
+        _deadline,
+        lambda event: deadline.due(event) or 0.0,
     ),
-    _route(EventOccurred, "chains/match", match.decide),
-    _route(TriggerMatched, "chains/gather", gather.decide),
-    _route(ChainFireRequested, "chains/order", order.decide),
-    _route(ChainStatusRequested, "chains/status", status.decide),
-    _route(ChainRunCancelRequested, "chains/cancel", cancel_chain.decide),
-    _route(ChainFired, "chains/fire", fire.decide),
-    _route(ChainRunFinished, "chains/finished", finished.decide),
-    _route(ChainRunTurn, "chains/turn", turn.decide),
-    _route(SlotOffered, "chains/offered", offered.decide),
-    _route(ScheduleChanged, "schedules/define", define.decide),
-    _route(StartFailed, "starts/failed", failed.decide),
-    _route(StartFailed, "chains/advance", advance.decide, _chain_run),
-    _route(StartedEarlier, "starts/earlier", earlier.decide),
-    _route(StartedEarlier, "chains/advance", advance.decide, _chain_run),
-    _route(TimerSet, "timers/ring", ring.decide, due=lambda event: event.due),
-    _route(TimerRang, "chains/rang", rang.decide, _run),
-    _route(TimerRang, "approvals/expire", expire.decide, _approval),
-    _route(TimerRang, "schedules/due", due.decide, _schedule),
-    _route(ApprovalWanted, "approvals/show", show.decide),
-    _route(ApprovalRequested, "approvals/answer", answer.decide),
-    _route(ApprovalDecided, "chains/approved", approved.decide),
-    _route(NoticeRetryRequested, "notices/retry", retry.decide),
+    _route(EventOccurred, "chains/match", firing.fire_what_listens),
+    _route(TriggerMatched, "chains/gather", gather.gather_event),
+    _route(ChainFireRequested, "chains/order", firing.fire_as_asked),
+    _route(ChainStatusRequested, "chains/status", firing.set_status),
+    _route(ChainRunCancelRequested, "chains/cancel", continuing.cancel_run),
+    _route(ChainFired, "chains/fire", firing.open_run),
+    _route(ChainRunFinished, "chains/finished", firing.report_end),
+    _route(ChainRunTurn, "chains/turn", firing.begin_in_turn),
+    _route(SlotOffered, "chains/offered", continuing.take_slot),
+    _route(ScheduleChanged, "schedules/define", schedules.define_schedule),
+    _route(StartFailed, "starts/failed", invocations.give_up_start),
+    _route(StartFailed, "chains/advance", continuing.advance_after_step, _chain_run),
+    _route(StartedEarlier, "starts/earlier", invocations.link_started_earlier),
+    _route(StartedEarlier, "chains/advance", continuing.advance_after_step, _chain_run),
+    _route(TimerSet, "timers/ring", schedules.ring_timer, due=lambda event: event.due),
+    _route(TimerRang, "chains/rang", continuing.advance_after_timer, _run),
+    _route(TimerRang, "approvals/expire", deciding.expire_approval, _approval),
+    _route(TimerRang, "schedules/due", schedules.fire_what_is_due, _schedule),
+    _route(ApprovalWanted, "approvals/show", deciding.ask_a_person),
+    _route(ApprovalRequested, "approvals/answer", deciding.answer_approval),
+    _route(ApprovalDecided, "chains/approved", continuing.advance_after_decision),
+    _route(NoticeRetryRequested, "notices/retry", notices.retry_notice),
     _route(ArtifactAddRequested, "outcomes/added", added.add_artifact),
     _route(OutcomesChanged, "outcomes/changed", recording.outcomes_changed),
     _route(PlayChanged, "shows/changed", play_changed),
     _route(ArtifactFilesNamed, "outcomes/files", added.hash_files, _artifact_files),
-    _route(IntentMade, "exchange/act", act.decide),
-    _route(ActionRequested, "exchange/act", act.decide),
-    _route(ActionTaken, "exchange/tell", tell.decide),
-    _route(PrincipalCreateRequested, "exchange/create", create.decide),
-    _route(MintRequested, "exchange/mint", mint.decide),
+    _route(IntentMade, "exchange/act", act.carry_out),
+    _route(ActionRequested, "exchange/act", act.carry_out),
+    _route(ActionTaken, "exchange/tell", told.tell_result),
+    _route(PrincipalCreateRequested, "exchange/create", act.create_as_asked),
+    _route(MintRequested, "exchange/mint", act.mint_units),
 )
 """Only append within an event: a handler's place among those of its event is a part of its jobs' ids."""
 

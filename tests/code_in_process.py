@@ -15,7 +15,7 @@ from runward.daemon.parts import actions_with_code
 from runward.daemon.sandbox import workers
 from runward.daemon.sandbox.execution import Call, CpuTime, Execution, NotAnswered
 from runward.daemon.sandbox.workers import Job
-from runward.handlers.exchange.running_code import CodeRun, Frame
+from runward.handlers.exchange.accounts import CodeRun, Frame
 
 CPU_S: Final = 0.125
 """The CPU time of each piece of code (seconds)."""

@@ -37,7 +37,7 @@ from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook
 from runward.handlers.model.schedules import Scheduled, chain_and_item
 from runward.handlers.model.sessions import CoveringRoot, RootOf
 from runward.handlers.model.starts import Play
-from runward.handlers.schedules.due import PATIENCE
+from runward.handlers.schedules import PATIENCE
 
 NO_ROOT: Final = "no root of the settings has the layout 'native', for new runs to go to"
 

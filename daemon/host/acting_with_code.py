@@ -16,12 +16,11 @@ from runward.daemon.parts.actions_with_code import NotWorkedOut
 from runward.daemon.sandbox.isolated import REFUSED, KilledCount
 from runward.daemon.store import reading, reading_exchange
 from runward.daemon.store.migrate import make_empty
-from runward.handlers.exchange import kernel_calls
-from runward.handlers.exchange.accounts import Accounts, accounts_of
+from runward.handlers.exchange import invoke
+from runward.handlers.exchange.accounts import Accounts, CodeRun, Ran, accounts_of
 from runward.handlers.exchange.act import worked_out
 from runward.handlers.exchange.acting_with_code import ActedWithCode, Worked
 from runward.handlers.exchange.reading import ReadTooMuch
-from runward.handlers.exchange.running_code import CodeRun, Ran
 from runward.handlers.model.asking import Asking, Question
 from runward.handlers.model.exchange import (
     BalanceOf,
@@ -226,10 +225,10 @@ class RunningCode:
         from runward.daemon.sandbox.execution import EndExecution, NotAnswered
 
         try:
-            return self.drive(kernel_calls.answered(self._accounts, asked.frame, call.name, call.args))
-        except kernel_calls.CallRefused as refused:
+            return self.drive(invoke.answered(self._accounts, asked.frame, call.name, call.args))
+        except invoke.CallRefused as refused:
             raise NotAnswered(str(refused)) from None
         except ReadTooMuch as error:
             raise EndExecution("runtime_error", str(error)) from None
-        except kernel_calls.UnknownCall:
+        except invoke.UnknownCall:
             raise EndExecution("runtime_error", f"code of this kind can't ask {call.name}") from None

@@ -45,7 +45,7 @@ from runward.daemon.web.studio_socket import StudioSocket
 from runward.daemon.world.files import RealFiles
 from runward.daemon.world.machine import SystemClock, SystemRandomness
 from runward.daemon.world.starting import StartingProcesses
-from runward.handlers.schedules.due import PATIENCE
+from runward.handlers.schedules import PATIENCE
 
 if TYPE_CHECKING:
     from runward.daemon.web.listener import Listener

@@ -26,10 +26,9 @@ from runward.handlers.layouts.transcript import Resumed, Told
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import SessionDeclaration, Signature
 from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.sessions.death import Absence, is_same
+from runward.handlers.sessions.ended import launcher_key
 from runward.handlers.sessions.follow import Followed, FollowRule, Sign, follow, lose
-from runward.handlers.sessions.linked import launcher_key
-from runward.handlers.sessions.over import Writer
+from runward.handlers.sessions.over import Absence, Writer, is_same
 
 Change = tuple[Rows, ...]
 

@@ -25,7 +25,6 @@ from runward.handlers.model.processes import RecordedProcess, Whereabouts, has_n
 from runward.handlers.model.sessions import LastChange, Launch
 from runward.handlers.model.shows import PlayChanged
 from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.sessions.death import MissingProcess
 from runward.handlers.sessions.late import CORRECTED_WITHIN, Lacking, outcome_has_arrived
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
@@ -45,6 +44,7 @@ from runward.handlers.sessions.observe import (
     weigh,
     without_plan,
 )
+from runward.handlers.sessions.over import MissingProcess
 
 WEIGHED: Final = Why.PROCESS | Why.START | Why.AGAIN
 """The reasons for which a look checks whether the recorded processes are alive."""

@@ -31,7 +31,7 @@ from runward.handlers.exchange.acting_with_code import (
     Unable,
     Worked,
 )
-from runward.handlers.exchange.action_result import Refused
+from runward.handlers.exchange.intent import Refused
 from runward.handlers.exchange.reading import Reading
 from runward.handlers.model.asking import TryLater
 from runward.handlers.model.exchange import RecordAction

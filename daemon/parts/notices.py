@@ -24,7 +24,7 @@ from runward.daemon.store.tables.notices import DELAY, INSERT, SETTLE, PendingNo
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.part import Part
 from runward.handlers.model.notices import ResendNotice, SendNotice
-from runward.handlers.notices.addressing import notice_id
+from runward.handlers.notices import notice_id
 
 HELD: Final = "job.held"
 QUARANTINED: Final = "chain.quarantined"

@@ -35,7 +35,7 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.pacing import let_verdicts_pass
 from runward.daemon.worker.part import Part
 from runward.handlers.bundle.parts import REPLAY, part_name
-from runward.handlers.exchange.tell import RESULTS
+from runward.handlers.exchange.told import RESULTS
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native_calls import TRACE
 from runward.handlers.model.bundle import BegunReplay, BundleRulesOf, Grown, Stretch

@@ -15,7 +15,7 @@ from runward.daemon.rundir.growing import Growing
 from runward.daemon.rundir.intents import INTENTS
 from runward.daemon.rundir.opening import DIRECTORY, opened
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
-from runward.handlers.exchange.tell import RESULTS
+from runward.handlers.exchange.told import RESULTS
 
 _APPEND: Final = (
     os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY

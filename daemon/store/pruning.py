@@ -19,7 +19,7 @@ from runward.handlers.model.events import Event
 from runward.handlers.model.exchange import IntentMade
 from runward.handlers.model.requests import PlayRunRequested
 from runward.handlers.model.sessions import AttemptStarted, HookSpoke
-from runward.handlers.requests.play import run_name
+from runward.handlers.requests.asked import run_name
 from runward.handlers.requests.subjects import of_start
 
 _CANDIDATES: Final = (

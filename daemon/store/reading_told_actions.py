@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from runward.daemon.store.reading import STORE, open_to_read
 from runward.daemon.store.reading_pruning import PROGRESS
 from runward.handlers.calls import Told
-from runward.handlers.exchange.calls import TakenAction, told_by_action
+from runward.handlers.exchange.told import TakenAction, told_by_action
 
 _TAKEN: Final = (
     "select e.payload ->> 'text', e.payload ->> 'at', a.at, a.action_type, a.result, a.sandbox, e.payload ->> 'attempt'"

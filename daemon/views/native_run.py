@@ -26,7 +26,7 @@ from runward.daemon.world.machine import RealProcesses
 from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
 from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
 from runward.handlers.exchange.intent import NotAnIntent, parse_intent, shown
-from runward.handlers.exchange.tell import RESULTS
+from runward.handlers.exchange.told import RESULTS
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Ended, Item, Started
@@ -34,7 +34,6 @@ from runward.handlers.layouts.transcript import Counts, Usage
 from runward.handlers.model.processes import RecordedProcess, has_namespace, is_here
 from runward.handlers.model.sessions import AttemptEnded, Complaint, Launch, Signature
 from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.sessions.death import MissingProcess
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
     NOT_THE_LAUNCHERS,
@@ -44,7 +43,7 @@ from runward.handlers.sessions.observe import (
     see,
     together,
 )
-from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, Standing
+from runward.handlers.sessions.over import NO_PROCESS, OPEN_TURN, PROCESS_GONE, MissingProcess, Standing
 
 if TYPE_CHECKING:
     from runward.handlers.model.reasons import ReasonCode

@@ -17,7 +17,7 @@ from runward.daemon.store.reading_told_actions import actions_taken, told_action
 from runward.daemon.views.bundles import session_bundle
 from runward.handlers.bundle.orders import next_steps
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, part_name
-from runward.handlers.bundle.told_calls import ToldReplay, costs_of, told_replay
+from runward.handlers.bundle.replay_view import ToldReplay, costs_of, told_replay
 from runward.handlers.calls import stretch_of
 from runward.handlers.model.bundle import BundleOrder, Verdict
 

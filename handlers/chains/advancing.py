@@ -10,7 +10,6 @@ from runward.config.counted_values import Budget
 from runward.config.json_value import JsonValue
 from runward.config.seen import SeenChain, SeenStep
 from runward.config.step import NOT_STARTED, Step
-from runward.handlers.chains.slots import let_go, offer, room
 from runward.handlers.chains.stepping import (
     Judged,
     NotStarted,
@@ -21,10 +20,10 @@ from runward.handlers.chains.stepping import (
     outcomes_seen,
     unseen,
 )
-from runward.handlers.invocations.ids import of_try
+from runward.handlers.invocations import of_try
 from runward.handlers.layouts.native import session_key
 from runward.handlers.model.approvals import ApprovalWanted
-from runward.handlers.model.asking import Asking, ask
+from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.chains import (
     WAITS_FOR_SLOT,
     ChainRunFinished,
@@ -32,7 +31,10 @@ from runward.handlers.model.chains import (
     ChainRunStatus,
     SetChainRun,
     SetStep,
+    SlotOffered,
+    SlotsNow,
     StepResult,
+    StepsAtOnce,
     StepStanding,
     StepStatus,
     Waiter,
@@ -405,3 +407,63 @@ def _shown(step: Step, standing: StepStanding | None) -> SeenStep:
         "artifacts": result.artifacts,
         "try": 0 if standing is None or standing.session_key is None else standing.attempt,
     }
+
+
+def is_late(run: ChainRunStanding, at: float) -> bool:
+    """Whether its time has passed, and it has not begun to end."""
+    is_on_its_way = run.reason_code in (STARTED, WAITS, ASKED)
+    return is_on_its_way and run.deadline is not None and at >= run.deadline
+
+
+def end(run: ChainRunStanding, given: Given, freed: int | None = None) -> Asking[tuple[Effect, ...]]:
+    """End the step that waits. A running step has a launcher, which enforces the deadline itself."""
+    waits = [each for each in run.steps.values() if each.status in ("waiting", "waiting_approval")]
+    position = position_of(run, given.event_hash)
+    if not waits or position.ending is not None:
+        return ()
+    effects: list[Effect] = [Explain(run.id, "decided", LATE.summary)]
+    for each in waits:
+        code = "run.timed_out.deadline"
+        effects.append(
+            SetStep(run.id, each.step, given.at, "timed_out", code, LATE.summary, True, None, each.attempt)
+        )
+        over = each._replace(status="timed_out", reason=code)
+        position = position._replace(steps={**position.steps, each.step: over})
+    followed = yield from onward(position._replace(ending=LATE, freed=freed), given.at)
+    return (*effects, *followed)
+
+
+class Room(NamedTuple):
+    """How many slots are free, and who waits for one, in order."""
+
+    free: int
+    waiters: tuple[Waiter, ...]
+
+    def is_for(self, waiter: Waiter) -> bool:
+        """Whether a slot is left for this step after those that come before it."""
+        return sum(each < waiter for each in self.waiters) < self.free
+
+
+def room(run: str, freed: int | None) -> Asking[Room]:
+    """What is free for a run, or for others once it has released `freed` slots. It asks nothing after this."""
+    limit = yield from ask(StepsAtOnce())
+    slots = yield from ask(SlotsNow())
+    others = tuple(each for each in slots.waiters if each.run != run)
+    return Room(limit - len(slots.running) + (freed or 0), others)
+
+
+def offer(room: Room, at: float, by: str) -> tuple[Effect, ...]:
+    """Offer a free slot, if anybody waits.
+
+    If several steps end at the same time, each offers its own slot: the first slot goes to the first waiter, and so on.
+    """
+    number = min(room.free, len(room.waiters))
+    if number <= 0:
+        return ()
+    waiter = room.waiters[number - 1]
+    return (Emit(SlotOffered(waiter.run, waiter.step, waiter.attempt, at, by)),)
+
+
+def let_go(run: str, freed: int | None, at: float, by: str) -> Asking[tuple[Effect, ...]]:
+    """Offer what a run releases (None: nothing) and does not take again. It asks nothing after this."""
+    return () if freed is None else offer((yield from room(run, freed)), at, by)

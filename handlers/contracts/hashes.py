@@ -41,7 +41,7 @@ PROBLEMS: Final[Mapping[HashState, FileProblem]] = {
 MAY_PASS: Final[frozenset[FileProblem | None]] = frozenset({"changing", "unreadable"})
 
 
-def decide(event: SessionFinished, given: Given) -> Deciding:
+def hash_produced(event: SessionFinished, given: Given) -> Deciding:
     """A verdict is recorded: hash the files that the attempt produced, or record why there is no hash.
 
     Record a hash, or the problem, of each file that the attempt produced.

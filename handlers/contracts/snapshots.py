@@ -1,8 +1,4 @@
-"""Snapshots: a contract as the text that is kept, and back.
-
-Thousands of runs have the same contract, so a snapshot is remembered once it was read, if it is small:
-a snapshot in a run directory is hostile and may be a megabyte.
-"""
+"""A session's contract: what is declared for it now, and the snapshot, the text that is kept."""
 
 import json
 from functools import lru_cache
@@ -10,8 +6,11 @@ from typing import Final, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from runward.config.contract import Contract, contract_from_json, contract_to_json
+from runward.config.contract import Contract, contract_from_json, contract_to_json, resolve_contract
 from runward.config.json_value import JsonValue
+from runward.handlers.model.asking import Asking, ask
+from runward.handlers.model.contracts import DeclaredContract, Ruled, RuledPlaybook
+from runward.handlers.model.sessions import NATIVE, SessionDeclaration
 
 REMEMBERED: Final = 16 << 10
 """Bytes of the largest snapshot that is remembered."""
@@ -69,3 +68,43 @@ class BrokenSnapshot(ValueError):
 
 _checked = lru_cache(maxsize=256)(_check)
 _stored = lru_cache(maxsize=256)(_read)
+
+
+class DeclaredNow(NamedTuple):
+    """The contract that a session gets, and its playbook. `rule` is the place of the rule that says so."""
+
+    snapshot: Snapshot
+    playbook: str | None
+    rule: str | None
+
+
+def declared_now(declaration: SessionDeclaration) -> Asking[DeclaredNow]:
+    """What counts for the session if it is fixed at this moment."""
+    ruled = yield from _ruled(declaration)
+    snapshot = yield from _declared(ruled)
+    playbook = ruled.playbook if ruled.rule is not None else declaration.playbook
+    return DeclaredNow(snapshot, playbook, ruled.rule)
+
+
+def _ruled(declaration: SessionDeclaration) -> Asking[Ruled]:
+    """What the session's contract is made from: what it names, or what the settings' rules name.
+
+    A playbook that another tool's session names takes precedence over any rule. Its agent counts if it has a profile.
+    """
+    if declaration.layout == NATIVE:
+        return Ruled(declaration.playbook, declaration.agent)
+    ruled = yield from ask(
+        RuledPlaybook(declaration.layout, declaration.cwd, declaration.agent, declaration.prompt)
+    )
+    return ruled if declaration.playbook is None else Ruled(declaration.playbook, ruled.agent)
+
+
+def _declared(ruled: Ruled) -> Asking[Snapshot]:
+    """What the playbook and the agent declare now, or the operator's problem."""
+    if ruled.playbook is None and ruled.agent is None:
+        return NO_CONTRACT
+    answer = yield from ask(DeclaredContract(ruled.playbook, ruled.agent))
+    if answer.problem is not None:
+        named = f" (named by the rule at {ruled.rule})" if ruled.rule is not None else ""
+        return Snapshot(None, None, f"{answer.problem}{named}")
+    return snapshot_of(resolve_contract(playbook=answer.playbook, agent=answer.agent))

@@ -1,4 +1,4 @@
-"""An action while it is worked out: what it asks the exchange, and what it changes.
+"""An action while it is worked out: what it asks the exchange, what it changes, and on whose behalf its code runs.
 
 Later steps of the same action see what earlier ones changed.
 """
@@ -6,15 +6,12 @@ Later steps of the same action see what earlier ones changed.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange.action_result import Refused
-from runward.handlers.exchange.existing import View, existing_with
-from runward.handlers.exchange.intent import MOST, why_no_name
-from runward.handlers.exchange.reading import Reading
-from runward.handlers.exchange.running_code import CodeRun, Ran
+from runward.handlers.exchange.intent import MOST, Refused, why_no_name
+from runward.handlers.exchange.reading import Reading, View, existing_with
 from runward.handlers.model.asking import Asking, Given, Question, ask
 from runward.handlers.model.exchange import (
     GENESIS,
@@ -37,6 +34,57 @@ from runward.handlers.model.exchange import (
     SharedArtifactOf,
     without_case,
 )
+
+
+class Frame(NamedTuple):
+    """An invocation whose code runs. The intent's own has depth 0.
+
+    `caller` is the principal of the intent, who pays for everything below. `is_lent` is whether the code may take and
+    write what belongs to the caller. If not, it reads and invokes only what all `owners` of such code above it may,
+    too. `acts` is whether it may take and write what belongs to its artifact. `invoker` is the artifact whose code
+    invokes it, None for the intent itself.
+    """
+
+    artifact: str
+    caller: str
+    depth: int
+    is_lent: bool
+    owners: tuple[str, ...]
+    delegates: bool
+    acts: bool = True
+    invoker: str | None = None
+
+    @property
+    def names(self) -> dict[str, JsonValue]:
+        """What the code is given as globals: who pays, and who invokes it."""
+        return {"caller_id": self.caller, "invoker": self.invoker}
+
+
+class Ran(NamedTuple):
+    """The result of code. `code` is None if it succeeded, else the code of the error."""
+
+    code: str | None
+    result: JsonValue
+    error: str | None
+
+
+class CodeRun(Question[Ran], frozen=True):
+    """Question: the result of this code. Answer: `Ran`. Only asked where code runs, in parallel with the worker.
+
+    `cpu_s` are the seconds of CPU time that everything below the action may use, None for no limit. A contract's code
+    has no `frame`: it acts for nobody.
+    """
+
+    artifact: str
+    code: str
+    function: str
+    args: tuple[JsonValue, ...]
+    cpu_s: float | None
+    dependencies: tuple[str, ...] = ()
+    frame: Frame | None = None
+    defines: tuple[str, ...] | None = None
+    """Only compile the code, which must define one of these functions if any are named. Nothing of it runs."""
+
 
 T = TypeVar("T")
 

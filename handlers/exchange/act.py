@@ -14,7 +14,9 @@ from runward.handlers.exchange.accounts import (
     Accounts,
     NeedsCode,
     accounts_of,
+    memory_artifact,
     principal_artifact,
+    taken,
 )
 from runward.handlers.exchange.acting_with_code import (
     Acted,
@@ -25,18 +27,27 @@ from runward.handlers.exchange.acting_with_code import (
     Running,
     Unable,
 )
-from runward.handlers.exchange.action_result import ActionResult, Refused, result_to_json
-from runward.handlers.exchange.intent import Intent, NotAnIntent, parse_intent, shown
+from runward.handlers.exchange.intent import (
+    ActionResult,
+    Intent,
+    NotAnIntent,
+    Refused,
+    parse_intent,
+    result_to_json,
+    shown,
+)
 from runward.handlers.exchange.reading import ReadTooMuch
 from runward.handlers.model.asking import Asking, Given, NotYet, ask
-from runward.handlers.model.effects import Deciding, Effects, Emit
+from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.exchange import (
     ActionRequested,
     ActionTaken,
     CountIntent,
     CpuUsedBy,
     IntentMade,
+    MintRequested,
     Principal,
+    PrincipalCreateRequested,
     RecordAction,
     UseCpu,
 )
@@ -54,7 +65,7 @@ MOST_ATTEMPTS: Final = 3
 """How often an action is worked out. If others change each time what it reads, it fails: nobody waits for its code."""
 
 
-def decide(event: IntentMade | ActionRequested, given: Given) -> Deciding:
+def carry_out(event: IntentMade | ActionRequested, given: Given) -> Deciding:
     """An intent is carried out: it becomes an action, with exactly one result.
 
     Carry out what an agent or a person wants done. Raises `NotYet` while code runs.
@@ -312,3 +323,68 @@ def _recorded(
     )
     counted = () if line is None else (CountIntent(line.session_key),)
     return (record, *counted, Emit(taken))
+
+
+MEMORY: Final = "_memory"
+"""The suffix of the id of a principal's memory."""
+
+SUBJECT: Final = "principal:"
+"""How `why` names a principal."""
+
+
+def create_as_asked(event: PrincipalCreateRequested, given: Given) -> Deciding:
+    """A person creates a principal, with its artifact and its initial resources."""
+    accounts = accounts_of(event.key, given)
+    try:
+        yield from _create(accounts, event)
+    except Refused as refused:
+        return (Explain(f"{SUBJECT}{event.principal}", "refused", refused.message),)
+    said = f"created by {event.said_by}, with {event.scrip} scrip"
+    return *accounts.all_effects, Explain(f"{SUBJECT}{event.principal}", "decided", said)
+
+
+def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]:
+    name = event.principal
+    if (yield from accounts.principal(name)) is not None:
+        raise Refused("invalid_argument", f"the principal {name} already exists")
+    owner = event.owner or name
+    if owner != name and (yield from accounts.principal(owner)) is None:
+        raise Refused("not_found", f"its owner {owner} is not a principal")
+    rules = yield from accounts.rules()
+    cpu = rules.cpu_seconds if event.cpu_seconds is None else event.cpu_seconds
+    quota = rules.disk_quota if event.disk_quota is None else event.disk_quota
+    memory = f"{name}{MEMORY}" if event.has_memory else None
+    is_default_cpu = event.cpu_seconds is None and not event.is_cpu_unlimited
+    principal = Principal(
+        *(name, accounts.at, event.users, quota, 0, None if event.is_cpu_unlimited else cpu),
+        disk_default=rules.disk_quota if event.disk_quota is None else 0,
+        cpu_default=rules.cpu_seconds if is_default_cpu else 0.0,
+    )
+    artifact = principal_artifact(name, owner, accounts.at, event.is_agent, event.config, memory)
+    yield from accounts.create_principal(principal, artifact)
+    if memory is not None:
+        yield from accounts.check_name(memory)
+        kept = yield from accounts.artifact(memory)
+        if kept is not None and kept.owner_id != name:
+            raise taken(memory, f"an artifact of {kept.owner_id} has it")
+        if kept is None:
+            yield from accounts.keep(memory_artifact(memory, name, accounts.at))
+    yield from accounts.mint(name, event.scrip, f"created by {event.said_by}")
+
+
+def mint_units(event: MintRequested, given: Given) -> Deciding:
+    """Only people mint: units of a resource are created, or taken away.
+
+    Create units of a resource, or take them back.
+    """
+    accounts = accounts_of(event.key, given)
+    reason = event.reason or f"minted by {event.said_by}"
+    subject = f"{SUBJECT}{event.principal}"
+    try:
+        if (yield from accounts.principal(event.principal)) is None:
+            raise Refused("not_found", f"there is no principal {event.principal}")
+        yield from accounts.mint(event.principal, event.amount, reason, event.resource)
+    except Refused as refused:
+        return (Explain(subject, "refused", refused.message),)
+    what = f"{event.amount} {event.resource}"
+    return *accounts.all_effects, Explain(subject, "decided", f"{what} minted by {event.said_by}: {reason}")

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from runward.handlers.exchange.action_result import ActionResult
-from runward.handlers.exchange.intent import Intent
+from runward.handlers.exchange.intent import ActionResult, Intent
 from runward.handlers.exchange.reading import Reading
 from runward.handlers.model.asking import Given, Question
 from runward.handlers.model.exchange import ActionRequested, ExchangeEffect, IntentMade, Post

@@ -1,16 +1,13 @@
 """Artifacts as actions read, write, delete and transfer them."""
 
+from typing import Final
+
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange.accounts import Accounts, is_reserved
-from runward.handlers.exchange.action_result import ActionResult, Refused
-from runward.handlers.exchange.contracts import FUNCTION
-from runward.handlers.exchange.dependencies import check_dependencies
-from runward.handlers.exchange.intent import DEFAULT_METHOD, KEPT, MOST, Intent
-from runward.handlers.exchange.permission import permitted
-from runward.handlers.exchange.policy import REFERENCE, policy_of, price
-from runward.handlers.exchange.running_code import CodeRun, Frame
+from runward.handlers.exchange.accounts import Accounts, CodeRun, Frame, is_reserved
+from runward.handlers.exchange.contracts import CONTRACTS, FUNCTION, REFERENCE, permitted, policy_of, price
+from runward.handlers.exchange.intent import DEFAULT_METHOD, KEPT, MOST, ActionResult, Intent, Refused
 from runward.handlers.model.asking import Asking
-from runward.handlers.model.exchange import GENESIS, Principal, SharedArtifact
+from runward.handlers.model.exchange import GENESIS, LEDGER, STORE, Principal, SharedArtifact
 from runward.handlers.times import iso_time
 
 
@@ -238,3 +235,59 @@ def _refuse_reserved(accounts: Accounts, artifact_id: str, done: str) -> Asking[
     """Raises `Refused`, except for an artifact that has such an id since an older version."""
     if is_reserved(artifact_id) and (yield from accounts.artifact(artifact_id)) is None:
         raise Refused("not_authorized", f"{artifact_id} can't be {done}: this id is the exchange's own")
+
+
+FROM_THE_BEGINNING: Final = frozenset({LEDGER, STORE, *CONTRACTS})
+"""The genesis artifacts, which depend on nothing."""
+
+MOST_DEEP: Final = 500
+"""Artifacts that are examined for one write. A larger graph counts as too deep."""
+
+
+def check_dependencies(
+    accounts: Accounts, artifact: str, depends_on: tuple[str, ...], deepest: int
+) -> Asking[None]:
+    """Raises `Refused`: the artifact itself first, then what is missing, then longer cycles, then the depth."""
+    if artifact in depends_on:
+        raise _refused("cycle", f"{artifact} can't depend on itself")
+    for each in depends_on:
+        if each in FROM_THE_BEGINNING:
+            continue
+        found = yield from accounts.artifact(each)
+        if found is None or found.deleted_at is not None:
+            raise _refused("missing", f"{artifact} depends on {each}, which does not exist")
+    net: dict[str, tuple[str, ...]] = {artifact: depends_on}
+    waiting = list(depends_on)
+    while waiting:
+        name = waiting.pop()
+        if name in net or name in FROM_THE_BEGINNING:
+            continue
+        if len(net) > MOST_DEEP:
+            raise _refused("depth", f"{artifact} depends on more than {MOST_DEEP} artifacts")
+        found = yield from accounts.artifact(name)
+        net[name] = () if found is None else found.depends_on
+        if artifact in net[name]:
+            raise _refused("cycle", f"{name} depends on {artifact}, which would depend on it")
+        waiting += net[name]
+    depth = _depth(net, artifact)
+    if depth > deepest:
+        raise _refused("depth", f"{artifact} would be {depth} artifacts deep; {deepest} are allowed")
+
+
+def _depth(net: dict[str, tuple[str, ...]], artifact: str) -> int:
+    """The number of artifacts on the longest path from this one, including itself. No cycle contains this one."""
+    depths: dict[str, int] = {}
+    stack: list[tuple[str, bool]] = [(artifact, False)]
+    while stack:
+        name, is_left = stack.pop()
+        if is_left:
+            depths[name] = 1 + max((depths.get(each, 1) for each in net.get(name, ())), default=0)
+        elif name not in depths:
+            depths[name] = 1  # also for a cycle among others, which would come back to it
+            stack.append((name, True))
+            stack += [(each, False) for each in net.get(name, ()) if each not in depths]
+    return depths[artifact]
+
+
+def _refused(reason: str, message: str) -> Refused:
+    return Refused("invalid_argument", message, reason=reason)

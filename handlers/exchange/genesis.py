@@ -6,9 +6,9 @@ from typing import Final
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange import resources
 from runward.handlers.exchange.accounts import Accounts, principal_artifact, taken
-from runward.handlers.exchange.action_result import Refused
 from runward.handlers.exchange.artifacts import metadata_of, transfer
 from runward.handlers.exchange.contracts import CONTRACTS
+from runward.handlers.exchange.intent import Refused
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.exchange import LEDGER, SCRIP, STORE, SYSTEM, Existing, Principal, SharedArtifact
 

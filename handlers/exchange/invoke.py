@@ -1,21 +1,19 @@
-"""An artifact is invoked: a genesis artifact at once, the code of others in the sandbox.
+"""An artifact is invoked, a genesis artifact at once and the code of others in the sandbox; and what running code may ask.
 
-The price is reserved before code runs, and paid once it has succeeded. Running code may invoke further artifacts,
-for the same caller and from the same budget.
+Each function that code may call gets the frame of that code, and arguments whose shapes were checked. A failure
+changes nothing.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange import artifacts, genesis
-from runward.handlers.exchange.accounts import Accounts
-from runward.handlers.exchange.action_result import ActionResult, Refused
-from runward.handlers.exchange.intent import DEFAULT_METHOD, Intent
-from runward.handlers.exchange.permission import permitted
-from runward.handlers.exchange.policy import price
-from runward.handlers.exchange.running_code import CodeRun, Frame
+from runward.handlers.exchange import artifacts, genesis, resources
+from runward.handlers.exchange.accounts import Accounts, CodeRun, Frame
+from runward.handlers.exchange.contracts import permitted, price
+from runward.handlers.exchange.intent import DEFAULT_METHOD, ActionResult, Intent, Refused
 from runward.handlers.model.asking import Asking
-from runward.handlers.model.exchange import SharedArtifact
+from runward.handlers.model.exchange import Existing, SharedArtifact
 
 
 class Returned(NamedTuple):
@@ -118,3 +116,208 @@ def _methods(artifact: SharedArtifact) -> frozenset[str]:
         else []
     )
     return frozenset(name for name in names if isinstance(name, str))
+
+
+Arguments: TypeAlias = tuple[JsonValue, ...]
+_Call: TypeAlias = Callable[[Accounts, Frame, Arguments], Asking[JsonValue]]
+_Look: TypeAlias = Callable[[Accounts, Arguments], Asking[JsonValue]]
+
+
+class UnknownCall(Exception):
+    """Code of this kind may not ask this."""
+
+
+class CallRefused(Exception):
+    """A call is refused with a message that the code gets."""
+
+
+def answered(accounts: Accounts, frame: Frame | None, name: str, args: Arguments) -> Asking[JsonValue]:
+    """The result of a call. A contract, which has no frame, only looks. Raises `UnknownCall`, and `CallRefused`."""
+    if frame is None:
+        look = CALLS_OF_CONTRACTS.get(name)
+        if look is None:
+            raise UnknownCall(name)
+        return (yield from look(accounts, args))
+    call = CALLS_OF_CODE.get(name)
+    if call is None:
+        raise UnknownCall(name)
+    return (yield from call(accounts, frame, args))
+
+
+def _attempted(accounts: Accounts, change: Asking[object]) -> Asking[Refused | None]:
+    """Why a change was refused. Nothing is left of a refused change."""
+    try:
+        yield from accounts.attempt(change)
+    except Refused as refused:
+        return refused
+    return None
+
+
+def _own_balance(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
+    return (yield from accounts.balance(frame.artifact))
+
+
+def _pay(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
+    to, amount = str(args[0]), args[1]
+    if not frame.acts:
+        error = f"the code of {frame.artifact} acts for nobody: its owner did not write it"
+        return {"success": False, "amount": amount, "target": to, "error": error}
+    refused = yield from _attempted(accounts, resources.transfer_scrip(accounts, frame.artifact, to, amount))
+    return {
+        "success": refused is None,
+        "amount": amount,
+        "target": to,
+        "error": None if refused is None else refused.message,
+    }
+
+
+def _invoke(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
+    name, method = str(args[0]), str(args[1])
+    given = tuple(args[2]) if isinstance(args[2], list) else ()
+    try:
+        rules = yield from accounts.rules()
+        if frame.depth >= rules.invoke_depth:
+            raise Refused(
+                "depth_exceeded",
+                f"{name} would run at depth {frame.depth + 1}: {rules.invoke_depth} is the limit",
+            )
+        returned = yield from accounts.attempt(
+            invoked(accounts, frame.caller, name, method, given, frame, delegates=frame.delegates)
+        )
+    except Refused as refused:
+        return {
+            "success": False,
+            "result": None,
+            "error": refused.message,
+            "error_code": refused.code,
+            "price_paid": 0,
+        }
+    return {
+        "success": True,
+        "result": returned.result,
+        "error": None,
+        "error_code": None,
+        "price_paid": returned.cost,
+    }
+
+
+def _read(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
+    """The content of an artifact, at its price. None if it may not be read. Raises `CallRefused` for want of means."""
+    name, reader = str(args[0]), str(args[1])
+    if reader != frame.caller and not _is_itself(frame, reader):
+        return None
+    behalf = frame if reader == frame.caller else None
+    try:
+        artifact, _ = yield from accounts.attempt(artifacts.bought(accounts, reader, name, behalf))
+    except Refused as refused:
+        if refused.code == "insufficient_funds":
+            raise CallRefused(refused.message) from None
+        return None
+    return artifact.content
+
+
+def _transfer_scrip(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
+    giver, to, amount = str(args[0]), str(args[1]), args[2]
+    if not _may_take(frame, giver):
+        return False
+    return (yield from _attempted(accounts, resources.transfer_scrip(accounts, giver, to, amount))) is None
+
+
+def _transfer_resource(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
+    giver, to, name, amount = str(args[0]), str(args[1]), str(args[2]), args[3]
+    if not _may_take(frame, giver):
+        return False
+    return (yield from _attempted(accounts, resources.transfer(accounts, giver, to, name, amount))) is None
+
+
+def _write(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
+    writer, name, content, kind = (str(each) for each in args)
+    if not _may_take(frame, writer):
+        return False
+    intent = Intent("write_artifact", artifact_id=name, artifact_type=kind, content=content)
+    return (yield from _attempted(accounts, _written(accounts, frame, writer, intent))) is None
+
+
+def _written(accounts: Accounts, frame: Frame, writer: str, intent: Intent) -> Asking[None]:
+    if (yield from accounts.principal(writer)) is None and (
+        yield from accounts.artifact(intent.artifact_id)
+    ) is None:
+        raise Refused("not_authorized", f"{writer} is not a principal, so it can't own an artifact")
+    yield from artifacts.write(accounts, writer, intent, frame if writer == frame.caller else None)
+
+
+def _may_take(frame: Frame, whose: str) -> bool:
+    """Whether code may take or write what belongs to `whose`: its own, and the caller's if the caller lent it."""
+    return _is_itself(frame, whose) or (whose == frame.caller and frame.is_lent)
+
+
+def _is_itself(frame: Frame, whose: str) -> bool:
+    """Whether code may act as its own artifact: not if somebody else than its owner wrote it."""
+    return whose == frame.artifact and frame.acts
+
+
+def _balance(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
+    return (yield from accounts.balance(str(args[0])))
+
+
+def _resource(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
+    return (yield from resources.amount(accounts, str(args[0]), str(args[1])))
+
+
+def _owned(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
+    return (yield from accounts.shown(_ids_of, str(args[0])))
+
+
+def _ids_of(existing: Existing, owner: str) -> JsonValue:
+    return [each.id for each in existing.artifacts if each.owner_id == owner and each.deleted_at is None]
+
+
+def _metadata(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
+    name = str(args[0])
+    found = genesis.genesis_artifact(name) or (yield from accounts.artifact(name))
+    return None if found is None else artifacts.metadata_of(found)
+
+
+def _can_afford(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
+    has = yield from accounts.balance(str(args[0]))
+    return isinstance(args[1], int | float) and has >= args[1]
+
+
+def _can_spend(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
+    has = yield from resources.amount(accounts, str(args[0]), str(args[1]))
+    return isinstance(args[2], int | float) and (has is None or has >= args[2])
+
+
+def _all_resources(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
+    return {**(yield from resources.all_of(accounts, str(args[0])))}
+
+
+def _exists(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
+    return (yield from accounts.principal(str(args[0]))) is not None
+
+
+def _looking(look: _Look) -> _Call:
+    return lambda accounts, frame, args: look(accounts, args)
+
+
+CALLS_OF_CODE: Final[Mapping[str, _Call]] = {
+    "get_balance": _own_balance,
+    "pay": _pay,
+    "invoke": _invoke,
+    "kernel_state.get_balance": _looking(_balance),
+    "kernel_state.get_resource": _looking(_resource),
+    "kernel_state.list_artifacts_by_owner": _looking(_owned),
+    "kernel_state.get_artifact_metadata": _looking(_metadata),
+    "kernel_state.read_artifact": _read,
+    "kernel_actions.transfer_scrip": _transfer_scrip,
+    "kernel_actions.transfer_resource": _transfer_resource,
+    "kernel_actions.write_artifact": _write,
+}
+CALLS_OF_CONTRACTS: Final[Mapping[str, _Look]] = {
+    "ledger.get_scrip": _balance,
+    "ledger.can_afford_scrip": _can_afford,
+    "ledger.get_resource": _resource,
+    "ledger.can_spend_resource": _can_spend,
+    "ledger.get_all_resources": _all_resources,
+    "ledger.principal_exists": _exists,
+}

@@ -5,8 +5,7 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.handlers.exchange.accounts import Accounts
-from runward.handlers.exchange.action_result import Refused
-from runward.handlers.exchange.intent import MOST
+from runward.handlers.exchange.intent import MOST, Refused
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.exchange import MILLIONTHS, SCRIP, Principal
 

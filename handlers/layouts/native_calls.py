@@ -2,15 +2,14 @@
 
 Its `SessionStart` and `SessionEnd` only say what Runward can't know: the issue, the policy and the confidence. If
 the trace names no issue, it is the `issue_number` in the metadata of `run.json`. The run's actions in the exchange are
-calls, too; the store reports them (`handlers/exchange/calls.py`).
+calls, too; the store reports them (`handlers/exchange/told.py`).
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from runward.handlers.calls import Called, Place, Returned, Stated, Told, Unusable
-from runward.handlers.exchange.calls import CALL
-from runward.handlers.exchange.tell import NAMES
+from runward.handlers.exchange.told import CALL, NAMES
 from runward.handlers.layouts.call_readers import (
     CallLayout,
     CallReader,

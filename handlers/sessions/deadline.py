@@ -32,7 +32,7 @@ def _longest(event: RunLaunched) -> float:
     return (event.timeout or 0.0) + (event.grace or 0.0) + MARGIN
 
 
-def decide(event: RunLaunched, given: Given) -> Deciding:
+def enforce_deadline(event: RunLaunched, given: Given) -> Deciding:
     """A launched run's deadline passed: if its launcher did not end it, have the whole process tree ended.
 
     Have the run's processes ended if it still runs after its time, by the machine's own clock.

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from msgspec.structs import replace
 
+from runward.config import own_events
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
 from runward.handlers.contracts.needed_facts import (
@@ -28,17 +29,17 @@ from runward.handlers.contracts.verify import (
     missing_summary,
     verify,
 )
-from runward.handlers.invocations.completed import with_session
+from runward.handlers.invocations import with_session
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native, show
 from runward.handlers.layouts.registry import outcome_files
 from runward.handlers.model.asking import Asking, Given, TryLater, ask
-from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
 from runward.handlers.model.contracts import ArtifactsUnder, RootFacts
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.journal import AppendLines
-from runward.handlers.model.outcomes import ReadOutcome, RecordArtifact
+from runward.handlers.model.outcomes import ReadOutcome, RecordArtifact, outcome_among
 from runward.handlers.model.sessions import (
     AttemptEnded,
     Cancellation,
@@ -49,6 +50,7 @@ from runward.handlers.model.sessions import (
     Launch,
     LaunchOf,
     LinkedSession,
+    LinkedSessions,
     LinkedSessionsOf,
     Reason,
     RunProcesses,
@@ -57,16 +59,16 @@ from runward.handlers.model.sessions import (
     SessionOf,
     Status,
     WorkingDirectoryOf,
+    verdict_among,
 )
 from runward.handlers.model.timers import RingNow
 from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.notices.addressing import notices
+from runward.handlers.notices import notices
 from runward.handlers.outcomes.added import named
 from runward.handlers.outcomes.added import told as artifacts_told
 from runward.handlers.outcomes.recording import NO_OUTCOMES, Recorded, recorded
-from runward.handlers.sessions import announced, deadline, late
-from runward.handlers.sessions.launched import held_to_launch, is_as_launched
-from runward.handlers.sessions.linked import PATIENCE, not_known_yet, that_failed
+from runward.handlers.sessions import deadline, late
+from runward.handlers.sessions.opened import held_to_launch, is_as_launched
 from runward.handlers.shows import recording as shows
 
 MOST_AGENTS: Final = 20
@@ -77,7 +79,7 @@ _NOT_AS_LAUNCHED: Final = (
 )
 
 
-def decide(event: AttemptEnded, given: Given) -> Deciding:
+def end_attempt(event: AttemptEnded, given: Given) -> Deciding:
     """An attempt ended: verify it, set the session's status, and report it.
 
     End the attempt with the verdict that the evidence and the contract amount to.
@@ -159,9 +161,9 @@ def _told(
 ) -> Asking[Effects]:
     """What others learn of the verdict: chains, recipients of notices, the invocation, and the show."""
     told: Effects = ()
-    if (yield from ask(ListenersTo(announced.FINISHED))):
+    if (yield from ask(ListenersTo(FINISHED))):
         cwd = yield from ask(WorkingDirectoryOf(session.key))
-        told = announced.finished(session, judged, outcomes, cwd)
+        told = finished(session, judged, outcomes, cwd)
     told += yield from _notices(session, judged, given.at)
     told += yield from with_session(session, judged, outcomes)
     told += yield from artifacts_told(session, outcomes, given.at)
@@ -414,3 +416,61 @@ def _known(event: AttemptEnded, contract: Contract | None, found: RootFacts | No
         if files:
             known["at_fault"] = {**files}
     return known
+
+
+FINISHED: Final = "session.finished"
+
+
+def finished(session: Session, judged: Effects, outcomes: Effects, cwd: str | None) -> Effects:
+    """`session.finished`, with the last outcome of a registered kind, for the verdict found among `judged`."""
+    verdict = verdict_among(judged)
+    if verdict is None:
+        return ()
+    fields = own_events.SessionFinished(
+        session_id=session.session_id,
+        key=session.key,
+        layout=session.layout,
+        status=verdict.status,
+        reason_code=verdict.reason_code,
+        delivery=verdict.delivery,
+        playbook=session.playbook,
+        agent=session.agent,
+        cwd=cwd,
+        outcome=outcome_among(outcomes),
+    )._asdict()
+    key = f"{verdict.key}/event"
+    attempt = f"{session.key}#{verdict.attempt}"
+    occurred = EventOccurred(key, verdict.at, FINISHED, attempt, fields, by_run=chain_run_of(session.key))
+    return (Emit(occurred),)
+
+
+PATIENCE: Final = 5
+"""How often the end of a command is put off for the sessions in it, whose last lines come late: 15 s and more.
+
+It counts tries, not time: on a loaded machine the tries come later, as those lines do, and a daemon that was down
+when the command ended has all of them before it.
+"""
+
+
+def launcher_key(session_id: str | None, native_roots: Sequence[str], holding: Sequence[str]) -> str | None:
+    """The key of the launcher's session with this id. Its run is in the native root that contains a directory of
+    that name, else it will be in the first one, where launched runs go.
+    """
+    if session_id is None or not native_roots or "/" in session_id:
+        return None
+    return native.session_key((*holding, *native_roots)[0], session_id)
+
+
+def that_failed(linked: LinkedSessions) -> LinkedSession | None:
+    """The session inside a command that ended well which says otherwise, if any."""
+    return next((each for each in linked.sessions if each.status not in ("running", "completed")), None)
+
+
+def not_known_yet(linked: LinkedSessions) -> str | None:
+    """Sessions that may yet say otherwise, if any."""
+    for each in linked.sessions:
+        if each.status == "running":
+            return f"{each.key}, which was started in it, is not over yet"
+    if linked.announced:
+        return f"{linked.announced[0]}, which was started in it, has not been read yet"
+    return "some notes of agents' hooks have not been read yet" if linked.may_be_more else None

@@ -18,9 +18,19 @@ from runward.handlers.model.sessions import (
     SessionDeclaration,
 )
 from runward.handlers.model.shows import PlayChanged
-from runward.handlers.sessions.history import End, end_before, end_by, ended
 from runward.handlers.sessions.observe import Phase
-from runward.handlers.sessions.over import GRACE, SETTLE, Liveness, Standing, Writer, judge
+from runward.handlers.sessions.over import (
+    GRACE,
+    SETTLE,
+    End,
+    Liveness,
+    Standing,
+    Writer,
+    end_before,
+    end_by,
+    ended,
+    judge,
+)
 
 
 class Followed(NamedTuple):

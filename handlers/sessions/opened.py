@@ -6,6 +6,7 @@ that the session names or, if another tool's session names no playbook, by the r
 is missing or wrong is the operator's mistake: no contract, and the problem shown.
 """
 
+import posixpath
 from typing import Final
 
 from msgspec.structs import replace
@@ -13,37 +14,57 @@ from msgspec.structs import replace
 from runward.config.contract import Contract
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
-from runward.handlers.contracts.declared import DeclaredNow, declared_now
-from runward.handlers.contracts.snapshots import NO_CONTRACT, Snapshot, snapshot_from_run, stored_contract
-from runward.handlers.invocations.ids import of_play
+from runward.handlers.contracts.fold import Folded, Unfoldable, fold_legs, why_too_late
+from runward.handlers.contracts.snapshots import (
+    NO_CONTRACT,
+    DeclaredNow,
+    Snapshot,
+    declared_now,
+    snapshot_from_run,
+    snapshot_of,
+    stored_contract,
+)
+from runward.handlers.contracts.verify import boundary
+from runward.handlers.invocations import of_play
 from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import show
 from runward.handlers.layouts.native import LAYOUT
-from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.asking import Asking, Given, TryLater, ask
 from runward.handlers.model.chains import chain_run_of
+from runward.handlers.model.contracts import Declarations, DeclaredContract, FlowPlanned, LegsBefore
 from runward.handlers.model.effects import Deciding, Effect, Effects, Explain
 from runward.handlers.model.invocations import InvocationOf
 from runward.handlers.model.journal import AppendLines
+from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import (
+    AttemptEnded,
     AttemptStarted,
     ContractBasis,
     DeclaredToHook,
+    FoldContract,
+    HoldToLaunch,
+    HookDeclaration,
+    HookSpoke,
+    Launch,
     LaunchOf,
+    NoteHook,
     OpenAttempt,
     OpenSession,
+    RefuseFold,
+    RootOf,
     Session,
     SessionDeclaration,
     SessionOf,
     why_started,
 )
-from runward.handlers.sessions.launched import held_to_launch, is_as_launched
+from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.shows import recording as shows
 
 _LAUNCHED_ANEW: Final = "it was launched again under another contract, which applies from that attempt on"
 
 
-def decide(event: AttemptStarted, given: Given) -> Deciding:
+def open_attempt(event: AttemptStarted, given: Given) -> Deciding:
     """An attempt started: the first one opens the session and fixes its contract for good.
 
     Open the session, or its next attempt.
@@ -200,4 +221,173 @@ def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects
         AppendLines(
             event.session_key, journal, lines.EVENTS, lines.session_resumed(event, event_hash), live=True
         ),
+    )
+
+
+def note_hook(event: HookSpoke, given: Given) -> Deciding:
+    """An agent's hook reported something: note the session and, at the first prompt, what is declared for it.
+
+    So its contract is fixed before the agent works. The session begins when its files say so; anything else a hook
+    says, the files say as well.
+
+    Note what was said. At a prompt before the session is known, also note what is declared for it now.
+    """
+    session = yield from ask(SessionOf(event.session_key))
+    at = min(event.at, given.at)
+    ancestors = tuple(RecordedProcess(pid, ticks, event.boot_id) for pid, ticks in event.ancestors)
+    whereabouts = Whereabouts(event.machine, event.boot_id, event.namespace)
+    note = NoteHook(event.session_key, at, event.kind, ancestors, event.launcher_session, whereabouts)
+    if event.kind != "prompted" or session is not None:
+        return (note,)
+    why = yield from _not_followed(event)
+    if why is not None:
+        return note, Explain(event.session_key, "refused", f"nothing is fixed by its hook: {why}")
+    declared = yield from declared_now(_declaration(event))
+    return replace(note, declared=_noted(declared, at)), Explain(
+        event.session_key, "decided", _said(declared)
+    )
+
+
+def _not_followed(event: HookSpoke) -> Asking[str | None]:
+    """Why no session that could be held to anything will follow, if so."""
+    path = event.transcript_path
+    if path is None or event.cwd is None:
+        return "it names no transcript or no working directory"
+    if posixpath.basename(path) != f"{event.session_id}.jsonl":
+        return f"it names another session's transcript: {path}"
+    root = yield from ask(RootOf(event.layout, path))
+    return f"no root watches {path}; add one to runward.toml" if root is None else None
+
+
+def _declaration(event: HookSpoke) -> SessionDeclaration:
+    path, cwd = event.transcript_path or "", event.cwd or ""
+    return SessionDeclaration(
+        event.session_id, event.layout, "", path, "agent", cwd, cwd=cwd, prompt=event.prompt
+    )
+
+
+def _noted(declared: DeclaredNow, at: float) -> HookDeclaration:
+    snapshot = declared.snapshot
+    return HookDeclaration(at, declared.playbook, snapshot.text, snapshot.problem, declared.rule)
+
+
+def _said(declared: DeclaredNow) -> str:
+    contract, _, problem = declared.snapshot
+    if problem is not None:
+        return f"its hook reported its first prompt: no contract: {problem}"
+    if contract is None:
+        return "its hook reported its first prompt: nothing is declared for it"
+    return f"its hook reported its first prompt: a contract of {counted(len(contract.expected), 'artifact', 'artifacts')} is fixed"
+
+
+def fold_plan(event: FlowPlanned, given: Given) -> Deciding:
+    """A flow was planned: what its legs must leave behind is folded into the session's contract, once, before a leg
+    works.
+
+    ADR-0029 (DAG-flow extension) allows this one further write of a contract. A plan that is too late, comes again or
+    can't be folded is refused: the contract stays as it is, and the session keeps the reason.
+
+    Fold the legs of the plan into the contract, or say why not.
+    """
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None:
+        return (Explain(event.session_key, "refused", "a flow was planned for a session that never started"),)
+    why = _why_never(event, session)
+    if why is not None:
+        return _refused(event, given.event_hash, session, why)
+    early = yield from ask(
+        LegsBefore(
+            session.artifacts_path,
+            boundary(session.artifacts_path, session.path),
+            tuple(leg.path for leg in event.legs),
+            event.modified_ns,
+            event.changed_ns,
+        )
+    )
+    if isinstance(early, Unreadable):
+        raise TryLater(f"the legs of {event.session_key} can't be looked at: {early.why}")
+    why = why_too_late(event.legs, early, event.filled)
+    if why is not None:
+        return _refused(event, given.event_hash, session, why)
+    contract = stored_contract(session.contract_json) if session.contract_json is not None else None
+    declared: dict[str, Declarations] = {}
+    for agent in dict.fromkeys(leg.agent for leg in event.legs):
+        declared[agent] = yield from ask(DeclaredContract(None, agent))
+    folded = fold_legs(contract, event.legs, declared)
+    if isinstance(folded, Unfoldable):
+        return _refused(event, given.event_hash, session, folded.why)
+    return _folded(event, given.event_hash, session, folded)
+
+
+def _why_never(event: FlowPlanned, session: Session) -> str | None:
+    """Why a session accepts no plan, whatever is in it."""
+    if session.origin == "history":
+        return "what ended before its root was first seen has no contract"
+    if session.folded:
+        return "it is not the plan whose legs are in the contract, and only one plan counts"
+    if event.attempt > 1 or session.attempt > 1:
+        return "an earlier attempt was held to the contract already"
+    if session.status != "running":
+        return f"it came after the session was over ({session.status})"
+    if session.contract_problem is not None and session.contract_json is None:
+        return f"there is no contract that it could be folded into: {session.contract_problem}"
+    return None
+
+
+def _refused(event: FlowPlanned, event_hash: str, session: Session, why: str) -> Effects:
+    problem = f"flow.json: {why}"
+    refused: Effects = (
+        RefuseFold(event.session_key, problem),
+        Explain(
+            event.session_key,
+            "refused",
+            f"the plan's legs are not folded into the contract: {why}",
+            {"legs": [leg.id for leg in event.legs]},
+        ),
+    )
+    if session.origin == "history" or session.contract_problem is not None:
+        return refused  # only the first problem is kept
+    content = lines.contract_not_folded(event, event_hash, problem)
+    live = session.status == "running"
+    return (*refused, AppendLines(event.session_key, session.path, lines.EVENTS, content, live))
+
+
+def _folded(event: FlowPlanned, event_hash: str, session: Session, folded: Folded) -> Effects:
+    basis: ContractBasis = "late" if event.seen_over else "first_look"
+    content = lines.contract_folded(event, event_hash, folded.added, basis, folded.contract)
+    return (
+        FoldContract(
+            event.session_key,
+            snapshot_of(folded.contract).text,
+            basis if folded.contract is not None else None,
+        ),
+        Explain(
+            event.session_key,
+            "decided",
+            f"{counted(len(folded.added), 'artifact', 'artifacts')} of {counted(len(event.legs), 'leg', 'legs')} folded into the contract ({basis})",
+            {"legs": [leg.id for leg in event.legs], "folded": [entry.id for entry in folded.added]},
+        ),
+        AppendLines(event.session_key, session.path, lines.EVENTS, content, live=True),
+    )
+
+
+def is_as_launched(session: Session, launch: Launch) -> bool:
+    """Whether the session is held to what its launcher recorded. The legs of a flow may have been added to it."""
+    if session.contract_json == launch.contract_json:
+        return True
+    if not session.folded or session.contract_json is None:
+        return False
+    own = stored_contract(launch.contract_json).expected if launch.contract_json is not None else ()
+    return stored_contract(session.contract_json).expected[: len(own)] == own
+
+
+def held_to_launch(
+    event: AttemptStarted | AttemptEnded, event_hash: str, session: Session, launch: Launch, problem: str
+) -> Effects:
+    """Replace the session's contract by what the launcher recorded, and note that in the journal."""
+    contract = None if launch.contract_json is None else stored_contract(launch.contract_json)
+    line = lines.contract_held(event, event_hash, contract, problem)
+    return (
+        HoldToLaunch(session.key, launch.contract_json, problem),
+        AppendLines(session.key, session.path, lines.EVENTS, line, live=session.status == "running"),
     )

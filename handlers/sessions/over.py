@@ -4,13 +4,70 @@ Pure, and without memory: callers that wait ask again when `again_in` has passed
 `runward inspect` takes the answer as it is.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.handlers.layouts.transcript import Close, Told
-from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, RecordedProcess, Whereabouts
 from runward.handlers.model.reasons import ReasonCode, UnknownCode
 from runward.handlers.model.sessions import Evidence, Status
-from runward.handlers.sessions.death import Absence
+
+
+# A process number means something only in the PID namespace of one boot of one machine, and a home may be shared with
+# other machines and with containers. So a missing process proves nothing by itself. It proves death if this machine saw
+# exactly that process alive, or if a hook from here named it, or if nobody else can be writing there.
+class MissingProcess(NamedTuple):
+    """A process that a native run names, and that can't be found here by its number.
+
+    `is_ours`: this daemon's own launcher recorded it, or it was seen alive where its number is still valid.
+    `has_namespace`: the run names the PID namespace of the number, and that is the daemon's. `is_nowhere` and `is_local`
+    as in `Absence`.
+    """
+
+    boot_id: str
+    is_ours: bool
+    has_namespace: bool
+    is_nowhere: Callable[[], bool]
+    is_local: Callable[[], bool]
+
+    def is_dead(self, here: Whereabouts) -> bool:
+        """Whether it can't be alive elsewhere. Hosts may share a directory, and a name: only a boot is one of a kind."""
+        is_of_this_boot = self.boot_id == here.boot_id != ""
+        if self.is_ours or (is_of_this_boot and self.has_namespace):
+            return True
+        if here.namespace != FIRST_NAMESPACE:
+            return False
+        return self.is_nowhere() if is_of_this_boot else self.is_local()
+
+
+class Absence(NamedTuple):
+    """What this machine can say about the processes that a session's files name, none of which it finds.
+
+    `named` is empty if the files name none, like a lock that nobody holds. `is_in_first_namespace`: all processes of the
+    machine have a number here. `is_local`: only this machine's kernel writes the file system with the files.
+    `is_nowhere`: no process of the machine has that start with that number in any namespace.
+    """
+
+    named: "tuple[RecordedProcess, ...]"
+    is_in_first_namespace: bool
+    is_local: bool
+    is_nowhere: bool
+
+    def proves_death(self, *, grew_elsewhere: bool) -> bool:
+        """Whether nobody else can be writing. `grew_elsewhere`: a session in that home grew without a process here."""
+        return self.is_in_first_namespace and self.is_local and self.is_nowhere and not grew_elsewhere
+
+    def is_about(self, known: "Sequence[RecordedProcess]") -> bool:
+        """Whether each process that the files name is one of these."""
+        return all(any(is_same(each, process) for process in known) for each in self.named)
+
+
+def is_same(named: "RecordedProcess", known: "RecordedProcess") -> bool:
+    """Whether a file names this process: maybe by its number in another namespace, and without its boot."""
+    if named.start_ticks == NO_TICKS:
+        return named.pid == known.pid
+    return named.start_ticks == known.start_ticks
+
 
 Liveness: TypeAlias = Literal["alive", "gone", "unknown"]
 """What is known about the process that writes a session's files."""
@@ -231,3 +288,62 @@ def _untold(told: Told, names_process: bool, again_in: float | None) -> Standing
     code: UnknownCode = OPEN_TURN if names_process else NO_PROCESS
     summary = "its turn is open, and it is not known whether its process is still there"
     return Standing("unknown", None, code, summary, activity=activity, again_in=again_in)
+
+
+LONG_QUIET: Final = 86_400.0
+"""Seconds without a change before a root was first seen, after which an undecidable session is history."""
+
+_DAY: Final = 86_400.0
+
+
+class End(NamedTuple):
+    """An attempt's end: when (Unix seconds), by what evidence, and how. `gone_by` as in `Standing`."""
+
+    at: float
+    evidence: Evidence
+    close: Close
+    gone_by: float | None = None
+
+
+def end_by(standing: Standing, otherwise: float) -> End:
+    """The end of a session in this state. `otherwise` is when it ended, if its files don't say so."""
+    state = standing.state
+    assert state != "unknown", "what has evidence has ended"
+    assert standing.evidence is not None, "asked for only then"
+    code = standing.reason_code
+    assert code != OPEN_TURN, "likewise"
+    assert code != NO_PROCESS, "likewise"
+    at = otherwise if standing.ended_at is None else standing.ended_at
+    return End(at, standing.evidence, Close(state, code, standing.reason_summary), standing.gone_by)
+
+
+def end_before(told: Told, standing: Standing, changed_at: float, first_seen_at: float) -> End | None:
+    """How a session ended before `first_seen_at`. None for one that still runs, or ended later.
+
+    `changed_at` is when its files changed last.
+    """
+    if standing.evidence is not None:
+        end = end_by(standing, changed_at)
+        return end if end.at < first_seen_at else None
+    quiet_s = first_seen_at - changed_at
+    if standing.state != "unknown" or quiet_s <= LONG_QUIET:
+        return None
+    at, close = changed_at if told.moved_at is None else told.moved_at, told.close
+    if told.turn == "closed" and close is not None:
+        return End(at if close.at is None else close.at, "quiet", close)
+    summary = f"nothing had been heard of it for {quiet_s / _DAY:.0f} days when its root was first seen"
+    return End(at, "quiet", Close("aborted", "run.aborted.stale", summary))
+
+
+def ended(standing: Standing, end: End) -> Standing:
+    """The state of a session that ended this way."""
+    close = end.close
+    return standing._replace(
+        state=close.status,
+        evidence=end.evidence,
+        reason_code=close.reason_code,
+        reason_summary=close.reason_summary,
+        ended_at=end.at,
+        activity=None,
+        again_in=None,
+    )

@@ -4,7 +4,7 @@ verdict."""
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.invocations.ids import of_play
+from runward.handlers.invocations import of_play
 from runward.handlers.layouts.foreign_values import document_object
 from runward.handlers.layouts.show import read_meta
 from runward.handlers.model.asking import Asking, Given, ask

@@ -23,7 +23,7 @@ from runward.daemon.store.tables.all import APPLIERS, TABLES, TwoOwners, joined
 from runward.daemon.store.tables.jobs import JOBS
 from runward.daemon.store.transaction import Statement
 from runward.daemon.worker.deciding import Answers, NoAnswer
-from runward.handlers.exchange.running_code import CodeRun
+from runward.handlers.exchange.accounts import CodeRun
 from runward.handlers.model.asking import Question
 from runward.handlers.model.bundle import ReceiptSignRequested
 from runward.handlers.model.effects import Effect

@@ -21,7 +21,7 @@ from runward.handlers.model.chains import (
 )
 from runward.handlers.model.schedules import Scheduled
 from runward.handlers.model.starts import Play
-from runward.handlers.schedules.due import PATIENCE
+from runward.handlers.schedules import PATIENCE
 
 if TYPE_CHECKING:
     from tests.simulation.people import People

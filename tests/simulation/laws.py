@@ -22,7 +22,7 @@ from tests.simulation.universe import Universe
 from runward.daemon.backup.restore import MAYBE_BEGUN
 from runward.daemon.ports.journals import Appended, JournalLine, NotAppended
 from runward.daemon.store.hash_chain import GENESIS, event_hash
-from runward.handlers.chains.cancel import WITHDRAWN
+from runward.handlers.chains.continuing import WITHDRAWN
 from runward.handlers.journal.place import journal_directory
 
 ALWAYS: Final[dict[str, str]] = {

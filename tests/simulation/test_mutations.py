@@ -32,15 +32,15 @@ from runward.daemon.store.tables import bundles, jobs, journal_lines, starts
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.world import files
+from runward.handlers import notices as addressed
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.contracts import hashes
 from runward.handlers.model.contracts import FileHash, Produced, RecordedFile
 from runward.handlers.model.effects import Deciding
 from runward.handlers.model.sessions import AttemptStarted
-from runward.handlers.notices import addressing
 from runward.handlers.sessions import opened, over
+from runward.handlers.sessions.ended import launcher_key
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, _Look
-from runward.handlers.sessions.linked import launcher_key
 
 pytestmark = pytest.mark.timeout(900)  # a busy machine takes its time, and time is not what is tested here
 MOST: Final = 120
@@ -299,7 +299,7 @@ def without_ids_of_notices_that_stay(patch: pytest.MonkeyPatch) -> None:
     def another(kind: str, subject: str, recipient: str) -> str:
         return f"nt_{next(numbers):012x}"
 
-    patch.setattr(addressing, "notice_id", another)
+    patch.setattr(addressed, "notice_id", another)
     patch.setattr(notices, "notice_id", another)
 
 

@@ -20,8 +20,7 @@ from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_exchange import action, agent_of, held_job
 from runward.daemon.views.exchange import result_of
-from runward.handlers.exchange.action_result import Refused, result_to_json
-from runward.handlers.exchange.intent import NotAnIntent, read_intent
+from runward.handlers.exchange.intent import NotAnIntent, Refused, read_intent, result_to_json
 
 _SESSION = "RUNWARD_SESSION_ID"
 

@@ -15,13 +15,14 @@ from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.given_file import content_of
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import print_json_line
-from runward.handlers.exchange.action_result import ActionResult, result_to_json
 from runward.handlers.exchange.intent import (
     DEFAULT_METHOD,
+    ActionResult,
     NotAnIntent,
     as_intent,
     intent_to_json,
     parse_intent,
+    result_to_json,
 )
 
 MOST_INTENTS: Final = 256 << 20

@@ -14,8 +14,7 @@ from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.store.reading_exchange import principals, shared_artifacts
 from runward.daemon.views.exchange import listed_artifact, shown_principal
-from runward.handlers.exchange.action_result import ActionResult, result_to_json
-from runward.handlers.exchange.intent import NotAnIntent, parse_intent
+from runward.handlers.exchange.intent import ActionResult, NotAnIntent, parse_intent, result_to_json
 
 _REASONING: Final = "reasoning"
 _ABOUT: Final = {

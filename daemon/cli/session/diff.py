@@ -13,7 +13,7 @@ from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.replay import replay_of
 from runward.daemon.views.sessions import about_of
 from runward.handlers.bundle.canonical import canonical
-from runward.handlers.bundle.told_calls import Divergence, ToldCall, aligned, first_divergence
+from runward.handlers.bundle.replay_view import Divergence, ToldCall, aligned, first_divergence
 
 _SHOWN = 200
 """Characters of a value that are shown."""

@@ -19,7 +19,7 @@ from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.replay import replay_of
-from runward.handlers.bundle.told_calls import ToldCall
+from runward.handlers.bundle.replay_view import ToldCall
 
 SIGNATURE = "ToolCallSignature"
 

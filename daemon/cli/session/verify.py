@@ -19,9 +19,17 @@ from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.sessions import produced_of, verification_of
 from runward.daemon.views.text import iso, local, size
-from runward.handlers.contracts.comparison import Compared, Look, compare, each_file
 from runward.handlers.contracts.snapshots import stored_contract
-from runward.handlers.contracts.verify import Verification, boundary, verification_as_json, verify
+from runward.handlers.contracts.verify import (
+    Compared,
+    Look,
+    Verification,
+    boundary,
+    compare,
+    each_file,
+    verification_as_json,
+    verify,
+)
 from runward.handlers.model.contracts import FileHash, RootFacts
 from runward.handlers.model.unreadable import Unreadable
 

@@ -94,7 +94,7 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
         return asked_run_story(asked, is_up)
     from runward.daemon.inbox.requests import load_request
     from runward.handlers.model.requests import PlayRunRequested
-    from runward.handlers.requests.play import run_name
+    from runward.handlers.requests.asked import run_name
 
     for file in files:
         event = load_request(file)

@@ -14,7 +14,7 @@ from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, as_int, listed
 from runward.handlers.chains import states
 from runward.handlers.chains.advancing import WAITS
-from runward.handlers.chains.folding import folded, slots_after
+from runward.handlers.chains.states import folded, slots_after
 from runward.handlers.chains.stepping import result_of
 from runward.handlers.model.approvals import ApprovalOf, ApprovalStanding, AskApproval, DecideApproval
 from runward.handlers.model.chains import (

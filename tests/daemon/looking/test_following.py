@@ -26,8 +26,7 @@ from runward.daemon.world.files import RealFiles
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook
 from runward.handlers.model.processes import FIRST_NAMESPACE, RecordedProcess, Whereabouts
-from runward.handlers.sessions.death import Absence
-from runward.handlers.sessions.over import Writer
+from runward.handlers.sessions.over import Absence, Writer
 
 KEY = f"claude-code:{SESSION}"
 AGENT = RecordedProcess(41, 7, "this boot")

@@ -17,7 +17,7 @@ from runward.daemon.ports.processes import Begun, NotBegun
 from runward.daemon.store.transaction import Statement
 from runward.handlers.model.requests import PlayRunRequested
 from runward.handlers.model.starts import Play, StartRun
-from runward.handlers.requests.play import run_name
+from runward.handlers.requests.asked import run_name
 
 AT = 1_789_999_999.0
 ROWS = "select key, state, why from starts order by key"

@@ -22,8 +22,7 @@ from runward.daemon.rundir import liveness
 from runward.daemon.rundir.liveness import Writers
 from runward.daemon.world.machine import RealProcesses
 from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, RecordedProcess
-from runward.handlers.sessions.death import Absence
-from runward.handlers.sessions.over import Writer
+from runward.handlers.sessions.over import Absence, Writer
 
 _LEAVE_TO_A_CHILD = """
 import fcntl, os, sys

@@ -25,7 +25,7 @@ from runward.daemon.sandbox.execution import (
 )
 from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.workers import Job, Worker, execute
-from runward.handlers.exchange.kernel_calls import CALLS_OF_CODE, CALLS_OF_CONTRACTS
+from runward.handlers.exchange.invoke import CALLS_OF_CODE, CALLS_OF_CONTRACTS
 
 USUAL = Executor()
 

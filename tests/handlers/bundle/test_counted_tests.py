@@ -5,7 +5,7 @@ import pytest
 from runward.config.bundle import DEFAULT_VERIFICATION
 from runward.config.json_value import JsonValue
 from runward.handlers.bundle.edits import Edits
-from runward.handlers.bundle.told_calls import ToldCall, aligned, first_divergence
+from runward.handlers.bundle.replay_view import ToldCall, aligned, first_divergence
 from runward.handlers.bundle.verification_runs import CountedTests, command_of, counted_tests, is_verification
 from runward.handlers.model.bundle import FileEdit
 

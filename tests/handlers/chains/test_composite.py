@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runward.config.trigger import Composite, Trigger
-from runward.handlers.chains.composite import Seen, fold
+from runward.handlers.chains.gather import Seen, fold
 
 HOUR = 3600.0
 

@@ -17,9 +17,9 @@ from tests.handlers.chains.test_machine import (
     stands,
 )
 
-from runward.handlers.chains import finished, fire, turn
+from runward.handlers.chains import firing
 from runward.handlers.chains.advancing import WAITS
-from runward.handlers.invocations.ids import of_chain_run
+from runward.handlers.invocations import of_chain_run
 from runward.handlers.model.chains import (
     MOST_FIRINGS,
     ChainFired,
@@ -60,7 +60,7 @@ def scheduled(overlap: str) -> Any:
 def fired(event: ChainFired = FIRED, **answers: Any) -> tuple[Any, ...]:
     others, lately = answers.get("others", ()), answers.get("lately", ())
     known = {**NOT_YET, OpenRunsOf("pr"): others, FiringsOf("pr"): lately, **answers.get("more", {})}
-    return decided(fire.decide(event, GIVEN), known)
+    return decided(firing.open_run(event, GIVEN), known)
 
 
 def results(effects: tuple[Any, ...]) -> list[str]:
@@ -154,7 +154,7 @@ def over(status: Any = "completed", runs: tuple[OpenRun, ...] = (), **answers: A
         ChainRunOf(RUN): stands({0: StepStanding(0, "completed", None, None, 1, {"summary": "s"})}),
         RecipientsOf(f"chain.{status}"): answers.get("recipients", ()),
     }
-    return decided(finished.decide(event, GIVEN), known)
+    return decided(firing.report_end(event, GIVEN), known)
 
 
 def test_the_oldest_run_of_each_turn_that_nobody_has_begins_next() -> None:
@@ -209,7 +209,12 @@ def test_a_chain_is_paused_after_a_failure_if_its_file_says_so() -> None:
 
 def test_a_run_begins_at_its_turn_once() -> None:
     waits = stands({0: StepStanding(0, "waiting", None, None, 1, None)}, code=WAITS)
-    effects = decided(turn.decide(ChainRunTurn(RUN, 9.0, "cr_other"), GIVEN), {ChainRunOf(RUN): waits})
+    effects = decided(
+        firing.begin_in_turn(ChainRunTurn(RUN, 9.0, "cr_other"), GIVEN), {ChainRunOf(RUN): waits}
+    )
     assert len(of(StartRun, effects)) == 1
     for run in (None, stands({}), waits._replace(status="cancelled")):
-        assert decided(turn.decide(ChainRunTurn(RUN, 9.0, "cr_other"), GIVEN), {ChainRunOf(RUN): run}) == ()
+        assert (
+            decided(firing.begin_in_turn(ChainRunTurn(RUN, 9.0, "cr_other"), GIVEN), {ChainRunOf(RUN): run})
+            == ()
+        )

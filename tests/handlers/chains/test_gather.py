@@ -8,7 +8,7 @@ from tests.handlers.chains.test_machine import DEFINITION, FIRED, GIVEN, decided
 
 from runward.config.chain import Chain, chain_of
 from runward.config.json_value import JsonValue
-from runward.handlers.chains import finished, fire, gather, match
+from runward.handlers.chains import firing, gather
 from runward.handlers.model.chains import (
     ChainFired,
     ChainFires,
@@ -58,16 +58,16 @@ def gathered(event: TriggerMatched = B, held: tuple[Held, ...] = (A,), **more: A
         ToldBy("pr"): {"ra": {"n": 1}},
         **more.get("runs", {}),
     }
-    return decided(gather.decide(event, GIVEN), known)
+    return decided(gather.gather_event(event, GIVEN), known)
 
 
 def test_an_event_is_meant_for_each_item_whose_filter_it_passes() -> None:
     listening = {ListenersTo("a"): (chain(BOTH),)}
     event = EventOccurred("ra", 1.0, "a", "id-a", {"n": 1}, "ada", "cr_0")
-    (emitted,) = of(Emit, decided(match.decide(event, GIVEN), listening))
+    (emitted,) = of(Emit, decided(firing.fire_what_listens(event, GIVEN), listening))
     assert emitted.event == TriggerMatched("pr", 1.0, "ra", "a", "id-a", {"n": 1}, BOTH, (0,), "ada", "cr_0")
     other = replace(event, fields={"n": 2})
-    effects = decided(match.decide(other, GIVEN), listening)
+    effects = decided(firing.fire_what_listens(other, GIVEN), listening)
     assert of(Emit, effects) == []
     assert of(Explain, effects)[0].verdict == "refused"
 
@@ -138,7 +138,7 @@ def test_a_chain_run_keeps_what_its_expressions_see_of_its_events() -> None:
         FiringsOf("pr"): (),
         OpenRunsOf("pr"): (),
     }
-    (opened,) = of(OpenChainRun, decided(fire.decide(event, GIVEN), known))
+    (opened,) = of(OpenChainRun, decided(firing.open_run(event, GIVEN), known))
     assert opened.cause == {
         "event": "pr.opened",
         "event_id": "id",
@@ -164,5 +164,5 @@ def test_a_failed_run_pauses_its_chain_where_a_schedule_in_its_trigger_says_so()
         RecipientsOf("chain.failed"): (),
     }
     event = ChainRunFinished("cr_0", "pr", 9.0, "failed", "chain.failed.step_failed")
-    (set_,) = of(SetChainStatus, decided(finished.decide(event, GIVEN), known))
+    (set_,) = of(SetChainStatus, decided(firing.report_end(event, GIVEN), known))
     assert set_.status == "paused"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.handlers.chains.test_machine import GIVEN, RUN, TEXT, changed, decided, of, stands
 
-from runward.handlers.chains import approved, offered, rang, turn
+from runward.handlers.chains import continuing, firing
 from runward.handlers.chains.advancing import ASKED, STARTED, WAITS
 from runward.handlers.model.approvals import ApprovalDecided
 from runward.handlers.model.chains import (
@@ -28,15 +28,15 @@ OFFER = SlotOffered(RUN, 0, 1, 1.0, "by")
 
 
 def answered(decision: Any) -> Deciding:
-    return approved.decide(ApprovalDecided("ap_1", RUN, 0, 1.0, decision, "", "ada"), GIVEN)
+    return continuing.advance_after_decision(ApprovalDecided("ap_1", RUN, 0, 1.0, decision, "", "ada"), GIVEN)
 
 
 @pytest.mark.parametrize(
     ("decide", "status", "reason", "code"),
     [
-        (lambda: turn.decide(TURN, GIVEN), "waiting", None, WAITS),
-        (lambda: rang.decide(TRY, GIVEN), "waiting", None, STARTED),
-        (lambda: offered.decide(OFFER, GIVEN), "waiting", WAITS_FOR_SLOT, STARTED),
+        (lambda: firing.begin_in_turn(TURN, GIVEN), "waiting", None, WAITS),
+        (lambda: continuing.advance_after_timer(TRY, GIVEN), "waiting", None, STARTED),
+        (lambda: continuing.take_slot(OFFER, GIVEN), "waiting", WAITS_FOR_SLOT, STARTED),
         (lambda: answered("approved"), "waiting_approval", None, ASKED),
         (lambda: answered("changed"), "waiting_approval", None, ASKED),
     ],

@@ -12,14 +12,14 @@ from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
 from runward.config.seen import CHAIN_FIELDS, STEP_FIELDS
 from runward.config.step import Callables, Step
-from runward.handlers.approvals import answer
+from runward.handlers.approvals.deciding import answer_approval
 from runward.handlers.approvals.shown import _left, _Named
-from runward.handlers.chains import advance, advancing, begun, cancel, fire, match, order
-from runward.handlers.chains import status as changed_status
+from runward.handlers.chains import advancing, continuing, firing
+from runward.handlers.chains import firing as changed_status
 from runward.handlers.chains.advancing import about, position_of, run_id
 from runward.handlers.chains.stepping import given_to, judge, result_of
 from runward.handlers.contracts.hashes import TRIES
-from runward.handlers.invocations.ids import of_chain_run, of_try
+from runward.handlers.invocations import of_chain_run, of_try
 from runward.handlers.model.approvals import (
     ApprovalOf,
     ApprovalRequested,
@@ -130,16 +130,16 @@ def occurred(**fields: JsonValue) -> EventOccurred:
 
 def test_an_event_fires_each_chain_whose_filter_it_passes() -> None:
     listening = {ListenersTo("pr.opened"): (CHAIN,)}
-    effects = decided(match.decide(occurred(base="main", pr=7), GIVEN), listening)
+    effects = decided(firing.fire_what_listens(occurred(base="main", pr=7), GIVEN), listening)
     assert of(Emit, effects) == [
         Emit(
             ChainFired("pr", 1.0, "request", "pr.opened", "id", {"base": "main", "pr": 7}, DEFINITION, "ada")
         )
     ]
-    refused = decided(match.decide(occurred(base="dev"), GIVEN), listening)
+    refused = decided(firing.fire_what_listens(occurred(base="dev"), GIVEN), listening)
     assert of(Emit, refused) == []
     assert of(Explain, refused)[0].verdict == "refused"
-    assert decided(match.decide(occurred(), GIVEN), {ListenersTo("pr.opened"): ()}) == ()
+    assert decided(firing.fire_what_listens(occurred(), GIVEN), {ListenersTo("pr.opened"): ()}) == ()
 
 
 def test_a_changed_file_fires_the_chains_whose_path_it_matches() -> None:
@@ -149,20 +149,20 @@ def test_a_changed_file_fires_the_chains_whose_path_it_matches() -> None:
     assert chain is not None
     for path, count in (("/w/a.md", 1), ("/w/a.txt", 0), ("/w/b/a.md", 0), (7, 0)):
         event = EventOccurred("request", 1.0, "file.changed", "id", {"path": path, "change": "created"})
-        effects = decided(match.decide(event, GIVEN), {ListenersTo("file.changed"): (chain,)})
+        effects = decided(firing.fire_what_listens(event, GIVEN), {ListenersTo("file.changed"): (chain,)})
         assert len(of(Emit, effects)) == count
 
 
 def test_a_person_fires_a_chain_whatever_its_trigger() -> None:
     event = ChainFireRequested("request", 1.0, "pr", {"pr": 7}, "ada")
-    (emitted,) = of(Emit, decided(order.decide(event, GIVEN), {ChainNamed("pr"): CHAIN}))
+    (emitted,) = of(Emit, decided(firing.fire_as_asked(event, GIVEN), {ChainNamed("pr"): CHAIN}))
     assert (emitted.event.key, emitted.event.event) == ("pr@request", "manual.fired")
-    refused = decided(order.decide(event, GIVEN), {ChainNamed("pr"): "there is no chain 'pr'"})
+    refused = decided(firing.fire_as_asked(event, GIVEN), {ChainNamed("pr"): "there is no chain 'pr'"})
     assert [each.verdict for each in of(Explain, refused)] == ["refused"]
 
 
 def test_a_fired_chain_opens_a_run_and_starts_its_first_step() -> None:
-    effects = decided(fire.decide(FIRED, GIVEN), NOT_YET)
+    effects = decided(firing.open_run(FIRED, GIVEN), NOT_YET)
     (opened,), (start,), (step,) = of(OpenChainRun, effects), of(StartRun, effects), of(SetStep, effects)
     root, invocation = of(OpenInvocation, effects)
     assert (root.id, root.skill, root.chain_run, root.step) == (of_chain_run(RUN), "chain", RUN, None)
@@ -216,7 +216,7 @@ def finished(
     )
     event = SessionFinished(key, 1, 2.0, status, f"run.{status}.why", None)
     return decided(
-        advance.decide(event, GIVEN),
+        continuing.advance_after_step(event, GIVEN),
         {
             ChainRunOf(RUN): standing,
             SessionOf(key): session,
@@ -378,7 +378,7 @@ def test_a_step_that_can_not_be_started_fails_the_run() -> None:
         **NOT_YET,
         PlayOf("review"): Play(None, problem="there is no playbook 'review'"),
     }
-    effects = decided(fire.decide(FIRED, GIVEN), answers)
+    effects = decided(firing.open_run(FIRED, GIVEN), answers)
     assert [(each.status, each.reason_code) for each in of(SetStep, effects)] == [
         ("failed", "run.failed.not_started")
     ]
@@ -395,7 +395,7 @@ def test_a_step_whose_condition_takes_too_much_work_fails_and_is_not_skipped() -
         "steps": [{"skill": "review", "condition": condition}, {"skill": "merge"}],
     }
     fired = replace(FIRED, fields={"files": files, "allowed": allowed}, definition=chain)
-    effects = decided(fire.decide(fired, GIVEN), NOT_YET)
+    effects = decided(firing.open_run(fired, GIVEN), NOT_YET)
     (step,) = of(SetStep, effects)
     assert (step.step, step.status, step.reason_code) == (0, "failed", "run.failed.not_started")
     assert step.reason_summary is not None
@@ -411,10 +411,10 @@ def test_of_a_run_that_is_over_only_the_step_is_kept() -> None:
 
 def test_a_session_that_no_chain_started_changes_nothing() -> None:
     stranger = SessionFinished("native:runs/other", 1, 2.0, "completed", "c", None)
-    assert decided(advance.decide(stranger, GIVEN), {}) == ()
+    assert decided(continuing.advance_after_step(stranger, GIVEN), {}) == ()
     forged = SessionFinished(f"native:elsewhere/{RUN}-0-1", 1, 2.0, "completed", "c", None)
     standing = stands({})
-    assert decided(advance.decide(forged, GIVEN), {ChainRunOf(RUN): standing}) == ()
+    assert decided(continuing.advance_after_step(forged, GIVEN), {ChainRunOf(RUN): standing}) == ()
 
 
 def test_a_step_that_can_never_begin_fails_its_run() -> None:
@@ -422,21 +422,21 @@ def test_a_step_that_can_never_begin_fails_its_run() -> None:
     steps = {0: StepStanding(0, "running", None, key, 1, None)}
     run = stands(steps)
     event = StartFailed(f"{RUN}/0/1", key, 9.0, "its run directory can't be made")
-    step, said, ended, _ = decided(advance.decide(event, GIVEN), {ChainRunOf(RUN): run})
+    step, said, ended, _ = decided(continuing.advance_after_step(event, GIVEN), {ChainRunOf(RUN): run})
     assert isinstance(step, SetStep)
     assert (step.status, step.reason_code, step.attempt) == ("failed", "run.failed.not_started", 1)
     assert isinstance(ended, SetChainRun)
     assert (ended.status, ended.reason_code) == ("failed", "chain.failed.step_failed")
     assert isinstance(said, Explain)
     is_over = {ChainRunOf(RUN): run._replace(status="failed")}
-    (only, _) = decided(advance.decide(event, GIVEN), is_over)
+    (only, _) = decided(continuing.advance_after_step(event, GIVEN), is_over)
     assert isinstance(only, SetStep)
 
 
 def test_an_event_that_is_told_again_long_after_fires_no_second_run() -> None:
     known = stands({}, "completed")
     assert [
-        type(each) for each in decided(fire.decide(FIRED, GIVEN), {**NOT_YET, ChainRunOf(RUN): known})
+        type(each) for each in decided(firing.open_run(FIRED, GIVEN), {**NOT_YET, ChainRunOf(RUN): known})
     ] == [RecordFiring, Explain]
 
 
@@ -497,7 +497,7 @@ def test_a_step_has_its_own_timeout_and_never_more_than_the_run_has_left() -> No
     assert (start.timeout, start.grace) == (300.0, 3.0)
     effects = finished(definition=changed(text), deadline=GIVEN.at + 20.0)
     assert of(StartRun, effects)[0].timeout == 20.0
-    fired = fire.decide(replace(FIRED, definition=changed("timeout: 30s\n" + TEXT)), GIVEN)
+    fired = firing.open_run(replace(FIRED, definition=changed("timeout: 30s\n" + TEXT)), GIVEN)
     effects = decided(fired, NOT_YET)
     assert of(OpenChainRun, effects)[0].deadline == GIVEN.at + 30.0
     assert of(StartRun, effects)[0].timeout == 30.0
@@ -524,7 +524,7 @@ BEGUN = {0: StepStanding(0, "running", None, f"native:runs/{RUN}-0-1", 1, None)}
 def test_a_cancelled_run_is_over_at_once_and_its_step_is_told_to_end() -> None:
     key = f"native:runs/{RUN}-0-1"
     answers = {ChainRunOf(RUN): stands(BEGUN), SessionOf(key): running("running")}
-    effects = decided(cancel.decide(CANCEL, GIVEN), answers)
+    effects = decided(continuing.cancel_run(CANCEL, GIVEN), answers)
     emitted, told = of(Emit, effects)
     assert (emitted.event.session_key, emitted.event.attempt, emitted.event.said_by) == (key, 1, "ada")
     assert (told.event.type, told.event.status) == ("ChainRunFinished", "cancelled")
@@ -541,7 +541,7 @@ def test_the_start_of_a_step_that_is_no_session_yet_is_withdrawn_and_it_is_told_
         InvocationOf(key): Invocation("inv_1", "review", "pr", RUN),
         ListenersTo("invocation.completed"): (),
     }
-    effects = decided(cancel.decide(CANCEL, GIVEN), answers)
+    effects = decided(continuing.cancel_run(CANCEL, GIVEN), answers)
     assert [each.status for each in of(EndInvocation, effects)] == ["cancelled"]
     assert [each.session_key for each in of(WithdrawStart, effects)] == [key]
     assert [(each.status, each.reason_code) for each in of(SetStep, effects)] == [
@@ -550,10 +550,13 @@ def test_the_start_of_a_step_that_is_no_session_yet_is_withdrawn_and_it_is_told_
     told, _ = of(Emit, effects)  # the job that opens its session may be ahead in the session's lane
     assert (told.event.type, told.event.session_key, told.event.attempt) == ("SessionCancelRequested", key, 1)
     late = AttemptStarted(key, 1, 2.0, None)
-    (emitted,) = of(Emit, decided(begun.decide(late, GIVEN), {ChainRunOf(RUN): stands(BEGUN, "cancelled")}))
+    (emitted,) = of(
+        Emit,
+        decided(continuing.end_withdrawn_step(late, GIVEN), {ChainRunOf(RUN): stands(BEGUN, "cancelled")}),
+    )
     assert emitted.event.session_key == key
     for run in (stands(BEGUN), stands({}, "cancelled"), stands(BEGUN, "completed"), None):
-        assert decided(begun.decide(late, GIVEN), {ChainRunOf(RUN): run}) == ()
+        assert decided(continuing.end_withdrawn_step(late, GIVEN), {ChainRunOf(RUN): run}) == ()
 
 
 def test_a_step_is_not_over_before_what_was_added_to_its_session_is_kept() -> None:
@@ -561,12 +564,12 @@ def test_a_step_is_not_over_before_what_was_added_to_its_session_is_kept() -> No
     verdict = SessionFinished(key, 1, 4.0, "completed", "run.completed.ok", None)
     answers = {ChainRunOf(RUN): stands(BEGUN), LaneWaits(f"artifacts:{key}"): True}
     with pytest.raises(TryLater):
-        decided(advance.decide(verdict, GIVEN), answers)
+        decided(continuing.advance_after_step(verdict, GIVEN), answers)
 
 
 @pytest.mark.parametrize("run", [None, stands({}, "completed")])
 def test_a_run_that_is_over_is_not_cancelled(run: ChainRunStanding | None) -> None:
-    effects = decided(cancel.decide(CANCEL, GIVEN), {ChainRunOf(RUN): run})
+    effects = decided(continuing.cancel_run(CANCEL, GIVEN), {ChainRunOf(RUN): run})
     assert [each.verdict for each in of(Explain, effects)] == ["refused"]
     assert len(effects) == 1
 
@@ -579,14 +582,14 @@ def test_a_chain_that_was_paused_before_an_event_skips_it(
     status: ChainStatus, since: float, is_skipped: bool
 ) -> None:
     answers = {**NOT_YET, ChainFiresNow("pr"): ChainFires(status, since, "a freeze", "ada")}
-    effects = decided(fire.decide(FIRED, GIVEN), answers)
+    effects = decided(firing.open_run(FIRED, GIVEN), answers)
     assert bool(of(StartRun, effects)) != is_skipped
     assert ("skipped" in of(Explain, effects)[0].summary) == is_skipped
 
 
 def test_a_chain_is_paused_as_a_person_asked() -> None:
     event = ChainStatusRequested("request", 1.0, "pr", "paused", "a freeze", "ada")
-    kept, said = changed_status.decide(event, GIVEN)
+    kept, said = changed_status.set_status(event, GIVEN)
     assert kept == SetChainStatus("pr", 1.0, "paused", "a freeze", "ada")
     assert isinstance(said, Explain)
 
@@ -607,7 +610,7 @@ def test_a_person_approves_what_an_approval_can_not_cover_in_words_or_not_at_all
         ChainRunOf(RUN): stands({1: waits}, "waiting_approval"),
     }
     event = ApprovalRequested("request", 1.0, "ap_0", RUN, "approved", "", "ada", without=without)
-    (refused,) = decided(answer.decide(event, GIVEN), answers)
+    (refused,) = decided(answer_approval(event, GIVEN), answers)
     assert isinstance(refused, Explain)
     assert refused.verdict == "refused"
     assert why in refused.summary

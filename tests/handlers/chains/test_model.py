@@ -17,9 +17,9 @@ from tests.handlers.chains.chain_world import World
 
 from runward.config.step import Retry
 from runward.handlers import route
-from runward.handlers.approvals import answer
-from runward.handlers.chains import advance, advancing, approved, fire, late, offered
-from runward.handlers.chains.slots import Room
+from runward.handlers.approvals import deciding
+from runward.handlers.chains import advancing, continuing, firing
+from runward.handlers.chains.advancing import Room
 from runward.handlers.model.chains import ChainRunOf
 
 FEW: Final = 50
@@ -103,7 +103,7 @@ def without_heeding_the_answer(patch: pytest.MonkeyPatch) -> None:
     name = ("chains/approved", "ApprovalDecided")
 
     def begun(event: Any, given: Any) -> Any:
-        return approved.decide(replace(event, decision="approved"), given)
+        return continuing.advance_after_decision(replace(event, decision="approved"), given)
 
     patch.setitem(route._BY_NAME, name, route._BY_NAME[name]._replace(decide=begun))
 
@@ -113,9 +113,9 @@ def without_comparing_what_was_shown(patch: pytest.MonkeyPatch) -> None:
 
     def unseen(approval: Any, given: Any, note: str, by: str, without: Any = ()) -> Any:
         yield ChainRunOf(approval.run)
-        return answer.decided(approval, given.at, "approved", note, by)
+        return deciding.decided(approval, given.at, "approved", note, by)
 
-    patch.setattr(answer, "approved", unseen)
+    patch.setattr(deciding, "approved", unseen)
 
 
 def without_passing_slots_on(patch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def without_passing_slots_on(patch: pytest.MonkeyPatch) -> None:
         yield from ()
         return ()
 
-    for module in (advance, advancing, offered):
+    for module in (continuing, advancing):
         patch.setattr(module, "let_go", kept)
 
 
@@ -146,12 +146,12 @@ def without_the_deadline_of_what_waits(patch: pytest.MonkeyPatch) -> None:
         yield from ()
         return ()
 
-    patch.setattr(late, "end", nothing)
+    patch.setattr(advancing, "end", nothing)
 
 
 def without_looking_at_the_clock_first(patch: pytest.MonkeyPatch) -> None:
     """Only the timer of the deadline ends what waits; whatever comes before it does not look."""
-    patch.setattr(late, "is_late", lambda run, at: False)
+    patch.setattr(advancing, "is_late", lambda run, at: False)
 
 
 def without_the_look_at_a_run_that_was_fired_before(patch: pytest.MonkeyPatch) -> None:
@@ -160,23 +160,23 @@ def without_the_look_at_a_run_that_was_fired_before(patch: pytest.MonkeyPatch) -
     def nothing(event: Any, run: str, at: float) -> Any:
         yield from ()
 
-    patch.setattr(fire, "_skipped", nothing)
+    patch.setattr(firing, "_skipped", nothing)
 
 
 def without_turns(patch: pytest.MonkeyPatch) -> None:
     """Runs of one key begin beside each other."""
-    turn_of = fire._turn
+    turn_of = firing._turn
 
     def at_once(*given: Any) -> Any:
         found = turn_of(*given)
         return found if isinstance(found, str) else found._replace(waits_for=(), ends=())
 
-    patch.setattr(fire, "_turn", at_once)
+    patch.setattr(firing, "_turn", at_once)
 
 
 def without_the_time_to_begin(patch: pytest.MonkeyPatch) -> None:
     """A step waits for its slot or its turn as long as it takes."""
-    for module in (advancing, fire):
+    for module in (advancing, firing):
         patch.setattr(module, "begin_within", lambda *unused: ())
 
 

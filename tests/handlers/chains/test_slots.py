@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from tests.handlers.chains.test_firing import fired
 from tests.handlers.chains.test_machine import FIRED, GIVEN, RUN, TEXT, changed, decided, finished, of, stands
 
-from runward.handlers.chains import approved, cancel, offered, rang, slots
+from runward.handlers.chains import advancing, continuing
 from runward.handlers.chains.advancing import ASKED, WAITS
-from runward.handlers.chains.folding import slots_after
+from runward.handlers.chains.states import slots_after
 from runward.handlers.model.approvals import ApprovalDecided
 from runward.handlers.model.asking import Given
 from runward.handlers.model.chains import (
@@ -95,11 +95,15 @@ def test_so_does_a_step_that_is_cancelled_before_it_began() -> None:
     run = stands({0: StepStanding(0, "running", None, key, 1, None)})
     known = {ChainRunOf(RUN): run, SessionOf(key): None, SlotsNow(): SlotsStanding(MINE, (LATER,)), **ONE}
     known[InvocationOf(key)] = None
-    assert offers(decided(cancel.decide(ChainRunCancelRequested("r", 4.0, RUN), GIVEN), known)) == ["cr_late"]
+    assert offers(decided(continuing.cancel_run(ChainRunCancelRequested("r", 4.0, RUN), GIVEN), known)) == [
+        "cr_late"
+    ]
 
 
 def offer(run: Any, slots: SlotsStanding, **more: Any) -> tuple[Any, ...]:
-    return decided(offered.decide(OFFER, GIVEN), {ChainRunOf(RUN): run, SlotsNow(): slots, **ONE, **more})
+    return decided(
+        continuing.take_slot(OFFER, GIVEN), {ChainRunOf(RUN): run, SlotsNow(): slots, **ONE, **more}
+    )
 
 
 def test_a_step_that_is_offered_a_slot_begins_once() -> None:
@@ -141,7 +145,9 @@ def timers(effects: tuple[Any, ...]) -> list[tuple[str, float]]:
 
 def rings(run: Any, slots: SlotsStanding = TAKEN) -> tuple[Any, ...]:
     event = TimerRang(RUN, "begin 0 1", 700.0)
-    return decided(rang.decide(event, GIVEN), {ChainRunOf(RUN): run, SlotsNow(): slots, **ONE})
+    return decided(
+        continuing.advance_after_timer(event, GIVEN), {ChainRunOf(RUN): run, SlotsNow(): slots, **ONE}
+    )
 
 
 def test_a_step_waits_for_a_slot_as_long_as_it_may() -> None:
@@ -168,11 +174,13 @@ def test_a_person_who_is_asked_between_the_turn_and_the_slot_does_not_use_up_the
     run = stands(asked, "waiting_approval", gated, ASKED)
     decision = ApprovalDecided("ap_1", RUN, 0, 1.0, "approved", "", "ada")
     known = {ChainRunOf(RUN): run, SlotsNow(): TAKEN, **ONE}
-    assert timers(decided(approved.decide(decision, GIVEN), known)) == [("begin 0 1", GIVEN.at + 600.0)]
+    assert timers(decided(continuing.advance_after_decision(decision, GIVEN), known)) == [
+        ("begin 0 1", GIVEN.at + 600.0)
+    ]
     turn = TimerRang(RUN, "turn 0 1", 700.0)
     for definition, ends in ((gated, False), (HURRIED, True)):
         waits = {ChainRunOf(RUN): stands({0: WAITING}, definition=definition), SlotsNow(): TAKEN, **ONE}
-        assert bool(of(SetStep, decided(rang.decide(turn, GIVEN), waits))) == ends
+        assert bool(of(SetStep, decided(continuing.advance_after_timer(turn, GIVEN), waits))) == ends
 
 
 def test_a_timer_of_a_step_that_has_begun_changes_nothing() -> None:
@@ -195,14 +203,14 @@ def test_no_slot_is_taken_twice_and_none_stays_free_while_a_step_waits(
     standing, fired_at = SlotsStanding(), 0.0
     offered_to: list[SlotOffered] = []
 
-    def here(run: str, freed: int | None = None) -> slots.Room:
-        asked = slots.room(run, freed)
+    def here(run: str, freed: int | None = None) -> advancing.Room:
+        asked = advancing.room(run, freed)
         next(asked)
         asked.send(limit)
         try:
             asked.send(standing)
         except StopIteration as end:
-            room: slots.Room = end.value
+            room: advancing.Room = end.value
             return room
         raise AssertionError("it asks more")
 
@@ -211,8 +219,8 @@ def test_no_slot_is_taken_twice_and_none_stays_free_while_a_step_waits(
         effect = SetStep(run, 0, 0.0, status, reason, None, attempt=1, fired_at=at)
         standing = slots_after(standing, effect)
 
-    def passes_on(room: slots.Room) -> None:
-        offered_to.extend(each.event for each in of(Emit, slots.offer(room, 0.0, "by")))
+    def passes_on(room: advancing.Room) -> None:
+        offered_to.extend(each.event for each in of(Emit, advancing.offer(room, 0.0, "by")))
 
     def deliver(number: int) -> None:
         event = offered_to.pop(number % len(offered_to))
@@ -251,5 +259,5 @@ def test_no_slot_is_taken_twice_and_none_stays_free_while_a_step_waits(
 
 
 def test_an_offer_has_a_key_of_its_own() -> None:
-    again = slots.offer(slots.Room(1, (LATER,)), 1.0, Given("other", 1.0).event_hash)
-    assert again != slots.offer(slots.Room(1, (LATER,)), 1.0, GIVEN.event_hash)
+    again = advancing.offer(advancing.Room(1, (LATER,)), 1.0, Given("other", 1.0).event_hash)
+    assert again != advancing.offer(advancing.Room(1, (LATER,)), 1.0, GIVEN.event_hash)

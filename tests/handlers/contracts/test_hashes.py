@@ -28,7 +28,7 @@ from runward.handlers.model.unreadable import Unreadable
 
 REVIEW, NOTES = Produced("review", "review.md", 12, 100), Produced("notes", "sub/notes.md", 5, 200)
 VERDICT = SessionFinished(KEY, 2, 5.0, "completed", "run.completed.ok", "passed", 2, 17)
-decide = played(handler.decide)
+decide = played(handler.hash_produced)
 ONE, TWO = "1" * 64, "2" * 64
 AS_VERIFIED = (FileHash("hashed", 12, 100, ONE), FileHash("hashed", 5, 200, TWO))
 

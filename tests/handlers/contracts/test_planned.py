@@ -19,12 +19,12 @@ from runward.handlers.model.effects import Effects, Explain
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.sessions import FoldContract, RefuseFold, Session, SessionOf
 from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.sessions import planned as handler
+from runward.handlers.sessions import opened as handler
 
 REPORT = Declarations(None, (ExpectedArtifact("report", "report.md", True, "all of it"),))
 BEFORE = LegsBefore(f"{PATH}/artifacts", PATH, ("one", "legs/two"), 5, 7)
 NONE_EARLY = EarlyLegs(())
-decide = played(handler.decide)
+decide = played(handler.fold_plan)
 
 
 def decided(

@@ -11,8 +11,8 @@ from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox import worker
 from runward.daemon.worker.deciding import MOST_QUESTIONS
-from runward.handlers.exchange import act, create, kernel_calls, mint
-from runward.handlers.exchange.accounts import Accounts, accounts_of
+from runward.handlers.exchange import act, invoke
+from runward.handlers.exchange.accounts import Accounts, CodeRun, Ran, accounts_of
 from runward.handlers.exchange.acting_with_code import (
     Acted,
     ActedWithCode,
@@ -22,7 +22,6 @@ from runward.handlers.exchange.acting_with_code import (
     Unable,
     Worked,
 )
-from runward.handlers.exchange.running_code import CodeRun, Ran
 from runward.handlers.model.asking import Asking, Given, Question
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.exchange import (
@@ -119,18 +118,18 @@ class Exchange:
     def create(self, name: str, scrip: int = 0, **further: object) -> None:
         """A person creates a principal. Raises `AssertionError` if it is refused."""
         event = PrincipalCreateRequested(f"r{self._next()}", 1.0, name, scrip=scrip, said_by="ann", **further)  # type: ignore[arg-type] # each test names real fields
-        refused = self.refused(self._apply(create.decide(event, self._given())))
+        refused = self.refused(self._apply(act.create_as_asked(event, self._given())))
         assert not refused, refused
 
     def request(self, event: PrincipalCreateRequested) -> list[str]:
         """A person asks for a principal; returns why not."""
         self._next()
-        return self.refused(self._apply(create.decide(event, self._given())))
+        return self.refused(self._apply(act.create_as_asked(event, self._given())))
 
     def mint(self, name: str, amount: int) -> list[str]:
         """A person mints; returns why not."""
         event = MintRequested(f"r{self._next()}", 1.0, name, amount, said_by="ann")
-        return self.refused(self._apply(mint.decide(event, self._given())))
+        return self.refused(self._apply(act.mint_units(event, self._given())))
 
     def act(self, who: str, kind: str, artifact: str = "", **further: JsonValue) -> dict[str, JsonValue]:
         """Someone acts through the inbox; returns the result."""
@@ -142,7 +141,7 @@ class Exchange:
     def say(self, who: str, text: str) -> dict[str, JsonValue]:
         """Someone acts with this text as intent; returns the result."""
         event = ActionRequested(f"r{self._next()}", 1.0, who, text, said_by="ann")
-        self._apply(act.decide(event, self._given()))
+        self._apply(act.carry_out(event, self._given()))
         return self._last()
 
     def line(
@@ -159,7 +158,7 @@ class Exchange:
         event = IntentMade(
             "native:runs/one", 1, number, 1.0, agent, text, complaint, owner, launched=launched
         )
-        self._apply(act.decide(event, self._given()))
+        self._apply(act.carry_out(event, self._given()))
         return self._last()
 
     def scrip(self, who: str) -> int:
@@ -273,8 +272,8 @@ class Exchange:
 
         def ask(name: str, *args: JsonValue) -> Any:
             try:
-                return self._driven(kernel_calls.answered(accounts, asked.frame, name, args), accounts)
-            except kernel_calls.CallRefused as refused:
+                return self._driven(invoke.answered(accounts, asked.frame, name, args), accounts)
+            except invoke.CallRefused as refused:
                 raise ValueError(str(refused)) from None
 
         return self.run(asked, ask)

@@ -13,9 +13,9 @@ from tests.handlers.exchange.played import Exchange
 
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange import invoke, kernel_calls
+from runward.handlers.exchange import invoke
 from runward.handlers.exchange.accounts import Accounts
-from runward.handlers.exchange.action_result import CODES
+from runward.handlers.exchange.intent import CODES
 from runward.handlers.exchange.reading import Reading
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.exchange import MINT, SharedArtifact
@@ -310,7 +310,7 @@ def _play_both() -> None:
     ("of", "name", "broken"),
     [
         (Reading, "holds", unchecked),
-        (kernel_calls, "_may_take", lambda frame, whose: True),
+        (invoke, "_may_take", lambda frame, whose: True),
         (invoke, "price", lambda artifact, use, who: 0),
         (Accounts, "attempt", lambda accounts, change: change),
         (Accounts, "buy", Accounts.pay),

@@ -8,8 +8,7 @@ from tests.handlers.exchange.played import Exchange
 
 from runward.config.json_value import JsonValue
 from runward.config.schema import schema
-from runward.handlers.exchange.action_result import CODES
-from runward.handlers.exchange.intent import NotAnIntent, parse_intent
+from runward.handlers.exchange.intent import CODES, NotAnIntent, parse_intent
 
 
 def called(name: str) -> dict[str, JsonValue]:

@@ -3,11 +3,11 @@
 from runward.handlers.model.asking import Given
 from runward.handlers.model.effects import Explain
 from runward.handlers.model.requests import AcceptRoot, RootAcceptRequested, ScanRoots
-from runward.handlers.requests import accept
+from runward.handlers.requests import asked
 
 
 def test_the_directory_that_was_seen_is_the_root_and_all_is_scanned() -> None:
-    decided, scanned, explained = accept.accept(
+    decided, scanned, explained = asked.accept_root(
         RootAcceptRequested("r", 1.0, "runs", "1:2", "ann"), Given("h", 2.0)
     )
     assert (decided, scanned) == (AcceptRoot("runs", "1:2"), ScanRoots())

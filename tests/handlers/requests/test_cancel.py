@@ -9,9 +9,9 @@ from runward.handlers.model.effects import Explain
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.requests import CancelRun, SessionCancelRequested
 from runward.handlers.model.sessions import Launch, LaunchOf, ProcessesOf, RunProcesses, Session, SessionOf
-from runward.handlers.requests import cancel as handler
+from runward.handlers.requests import asked as handler
 
-cancel = played(handler.cancel)
+cancel = played(handler.cancel_session)
 LAUNCHER = RecordedProcess(100, 700, "this-boot")
 NAMED = RunProcesses(LAUNCHER, None, "here")
 

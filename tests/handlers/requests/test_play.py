@@ -6,13 +6,13 @@ from tests.handlers.played import Need, played
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, read_playbook
-from runward.handlers.invocations.ids import of_request
+from runward.handlers.invocations import of_request
 from runward.handlers.model.effects import Effects, Explain
 from runward.handlers.model.invocations import OpenInvocation
 from runward.handlers.model.requests import PlayRunRequested
 from runward.handlers.model.starts import Play, PlayOf, StartRun
-from runward.handlers.requests.play import run as handler
-from runward.handlers.requests.play import run_name
+from runward.handlers.requests.asked import run_name
+from runward.handlers.requests.asked import run_play as handler
 from runward.handlers.requests.subjects import of_start
 
 run = played(handler)

@@ -8,6 +8,7 @@ from tests.handlers.chains.test_machine import decided, of
 from runward.config.chain import read_chain
 from runward.config.schedule import Misfire, Schedule, parse_times
 from runward.config.step import Callables
+from runward.handlers import schedules
 from runward.handlers.model.asking import Given
 from runward.handlers.model.chains import ChainNamed, RecordFiring, TriggerMatched
 from runward.handlers.model.effects import Emit
@@ -21,7 +22,6 @@ from runward.handlers.model.schedules import (
     SetSchedule,
 )
 from runward.handlers.model.timers import TimerRang, TimerSet
-from runward.handlers.schedules import define, due
 
 TEXT = "name: tick\ntrigger: {schedule: every 1min, timezone: UTC}\nsteps: [{skill: say}]\n"
 CHAIN = read_chain(TEXT, "tick.yaml", Callables(("say",))).value
@@ -32,7 +32,7 @@ SINCE = 1000.0
 def rang(
     now: float,
     misfire: Misfire = "skip",
-    patience: float = due.PATIENCE,
+    patience: float = schedules.PATIENCE,
     max_runs: int | None = None,
     first: float = SINCE + 60,
     what: str = "it",
@@ -47,7 +47,7 @@ def rang(
         ChainNamed("tick"): CHAIN,
     }
     event = TimerRang("schedule:tick", what, now)
-    return decided(due.decide(event, Given("hash", now)), answers)
+    return decided(schedules.fire_what_is_due(event, Given("hash", now)), answers)
 
 
 def fired(effects: tuple[Any, ...]) -> list[tuple[float | None, str]]:
@@ -62,15 +62,20 @@ def missed(effects: tuple[Any, ...]) -> list[float | None]:
 @pytest.mark.parametrize(
     ("misfire", "late", "fires", "misses"),
     [
-        ("skip", 0.0, [(60.0, due.DUE)], []),
-        ("skip", 29.0, [(60.0, due.DUE)], []),
+        ("skip", 0.0, [(60.0, schedules.DUE)], []),
+        ("skip", 29.0, [(60.0, schedules.DUE)], []),
         ("skip", 31.0, [], [60.0]),
-        ("skip", 61.0, [(120.0, due.DUE)], [60.0]),
+        ("skip", 61.0, [(120.0, schedules.DUE)], [60.0]),
         ("skip", 100.0, [], [120.0]),
-        ("run_once", 31.0, [(60.0, due.RECOVERY)], []),
-        ("run_once", 100.0, [(120.0, due.RECOVERY)], [60.0]),
-        ("run_all", 100.0, [(60.0, due.RECOVERY), (120.0, due.RECOVERY)], []),
-        ("run_all", 121.0, [(60.0, due.RECOVERY), (120.0, due.RECOVERY), (180.0, due.DUE)], []),
+        ("run_once", 31.0, [(60.0, schedules.RECOVERY)], []),
+        ("run_once", 100.0, [(120.0, schedules.RECOVERY)], [60.0]),
+        ("run_all", 100.0, [(60.0, schedules.RECOVERY), (120.0, schedules.RECOVERY)], []),
+        (
+            "run_all",
+            121.0,
+            [(60.0, schedules.RECOVERY), (120.0, schedules.RECOVERY), (180.0, schedules.DUE)],
+            [],
+        ),
     ],
 )
 def test_a_firing_that_is_late_is_missed_or_recovered_as_its_file_says(
@@ -90,13 +95,13 @@ def test_many_that_were_missed_are_one_line_and_the_last_hundred_are_caught_up()
     (line,) = of(RecordFiring, effects)
     assert "more than 100 in all" in line.why
     recovered = fired(rang(SINCE + month + 40, "run_all"))
-    assert len(recovered) == due.MOST_CAUGHT_UP
+    assert len(recovered) == schedules.MOST_CAUGHT_UP
     assert recovered[-1][0] == SINCE + month
 
 
 def test_with_all_the_time_in_the_world_the_newest_counts_as_due() -> None:
     effects = rang(SINCE + 1000, patience=float("inf"))
-    assert fired(effects) == [(SINCE + 960, due.DUE)]
+    assert fired(effects) == [(SINCE + 960, schedules.DUE)]
 
 
 def test_after_its_last_run_a_schedule_is_over() -> None:
@@ -120,7 +125,9 @@ def test_a_chain_whose_file_went_meanwhile_is_waited_for_no_more() -> None:
 def changed(standing: ScheduleStanding | None, words: str | None = "w") -> tuple[Any, ...]:
     found = None if words is None else Scheduled(Schedule(parse_times("every 1min", "UTC")), words, 30.0)
     answers: dict[Any, object] = {ScheduleOf("tick"): standing, ScheduleIn("tick"): found}
-    return decided(define.decide(ScheduleChanged("tick", 1.0, words), Given("hash", SINCE)), answers)
+    return decided(
+        schedules.define_schedule(ScheduleChanged("tick", 1.0, words), Given("hash", SINCE)), answers
+    )
 
 
 def test_other_times_are_counted_anew_and_the_same_ones_on() -> None:
@@ -140,11 +147,13 @@ def test_the_time_of_a_schedule_inside_a_composite_is_one_of_the_events_that_it_
     schedule = Schedule(parse_times("every 1min", "UTC"))
     answers: dict[Any, object] = {
         ScheduleOf("tick#1"): ScheduleStanding("w", SINCE, SINCE + 60, "it", 0, None),
-        ScheduleIn("tick#1"): Scheduled(schedule, "w", due.PATIENCE),
+        ScheduleIn("tick#1"): Scheduled(schedule, "w", schedules.PATIENCE),
         ChainNamed("tick"): CHAIN,
     }
     now = SINCE + 60
-    effects = decided(due.decide(TimerRang("schedule:tick#1", "it", now), Given("hash", now)), answers)
+    effects = decided(
+        schedules.fire_what_is_due(TimerRang("schedule:tick#1", "it", now), Given("hash", now)), answers
+    )
     (matched,) = [each.event for each in of(Emit, effects) if isinstance(each.event, TriggerMatched)]
     assert (matched.chain, matched.items, matched.event) == ("tick", (1,), "schedule.fired")
     assert (matched.fired_by, matched.due_at) == ("schedule#1@1970-01-01T00:17:40Z", now)

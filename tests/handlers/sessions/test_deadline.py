@@ -14,7 +14,7 @@ CGROUP = "/sys/fs/cgroup/runward-a-1f"
 LAUNCHED = RunLaunched(KEY, "1", 100.0, "5" * 64, (1, 10, "b"), (2, 20, "b"), None, 60.0, 5.0, CGROUP)
 AGE = AgeOf(RecordedProcess(1, 10, "b"), RecordedProcess(2, 20, "b"))
 RUNNING = session(None)
-decide = played(deadline.decide)
+decide = played(deadline.enforce_deadline)
 
 
 def decided(stands: Session | None, age: float | None) -> object:

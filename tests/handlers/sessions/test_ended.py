@@ -43,7 +43,7 @@ from runward.handlers.model.sessions import (
 from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions import ended as handler
 
-decide = played(handler.decide)
+decide = played(handler.end_attempt)
 
 
 @dataclass(frozen=True)

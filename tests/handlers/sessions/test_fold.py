@@ -37,9 +37,9 @@ def decide(event: AttemptStarted | AttemptEnded, known: Session | None) -> Effec
     if known is not None:
         facts[OutcomesIn(known.path, known.artifacts_path)] = ()
     decision = (
-        played(opened.decide)(event, HASH, facts, NOW)
+        played(opened.open_attempt)(event, HASH, facts, NOW)
         if isinstance(event, AttemptStarted)
-        else played(ending.decide)(event, HASH, facts, NOW)
+        else played(ending.end_attempt)(event, HASH, facts, NOW)
     )
     assert isinstance(decision, tuple)
     return decision

@@ -17,10 +17,8 @@ from tests.handlers.sessions.following import (
 
 from runward.handlers.layouts.transcript import Counts, Resumed
 from runward.handlers.model.processes import RecordedProcess
-from runward.handlers.sessions.death import Absence
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, Sign, follow
-from runward.handlers.sessions.history import LONG_QUIET
-from runward.handlers.sessions.over import GRACE, SETTLE, Writer
+from runward.handlers.sessions.over import GRACE, LONG_QUIET, SETTLE, Absence, Writer
 
 GOOD = "run.completed.ok"
 KILLED = "run.aborted.process_gone by process_gone"

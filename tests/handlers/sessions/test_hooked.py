@@ -19,9 +19,9 @@ from runward.handlers.model.sessions import (
     RootOf,
     SessionOf,
 )
-from runward.handlers.sessions import hooked as handler
+from runward.handlers.sessions import opened as handler
 
-decide = played(handler.decide)
+decide = played(handler.note_hook)
 PATH = "/home/ann/.claude/projects/-src/id.jsonl"
 PROMPT = HookSpoke(
     "r",

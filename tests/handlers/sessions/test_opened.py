@@ -28,7 +28,7 @@ from runward.handlers.model.sessions import (
 )
 from runward.handlers.sessions import opened as handler
 
-play = played(handler.decide)
+play = played(handler.open_attempt)
 
 
 def decide(

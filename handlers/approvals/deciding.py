@@ -1,5 +1,7 @@
-"""A person approves or denies: decided once, and only for what was shown."""
+"""An approval from its request to its decision: what is shown, the answer of a person, and the end of the time for it."""
 
+import hashlib
+import json
 from typing import Final, NamedTuple
 
 from runward.handlers.approvals.left_files import hash_of, why_not_without
@@ -11,18 +13,65 @@ from runward.handlers.model.approvals import (
     ApprovalOf,
     ApprovalRequested,
     ApprovalStanding,
+    ApprovalWanted,
+    AskApproval,
     DecideApproval,
     Decision,
+    lane_of,
 )
 from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.chains import ChainRunOf
-from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
+from runward.handlers.model.effects import Deciding, Effect, Effects, Emit, Explain
+from runward.handlers.model.timers import TimerRang, TimerSet
+from runward.handlers.notices import notices
+
+EXPIRES: Final = "expires "
+
+
+def approval_id(key: str) -> str:
+    """The id of the approval that an event of this key asks for."""
+    return f"ap_{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+
+
+def ask_a_person(event: ApprovalWanted, given: Given) -> Deciding:
+    """A step waits for a person: what is shown is stored under an id, and the time for the decision begins.
+
+    Ask for it. If it can't be shown, because it could not be started either, the chain run decides again.
+    """
+    run = yield from ask(ChainRunOf(event.run))
+    standing = None if run is None else run.steps.get(event.step)
+    if (
+        run is None
+        or standing is None
+        or standing.status != "waiting_approval"
+        or run.status != "waiting_approval"
+    ):
+        return ()
+    position = position_of(run, given.event_hash)
+    found = yield from shown(position, event.step, given.tries)
+    approval = approval_id(event.key)
+    if isinstance(found, NotStarted):
+        said = ApprovalDecided(approval, run.id, event.step, given.at, "changed", found.why, "")
+        return (Emit(said),)
+    rule = position.step(event.step).approval
+    expires = None if rule is None or rule.expires is None else given.at + rule.expires
+    effects: list[Effect] = [
+        AskApproval(approval, run.id, event.step, given.at, expires, found.value, found.hash),
+        Explain(run.id, "decided", f"step {position.step(event.step).id} waits for approval {approval}"),
+    ]
+    if expires is not None:
+        effects.append(Emit(TimerSet(lane_of(run.id), f"{EXPIRES}{approval}", given.at, expires)))
+    command = found.value["argv"]
+    text = f"{json.dumps(command, ensure_ascii=False)}\nrunward chain approve {approval}"
+    title = f"{run.chain}: step {position.step(event.step).id} waits for a person"
+    return (*effects, *(yield from notices("approval.asked", approval, title, text, given.at)))
+
 
 LINK: Final = "link"
 """Who decided, when the link in a notice was used."""
 
 
-def decide(event: ApprovalRequested, given: Given) -> Deciding:
+def answer_approval(event: ApprovalRequested, given: Given) -> Deciding:
     """A person approves or denies: decided once, and only for what was shown.
 
     Store the answer, or say why it does not count.
@@ -105,3 +154,25 @@ def decided(approval: ApprovalStanding, at: float, decision: Decision, note: str
 
 def _refused(run: str, why: str) -> Effects:
     return (Explain(run, "refused", f"not accepted: {why}"),)
+
+
+NOBODY: Final = "no one decided in time"
+BY: Final = "on_timeout"
+
+
+def expire_approval(event: TimerRang, given: Given) -> Deciding:
+    """Nobody decided on an approval in time: its step is denied, or approved if the file says so and nothing changed.
+
+    End the wait, if it is still running.
+    """
+    approval = yield from ask(ApprovalOf(event.what.removeprefix(EXPIRES)))
+    run = None if approval is None else (yield from ask(ChainRunOf(approval.run)))
+    if approval is None or run is None or approval.status != "asked" or run.status != "waiting_approval":
+        return ()
+    rule = position_of(run, given.event_hash).step(approval.step).approval
+    if rule is not None and rule.on_timeout == "approve":
+        answered = yield from approved(approval, given, NOBODY, BY)
+        if not isinstance(answered, NotCovered):
+            return answered
+        return decided(approval, given.at, "expired", f"{NOBODY}, and {answered.why}", BY)
+    return decided(approval, given.at, "expired", NOBODY, BY)

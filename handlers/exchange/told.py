@@ -1,10 +1,17 @@
-"""An action has its result: the run's journals report it, and chains may react to it."""
+"""An action that has its result, as others learn of it: in its run's journals and calls, and as an event for chains.
 
-from typing import Final
+The times of calls are those of the daemon. A run's intents are carried out one after another, so a call begins when its
+turn comes: when its line was read, or when the action before it had its result.
+"""
+
+from typing import Final, NamedTuple
 
 from pydantic_core import to_json
 
 from runward.config import own_events
+from runward.config.json_value import JsonValue
+from runward.handlers.calls import Called, Place, Returned
+from runward.handlers.exchange.intent import NotAnIntent, intent_to_json, parse_intent
 from runward.handlers.journal.lines import EVENTS, action_taken, artifact_deleted
 from runward.handlers.model.asking import Given, ask
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
@@ -19,7 +26,7 @@ NAMES: Final = own_events.EXCHANGE
 """With the type of an action: its name, as an event for chains and as a tool in the run's replay."""
 
 
-def decide(event: ActionTaken, given: Given) -> Deciding:
+def tell_result(event: ActionTaken, given: Given) -> Deciding:
     """An action has its result: the run's journals report it, and chains may react to it.
 
     Append the action to `results.jsonl` and `events.jsonl` of its run, and tell chains that listen.
@@ -58,3 +65,48 @@ def _occurred(event: ActionTaken, name: str) -> EventOccurred:
         )._asdict(),
         by_run=None if event.session_key is None else chain_run_of(event.session_key),
     )
+
+
+CALL: Final = "intent/"
+"""With the number of the intent's line: the id of a call. No call that a run itself reports has such an id."""
+
+NO_INTENT: Final = f"{NAMES}invalid"
+"""The tool's name for a line that is not an intent."""
+
+
+class TakenAction(NamedTuple):
+    """An action of a run: the line as it was read, when it was read and carried out (Unix seconds), and its result.
+
+    `attempt` is that of the run which wrote the line.
+    """
+
+    line: int
+    text: str
+    read_at: float
+    at: float
+    action_type: str | None
+    result: dict[str, JsonValue]
+    sandbox: str | None
+    attempt: int | None = None
+
+
+def told_by_action(action: TakenAction, before: float) -> tuple[Called, Returned]:
+    """The call and its result. `before` is when the action before it was carried out (Unix seconds)."""
+    place = Place(RESULTS, action.line, 0, len(action.text))
+    call = f"{CALL}{action.line}"
+    tool = NO_INTENT if action.action_type is None else f"{NAMES}{action.action_type}"
+    began = max(action.read_at, before)
+    success = bool(action.result["success"])
+    told: JsonValue = {**action.result, "sandbox": action.sandbox}
+    content, error = (told, None) if success else (None, told)
+    return (
+        Called(place, began, call, tool, _params(action.text), attempt=action.attempt),
+        Returned(place, max(began, action.at), call, content, error, success),
+    )
+
+
+def _params(text: str) -> JsonValue:
+    try:
+        return {**intent_to_json(parse_intent(text.encode()))}
+    except (NotAnIntent, UnicodeEncodeError):
+        return text

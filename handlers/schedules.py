@@ -1,22 +1,23 @@
-"""A schedule is due: the chain is fired or the firing is missed, and the wait for the next time begins."""
+"""Timers and schedules: what is due at a point in time is told, and a chain is fired at the times that its file gives."""
 
 from collections import deque
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.asking import Asking, Given, NotYet, ask
 from runward.handlers.model.chains import ChainFired, ChainNamed, RecordFiring, TriggerMatched
-from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.effects import Deciding, Effect, Effects, Emit, Explain
 from runward.handlers.model.schedules import (
     LANE,
+    ScheduleChanged,
     Scheduled,
     ScheduleIn,
     ScheduleOf,
     SetSchedule,
     chain_and_item,
 )
-from runward.handlers.model.timers import TimerRang
-from runward.handlers.schedules.awaiting import until
+from runward.handlers.model.schedules import LANE as SCHEDULE
+from runward.handlers.model.timers import TimerRang, TimerSet
 from runward.handlers.times import in_utc
 
 PATIENCE: Final = 30.0
@@ -38,7 +39,7 @@ class Came(NamedTuple):
     are_all: bool
 
 
-def decide(event: TimerRang, given: Given) -> Deciding:
+def fire_what_is_due(event: TimerRang, given: Given) -> Deciding:
     """A schedule is due: the chain is fired or the firing is missed, and the wait for the next time begins.
 
     Fire what is due. A timer for times that the file no longer gives finds nothing to do.
@@ -144,4 +145,59 @@ def _miss(chain: str, found: Scheduled, missed: list[float], came: Came, given: 
     return (
         RecordFiring(name, given.at, _key(item, missed[-1]), EVENT, MISSED, why, None, missed[-1]),
         Explain(_about(chain), "refused", f"a firing is missed: {why}", {"reason": MISSED}),
+    )
+
+
+def define_schedule(event: ScheduleChanged, given: Given) -> Deciding:
+    """The file of a chain gives other times: the next one is found, and a timer waits for it.
+
+    Wait for what the file says now, which may have changed again. With the same words the counting continues.
+    """
+    standing = yield from ask(ScheduleOf(event.chain))
+    found = yield from ask(ScheduleIn(event.chain))
+    subject = f"chain {chain_and_item(event.chain)[0]}"
+    if found is None:
+        if standing is None or standing.words is None:
+            return ()
+        gone = SetSchedule(event.chain, given.at, None, given.at, None, None)
+        return gone, Explain(subject, "decided", "it no longer has a schedule")
+    is_known = standing is not None and standing.words == found.words
+    since = standing.since if standing is not None and is_known else given.at
+    runs = standing.runs if standing is not None and is_known else 0
+    last = standing.last_due if standing is not None and is_known else None
+    due = found.schedule.times.next_after(given.at, since)
+    if found.schedule.max_runs is not None and runs >= found.schedule.max_runs:
+        due = None
+    said = "nothing is due now" if due is None else f"it is due next at {in_utc(due)}"
+    waited = until(event.chain, found, given, due, since, runs, last)
+    return (*waited, Explain(subject, "decided", f"its schedule is {found.schedule.times.text!r}: {said}"))
+
+
+def ring_timer(event: TimerSet, given: Given) -> Effects:
+    """A timer is due: its subject is notified, in the subject's own lane.
+
+    Tell the subject. A schedule goes by the wall clock; any other timer is due when its time has passed.
+    """
+    if event.subject.startswith(SCHEDULE) and given.at < event.due:
+        raise NotYet(event.due)
+    return (Emit(TimerRang(event.subject, event.what, given.at)),)
+
+
+def until(
+    chain: str,
+    found: Scheduled,
+    given: Given,
+    due: float | None,
+    since: float,
+    runs: int,
+    last: float | None,
+) -> tuple[Effect, ...]:
+    """Wait until `due` plus the seconds by which that firing is put off. With None no further firing comes."""
+    if due is None:
+        return (SetSchedule(chain, given.at, found.words, since, None, None, runs, last),)
+    rings = due + found.schedule.put_off(chain, due, found.schedule.times.next_after(due, since))
+    timer = f"{due!r} {given.event_hash[:16]}"
+    return (
+        SetSchedule(chain, given.at, found.words, since, due, timer, runs, last),
+        Emit(TimerSet(f"{LANE}{chain}", timer, given.at, rings)),
     )

@@ -1,0 +1,341 @@
+"""What a chain run waits for has come: the verdict on its step, a timer, a decision, a slot. It continues, or it ends.
+
+A person may also end it.
+"""
+
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.config.step import NOT_STARTED
+from runward.handlers.chains import advancing
+from runward.handlers.chains.advancing import (
+    BEGIN,
+    FAILED_BY,
+    TURN,
+    WAITS,
+    Ending,
+    Position,
+    begin,
+    command_at,
+    ended,
+    let_go,
+    onward,
+    over,
+    position_of,
+    without,
+)
+from runward.handlers.chains.stepping import NotStarted
+from runward.handlers.invocations import completed
+from runward.handlers.model.approvals import ApprovalDecided
+from runward.handlers.model.asking import Asking, Given, TryLater, ask
+from runward.handlers.model.chains import (
+    WAITS_FOR_SLOT,
+    ChainRunCancelRequested,
+    ChainRunOf,
+    ChainRunStanding,
+    LaneWaits,
+    LeftBy,
+    SetStep,
+    SlotOffered,
+    StepResult,
+    StepStanding,
+    StepStatus,
+    chain_run_of,
+)
+from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.model.invocations import InvocationOf
+from runward.handlers.model.outcomes import lane
+from runward.handlers.model.requests import SessionCancelRequested
+from runward.handlers.model.sessions import AttemptStarted, SessionFinished, SessionOf
+from runward.handlers.model.starts import RemoveWorktree, StartedEarlier, StartFailed, WithdrawStart
+from runward.handlers.model.timers import TimerRang, TimerSet
+
+
+def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, given: Given) -> Deciding:
+    """A step's run is judged, or can never begin: the chain run continues, or ends as the step did.
+
+    Read the outcome of the step, and continue from it. A session that no chain started changes nothing.
+    """
+    name = chain_run_of(event.session_key)
+    run = None if name is None else (yield from ask(ChainRunOf(name)))
+    if run is None:
+        return ()
+    current = next((each for each in run.steps.values() if each.session_key == event.session_key), None)
+    verdict = yield from _verdict(event)
+    if current is None or verdict is None or verdict.status == "running":
+        return ()
+    position = position_of(run, given.event_hash)._replace(freed=1)
+    cleared = _cleared(position, current, event.session_key, verdict.status != "completed")
+    if current.status != "running":
+        return cleared
+    status, code, why, _ = verdict
+    outcome: JsonValue = None
+    result = StepResult()
+    said: tuple[Effect, ...] = ()
+    if isinstance(event, StartFailed):
+        said = (Explain(run.id, "refused", f"step {current.step} is not started: {why}"),)
+    else:
+        if (yield from ask(LaneWaits(lane(event.session_key)))):
+            raise TryLater("an artifact that was added to the session of its step is not stored yet")
+        left = yield from ask(LeftBy(event.session_key, verdict.attempt))
+        outcome, result = None if left.outcome is None else dict(left.outcome), left.result
+        why = left.why if status != "completed" else None
+    over = StepStanding(current.step, status, code, event.session_key, current.attempt, outcome, result)
+    ended = SetStep(
+        *(run.id, over.step, given.at, status, code, why, True, event.session_key, over.attempt, outcome),
+        result=result,
+    )
+    said = (*said, *cleared)
+    if run.status != "running":
+        return (ended, *said, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
+    again = _again(position, over, given.at)
+    if again:
+        return (ended, *said, *again, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
+    followed = yield from onward(position._replace(steps={**run.steps, over.step: over}), given.at)
+    return (ended, *said, *followed)
+
+
+class _Verdict(NamedTuple):
+    status: StepStatus
+    code: str
+    why: str | None
+    attempt: int = 1
+
+
+def _verdict(event: SessionFinished | StartFailed | StartedEarlier) -> Asking[_Verdict | None]:
+    """How the run of the step ended; None if it is not known yet."""
+    if isinstance(event, StartFailed):
+        return _Verdict("failed", NOT_STARTED, event.why)
+    if isinstance(event, SessionFinished):
+        return _Verdict(event.status, event.reason_code, None, event.attempt)
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None or session.reason_code is None:
+        return None
+    return _Verdict(session.status, session.reason_code, None, session.attempt)
+
+
+def _cleared(position: Position, current: StepStanding, session: str, has_failed: bool) -> tuple[Effect, ...]:
+    """Have the worktree of a run that is over removed, or say that it is kept."""
+    step = position.step(current.step)
+    if step.worktree is None:
+        return ()
+    name = session.rpartition("/")[2]
+    if not step.worktree.is_kept(has_failed):
+        return (RemoveWorktree(session),)
+    said = f"the worktree of step {step.id} is kept: worktrees/{name} in the state directory"
+    return (Explain(position.run, "decided", said),)
+
+
+def _again(position: Position, over: StepStanding, at: float) -> tuple[Effect, ...]:
+    """The next try of a step, if there is one and it would come before the end of the run's time."""
+    step = position.step(over.step)
+    if step.retry is None or over.status == "completed" or over.reason is None:
+        return ()
+    wait = step.retry.after(over.attempt, over.reason)
+    if wait is None or (
+        position.ending is None and position.deadline is not None and at + wait >= position.deadline
+    ):
+        return ()
+    number = over.attempt + 1
+    said = f"step {step.id} is tried again in {wait:g} s: try {number} of {step.retry.attempts}"
+    return (
+        SetStep(position.run, over.step, at, "waiting", None, said, True, None, number),
+        Emit(TimerSet(position.run, f"{TRY}{over.step} {number}", at, at + wait)),
+        Explain(position.run, "decided", said),
+    )
+
+
+DEADLINE: Final = "deadline"
+TRY: Final = "try "
+WAITED: Final = "step.timed_out.start_within"
+"""The reason of a step that could not begin in time."""
+
+
+def advance_after_timer(event: TimerRang, given: Given) -> Deciding:
+    """A timer of a chain run rang: a step is tried again or waited too long, or the time limit of the whole run has
+    passed.
+
+    Act if the timer still matters. A running step has a launcher, which enforces the deadline itself.
+    """
+    run = yield from ask(ChainRunOf(event.subject))
+    if run is None or run.status not in ("running", "waiting_approval"):
+        return ()
+    if event.what == DEADLINE:
+        return (yield from advancing.end(run, given))
+    word, step, attempt = event.what.split()
+    standing = run.steps.get(int(step))
+    if standing is None or (standing.status, standing.attempt) != ("waiting", int(attempt)):
+        return ()
+    if f"{word} " in (BEGIN, TURN):
+        return (yield from _waited(run, standing, f"{word} ", given))
+    if advancing.is_late(run, given.at):
+        return (yield from advancing.end(run, given))
+    position = position_of(run, given.event_hash)
+    command = yield from command_at(position, standing.step)
+    if not isinstance(command, NotStarted):
+        step_of = position.step(standing.step)
+        return (yield from begin(position, step_of, command, standing.attempt, given.at))
+    return (yield from ended(position, standing, "failed", NOT_STARTED, command.why, given.at))
+
+
+def _waited(
+    run: ChainRunStanding, standing: StepStanding, word: str, given: Given
+) -> Asking[tuple[Effect, ...]]:
+    """End a step that still waits for a slot or its run's turn. It is not tried again: it would only wait again."""
+    if standing.reason != WAITS_FOR_SLOT and run.reason_code != WAITS:
+        return ()
+    position = position_of(run, given.event_hash)
+    step = position.step(standing.step)
+    if word == TURN and run.reason_code != WAITS and step.approval is not None:
+        return ()  # a person was asked after the turn came, and the wait for a slot has its own timer
+    why = f"step {step.id} could not begin within {step.start_within or 0.0:g} s (start_within)"
+    if run.reason_code == WAITS:  # it is not the run's turn, so no other step may begin either
+        position = position._replace(ending=Ending(FAILED_BY["timed_out"], why))
+    followed = yield from ended(position, standing, "timed_out", WAITED, why, given.at)
+    return (Explain(run.id, "decided", why), *followed)
+
+
+DENIED = "chain.aborted.denied"
+EXPIRED = "chain.aborted.approval_expired"
+
+
+def advance_after_decision(event: ApprovalDecided, given: Given) -> Deciding:
+    """An approval was decided: its step begins, approval is requested again, or the chain run ends.
+
+    Continue from the step that waited, if it still does.
+    """
+    run = yield from ask(ChainRunOf(event.run))
+    standing = None if run is None else run.steps.get(event.step)
+    if (
+        run is None
+        or standing is None
+        or run.status != "waiting_approval"
+        or standing.status != "waiting_approval"
+    ):
+        return ()
+    position = position_of(run, given.event_hash)
+    step = position.step(event.step)
+    by = f"{event.said_by}: {event.note}" if event.note else event.said_by
+    if event.decision in ("changed", "approved") and advancing.is_late(run, given.at):
+        return (yield from advancing.end(run, given))
+    if event.decision == "changed":
+        return (yield from onward(without(position, event.step), given.at))
+    if event.decision == "approved":
+        command = yield from command_at(position, event.step)
+        if isinstance(command, NotStarted):
+            return (yield from onward(without(position, event.step), given.at))
+        said = Explain(run.id, "decided", f"step {step.id} is approved by {by}")
+        return (said, *(yield from begin(position, step, command, 1, given.at)))
+    code = DENIED if event.decision == "denied" else EXPIRED
+    why = f"step {step.id} is denied by {by}" if event.decision == "denied" else f"step {step.id}: {by}"
+    over = standing._replace(status="aborted", reason=code)
+    ended = SetStep(run.id, event.step, given.at, "aborted", code, why, True, None, standing.attempt)
+    position = position._replace(steps={**position.steps, event.step: over}, ending=Ending(code, why))
+    followed = yield from onward(position, given.at)
+    return (ended, Explain(run.id, "decided", why), *followed)
+
+
+def take_slot(event: SlotOffered, given: Given) -> Deciding:
+    """There is a slot for a step: it begins, or the slot is offered to the next step.
+
+    Begin the step with the command that it has now.
+    """
+    run = yield from ask(ChainRunOf(event.run))
+    standing = None if run is None else run.steps.get(event.step)
+    if (
+        run is None
+        or standing is None
+        or (standing.status, standing.reason, standing.attempt) != ("waiting", WAITS_FOR_SLOT, event.attempt)
+    ):
+        return (yield from let_go(event.run, 0, given.at, given.event_hash[:16]))
+    if advancing.is_late(run, given.at):
+        return (yield from advancing.end(run, given, freed=0))
+    position = position_of(run, given.event_hash)._replace(freed=0)
+    command = yield from command_at(position, event.step)
+    if not isinstance(command, NotStarted):
+        return (yield from begin(position, position.step(event.step), command, event.attempt, given.at))
+    return (yield from ended(position, standing, "failed", NOT_STARTED, command.why, given.at))
+
+
+WITHDRAWN = "its chain run was cancelled"
+
+MOST_TRIES: Final = 6
+"""How often a run is looked for that was only asked for when it was cancelled: half a minute. It may never be fired."""
+
+
+def cancel_run(event: ChainRunCancelRequested, given: Given) -> Deciding:
+    """A person wants a chain run ended: it is over at once, and its current step is ended or never begins.
+
+    End the run, or say why not.
+    """
+    run = yield from ask(ChainRunOf(event.run))
+    order = f"cancelled by {event.said_by}" + (f": {event.reason}" if event.reason else "")
+    if run is None and event.before_it_began and given.tries < MOST_TRIES:
+        raise TryLater(f"{event.run} has not been fired yet")
+    if run is None:
+        return (Explain(event.run, "refused", f"not {order}: there is no such chain run"),)
+    if run.status not in ("running", "waiting_approval"):
+        return (Explain(event.run, "refused", f"not {order}: it is already {run.status}"),)
+    effects: list[Effect] = [Explain(run.id, "decided", order)]
+    for step in run.steps.values():
+        if step.status in ("waiting", "waiting_approval"):
+            effects.append(
+                SetStep(
+                    *(run.id, step.step, given.at, "cancelled", "run.cancelled.user", "it had not begun"),
+                    attempt=step.attempt,
+                )
+            )
+        if step.status == "running" and step.session_key is not None:
+            session = yield from ask(SessionOf(step.session_key))
+            if session is None:
+                effects += _withdraw(run.id, step, step.session_key, given.at)
+                invocation = yield from ask(InvocationOf(step.session_key))
+                if invocation is not None:
+                    effects += yield from completed(invocation, given.at, "cancelled", "run.cancelled.user")
+            if session is None or session.status == "running":
+                # Even if it is not a session yet: the job that opens it may be in progress, and then comes before this.
+                attempt = 1 if session is None else session.attempt
+                effects.append(Emit(_order(event, f"{event.key}/step", step.session_key, attempt, given.at)))
+    freed = sum(isinstance(each, WithdrawStart) for each in effects)
+    last = max(run.steps, default=0)
+    code = "chain.cancelled.superseded" if event.superseded else "chain.cancelled.user"
+    ended = over(run.id, run.chain, given.at, "cancelled", code, order, last)
+    return (*effects, *ended, *(yield from let_go(run.id, freed or None, given.at, given.event_hash[:16])))
+
+
+def _withdraw(run: str, step: StepStanding, session: str, at: float) -> list[Effect]:
+    return [
+        WithdrawStart(session, at, WITHDRAWN),
+        SetStep(
+            run,
+            step.step,
+            at,
+            "cancelled",
+            "run.cancelled.user",
+            "it had not begun",
+            True,
+            session,
+            step.attempt,
+        ),
+    ]
+
+
+def _order(
+    event: ChainRunCancelRequested, key: str, session: str, attempt: int, at: float
+) -> SessionCancelRequested:
+    return SessionCancelRequested(key, at, session, attempt, event.reason, event.said_by)
+
+
+def end_withdrawn_step(event: AttemptStarted, given: Given) -> Deciding:
+    """A session began: if it is a step whose start came too late to be withdrawn, it is ended.
+
+    Have the step of a cancelled chain run ended.
+    """
+    name = chain_run_of(event.session_key)
+    run = None if name is None else (yield from ask(ChainRunOf(name)))
+    if run is None or run.status != "cancelled" or event.attempt != 1:
+        return ()
+    if all(step.session_key != event.session_key for step in run.steps.values()):
+        return ()
+    order = SessionCancelRequested(f"{event.key}/late", given.at, event.session_key, 1, WITHDRAWN, run.chain)
+    return (Emit(order),)

@@ -1,0 +1,361 @@
+"""A chain is fired, by an event or a person: its runs begin, wait for their turn and end, each with its reason."""
+
+from typing import Final, NamedTuple
+
+from runward.config import own_events
+from runward.config.chain import Chain, chain_of
+from runward.config.counted_values import Missing
+from runward.config.event_filter import why_not
+from runward.config.expression import Value
+from runward.config.expression_syntax import ExpressionError
+from runward.config.glob_rule import path_matches
+from runward.config.json_value import JsonValue
+from runward.config.problem import quoted
+from runward.config.step import NAMES
+from runward.config.trigger import Trigger
+from runward.handlers.chains import advancing
+from runward.handlers.chains.advancing import (
+    TURN,
+    WAITS,
+    Position,
+    about,
+    begin_within,
+    onward,
+    over,
+    position_of,
+    run_id,
+    without,
+)
+from runward.handlers.chains.continuing import DEADLINE
+from runward.handlers.chains.stepping import given_to
+from runward.handlers.invocations import COMPLETED, completed, of_chain_run
+from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.chains import (
+    MOST_FIRINGS,
+    ChainFired,
+    ChainFireRequested,
+    ChainFiresNow,
+    ChainNamed,
+    ChainRunCancelRequested,
+    ChainRunFinished,
+    ChainRunOf,
+    ChainRunTurn,
+    ChainStatusRequested,
+    EventOccurred,
+    FiringsOf,
+    ListenersTo,
+    OpenChainRun,
+    OpenRun,
+    OpenRunsOf,
+    RecordFiring,
+    SetChainRun,
+    SetChainStatus,
+    SetStep,
+    TriggerMatched,
+)
+from runward.handlers.model.effects import Deciding, Effect, Effects, Emit, Explain
+from runward.handlers.model.invocations import Invocation, OpenInvocation
+from runward.handlers.model.timers import TimerSet
+from runward.handlers.notices import notices
+from runward.handlers.times import in_utc
+
+
+def fire_what_listens(event: EventOccurred, given: Given) -> Deciding:
+    """An event occurred: each chain that listens to it and whose filter it passes is fired, or waits for the rest.
+
+    Fire what listens. If an event does not pass a chain's filter, that is kept as a refusal with its reason.
+    """
+    chains = yield from ask(ListenersTo(event.name))
+    effects: list[Effect] = []
+    for chain in chains:
+        items, reason = _meant(chain, event)
+        subject = f"chain {chain.name}"
+        if not items:
+            effects.append(Explain(subject, "refused", f"{event.name} does not fire it: {reason}"))
+            continue
+        assert chain.document is not None
+        said = (chain.name, event.at, event.key, event.name, event.id, event.fields, chain.document.root)
+        if chain.trigger.composite is not None:
+            effects.append(Emit(TriggerMatched(*said, items, event.said_by, event.by_run)))
+            continue
+        fired = ChainFired(*said, event.said_by, event.by_run)
+        effects += [Emit(fired), Explain(subject, "decided", f"{event.name} fires it")]
+    return tuple(effects)
+
+
+def _meant(chain: Chain, event: EventOccurred) -> tuple[tuple[int, ...], str | None]:
+    """The numbers of the events in the trigger that this one matches, or why it matches none."""
+    found: list[int] = []
+    reason: str | None = None
+    for number, leaf in enumerate(chain.trigger.leaves):
+        if leaf.event == event.name:
+            refused = _elsewhere(leaf, event) or why_not(leaf.filter, event.fields)
+            if refused is None:
+                found.append(number)
+            reason = reason or refused
+    return tuple(found), reason
+
+
+def _elsewhere(leaf: Trigger, event: EventOccurred) -> str | None:
+    """Why a changed file is not one that this trigger is about."""
+    path = event.fields.get("path")
+    if leaf.path is None or (isinstance(path, str) and path_matches(path, leaf.path)):
+        return None
+    return f"path is {quoted(path)}, and the trigger wants {leaf.path}"
+
+
+def fire_as_asked(event: ChainFireRequested, given: Given) -> Deciding:
+    """A person asks for a chain to be fired.
+
+    Fire it, or say why not.
+    """
+    chain = yield from ask(ChainNamed(event.chain))
+    subject = f"chain {event.chain}"
+    if isinstance(chain, str):
+        return (Explain(subject, "refused", f"it is not fired, as {event.said_by} asked: {chain}"),)
+    assert chain.document is not None
+    fired = ChainFired(
+        event.chain,
+        event.at,
+        event.key,
+        "manual.fired",
+        event.key,
+        event.fields,
+        chain.document.root,
+        event.said_by,
+        event.by_run,
+        "firing.fired.by_hand",
+    )
+    return Emit(fired), Explain(subject, "decided", f"it is fired, as {event.said_by} asked")
+
+
+def set_status(event: ChainStatusRequested, given: Given) -> Effects:
+    """A person pauses, disables or resumes a chain.
+
+    Store it. Firings that are requested later are skipped, or no longer skipped.
+    """
+    said = f"{event.status}, as {event.said_by} asked" + (f": {event.note}" if event.note else "")
+    return (
+        SetChainStatus(event.chain, event.at, event.status, event.note, event.said_by),
+        Explain(f"chain {event.chain}", "decided", f"it is {said}"),
+    )
+
+
+def begin_in_turn(event: ChainRunTurn, given: Given) -> Deciding:
+    """A chain run that waited for another one has its turn: its first step begins.
+
+    Begin it, unless it has begun or is over.
+    """
+    run = yield from ask(ChainRunOf(event.run))
+    if run is None or run.status != "running" or run.reason_code != WAITS:
+        return ()
+    if advancing.is_late(run, given.at):
+        return (yield from advancing.end(run, given))
+    position = position_of(run, given.event_hash)
+    return (yield from onward(without(position, position.chain.steps[0].index), given.at))
+
+
+MOST_DEEP: Final = 8
+"""How many chain runs may fire one another in a row."""
+
+BY_EVENT: Final = "firing.fired.event"
+SCHEDULED: Final = "schedule"
+
+
+class Skipped(NamedTuple):
+    """Why no run begins."""
+
+    code: str
+    why: str
+
+
+class Turn(NamedTuple):
+    """The key by which a run takes turns (None: no turns), the runs that it waits for, and those that it ends."""
+
+    by: str | None = None
+    waits_for: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+
+
+def open_run(event: ChainFired, given: Given) -> Deciding:
+    """A chain was fired: its run begins or waits for its turn, or the firing is skipped; each with its reason.
+
+    Open the run and begin it, or say why not.
+    """
+    run = run_id(event.key)
+    skipped = yield from _skipped(event, run, given.at)
+    if skipped is not None:
+        said = Explain(
+            f"chain {event.chain}",
+            "refused",
+            f"{event.event} {event.event_id} is skipped: {skipped.why}",
+            {"reason": skipped.code},
+        )
+        return _firing(event, given.at, skipped.code, skipped.why), said
+    chain = chain_of(event.definition)
+    parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
+    depth = 1 if parent is None else parent.depth + 1
+    deadline = None if chain.timeout is None else given.at + chain.timeout
+    cause: JsonValue = {
+        "event": event.event,
+        "event_id": event.event_id,
+        "due_at": None if event.due_at is None else in_utc(event.due_at),
+        "events": event.events,
+    }
+    position = Position(
+        *(run, chain, event.fields, event.fired_by, given.event_hash, {}, deadline),
+        fired_at=given.at,
+        cause=cause,
+    )
+    others = yield from ask(OpenRunsOf(event.chain))
+    turn = _turn(position, event, others)
+    fired: tuple[Effect, ...] = (
+        _firing(event, given.at, event.result, f"{event.event} {event.event_id}", run),
+    )
+    if event.due_at is not None:  # of an event or a request, what led to the firing has said so
+        summary = f"{event.event} {event.event_id} fires it, as {run}"
+        fired += (Explain(f"chain {event.chain}", "decided", summary),)
+    opened = OpenChainRun(
+        *(run, event.chain, given.at, event.definition, event.fields, event.fired_by, deadline),
+        said_by=event.said_by,
+        depth=depth,
+        turn=turn.by if isinstance(turn, Turn) else None,
+        waits=isinstance(turn, Turn) and bool(turn.waits_for),
+        cause=cause,
+    )
+    root = OpenInvocation(of_chain_run(run), CHAIN, given.at, chain_run=run)
+    if depth > MOST_DEEP:
+        why = f"{MOST_DEEP} chain runs have fired one another, the last one {event.by_run}"
+        return *fired, opened, root, *over(run, event.chain, given.at, "failed", "chain.failed.depth", why, 0)
+    if isinstance(turn, str):
+        return (
+            *fired,
+            opened,
+            root,
+            *over(run, event.chain, given.at, "failed", "chain.failed.step_failed", turn, 0),
+        )
+    timers = () if deadline is None else (Emit(TimerSet(run, DEADLINE, given.at, deadline)),)
+    if turn.waits_for:
+        waiting = _wait(position, turn, given.at)
+        return (*fired, opened, root, *timers, *waiting, *_end(turn, run, given))
+    followed = yield from onward(position, given.at)
+    return (*fired, opened, root, *timers, *followed)
+
+
+def _firing(event: ChainFired, at: float, result: str, why: str, run: str | None = None) -> RecordFiring:
+    return RecordFiring(event.chain, at, event.fired_by, event.event, result, why, run, event.due_at)
+
+
+def _skipped(event: ChainFired, run: str, at: float) -> Asking[Skipped | None]:
+    fires = yield from ask(ChainFiresNow(event.chain))
+    if fires is not None and fires.status != "active" and event.at >= fires.since:
+        return Skipped("firing.skipped.paused", f"it is {fires.status}, as {fires.said_by} asked")
+    if (yield from ask(ChainRunOf(run))) is not None:
+        return Skipped("firing.skipped.duplicate", f"it was fired by this before, as {run}")
+    parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
+    if parent is not None and parent.depth > MOST_DEEP:  # its events must not begin an endless loop
+        return Skipped("firing.skipped.depth", f"{parent.id} was too deep itself ({parent.reason_code})")
+    if event.result == BY_EVENT:
+        lately = yield from ask(FiringsOf(event.chain))
+        if len(lately) >= MOST_FIRINGS and at - 60.0 < lately[-1] <= at:
+            return Skipped("firing.skipped.storm", f"events fired it {MOST_FIRINGS} times in a minute")
+    schedule = chain_of(event.definition).trigger.schedule
+    if event.due_at is not None and schedule is not None and schedule.overlap == "skip":
+        others = yield from ask(OpenRunsOf(event.chain))
+        if others:
+            return Skipped("firing.skipped.overlap", f"{others[0].id} is not over")
+    return None
+
+
+def _turn(position: Position, event: ChainFired, others: tuple[OpenRun, ...]) -> Turn | str:
+    """Which runs this one has to wait for. A text if its key can't be found."""
+    rule, schedule = position.chain.concurrency, position.chain.trigger.schedule
+    if rule is not None:
+        try:
+            found = Value(rule.key, NAMES).render(given_to(event.fields, [], about(position)))
+        except ExpressionError as error:
+            return f"concurrency: {error}"
+        if isinstance(found, Missing):
+            return f"concurrency: {found.why}"
+        by = f"key {found}"
+        same = tuple(each.id for each in others if each.turn == by)
+        return Turn(by, same, same if rule.policy == "cancel" else ())
+    if schedule is not None and schedule.overlap == "queue":
+        is_due = event.due_at is not None
+        return Turn(SCHEDULED, tuple(each.id for each in others) if is_due else ())
+    return Turn()
+
+
+def _wait(position: Position, turn: Turn, at: float) -> tuple[Effect, ...]:
+    said = f"it waits until {', '.join(turn.waits_for[:3])} is over"
+    first = position.chain.steps[0]
+    return (
+        SetStep(position.run, first.index, at, "waiting", None, said, attempt=1),
+        SetChainRun(position.run, at, "running", WAITS, said, first.index),
+        Explain(position.run, "decided", said),
+        *begin_within(position.run, first, TURN, 1, at),
+    )
+
+
+def _end(turn: Turn, run: str, given: Given) -> tuple[Effect, ...]:
+    return tuple(
+        Emit(
+            ChainRunCancelRequested(
+                f"{each}/superseded/{run}", given.at, each, f"{run} takes its place", "its concurrency", True
+            )
+        )
+        for each in turn.ends
+    )
+
+
+FINISHED: Final = "chain.finished"
+CHAIN: Final = "chain"
+"""The skill of a chain run's root."""
+
+
+def report_end(event: ChainRunFinished, given: Given) -> Deciding:
+    """A chain run is over: it is reported, a failure pauses its chain if the chain's file says so, and the next run
+    begins.
+
+    Say which run begins next: the oldest one waiting for each free turn.
+    """
+    effects: list[Effect] = []
+    open_runs = yield from ask(OpenRunsOf(event.chain))
+    taken = {run.turn for run in open_runs if not run.waits and run.id != event.run}
+    for run in open_runs:
+        if run.waits and run.turn not in taken and run.id != event.run:
+            taken.add(run.turn)
+            effects.append(Emit(ChainRunTurn(run.id, given.at, event.run)))
+    if event.status in ("failed", "timed_out"):
+        chain = yield from ask(ChainNamed(event.chain))
+        schedules = () if isinstance(chain, str) else chain.trigger.schedules
+        pauses = any(each.pause_on_failure for each in schedules)
+        fires = yield from ask(ChainFiresNow(event.chain))
+        if pauses and (fires is None or fires.status == "active"):
+            why = f"{event.run} ended {event.status}, and its file says pause_on_failure"
+            effects += [
+                SetChainStatus(event.chain, given.at, "paused", why, "pause_on_failure"),
+                Explain(f"chain {event.chain}", "decided", f"it is paused: {why}"),
+            ]
+    if (yield from ask(ListenersTo(FINISHED))):
+        fields = own_events.ChainFinished(event.chain, event.run, event.status, event.reason_code)._asdict()
+        told = EventOccurred(f"{event.key}/event", given.at, FINISHED, event.run, fields, by_run=event.run)
+        effects.append(Emit(told))
+    effects += yield from _root_completed(event, given.at)
+    title = f"{event.chain} {event.status}"
+    text = f"{event.reason_code}\nrunward why {event.run}"
+    return (*effects, *(yield from notices(f"chain.{event.status}", event.run, title, text, given.at)))
+
+
+def _root_completed(event: ChainRunFinished, at: float) -> Asking[Effects]:
+    """The end of the run's root, with the last outcome of its steps."""
+    if event.status == "running" or event.status == "waiting_approval":  # mypy knows this form
+        return ()
+    outcome: JsonValue = None
+    if (yield from ask(ListenersTo(COMPLETED))):
+        run = yield from ask(ChainRunOf(event.run))
+        steps = {} if run is None else run.steps
+        found = [steps[index].outcome for index in sorted(steps) if steps[index].outcome is not None]
+        outcome = found[-1] if found else None
+    root = Invocation(of_chain_run(event.run), CHAIN, event.chain, event.run)
+    return (yield from completed(root, at, event.status, event.reason_code, outcome))

@@ -1,1 +1,0 @@
-"""Invocations: each requested use of a skill, from the request to its end."""

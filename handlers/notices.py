@@ -1,0 +1,45 @@
+"""Notices: messages to people, one for each recipient that wants it, each kept until it is delivered."""
+
+import hashlib
+
+from runward.handlers.model.asking import Asking, Given, ask
+from runward.handlers.model.effects import Deciding, Explain
+from runward.handlers.model.notices import (
+    NoticeRetryRequested,
+    NoticeStateOf,
+    RecipientsOf,
+    ResendNotice,
+    SendNotice,
+)
+
+_LONGEST = 2000
+
+
+def notices(kind: str, subject: str, title: str, text: str, at: float) -> Asking[tuple[SendNotice, ...]]:
+    """The notices that `kind` causes for `subject`."""
+    recipients = yield from ask(RecipientsOf(kind))
+    return tuple(
+        SendNotice(notice_id(kind, subject, each), at, kind, subject, each, title[:_LONGEST], text[:_LONGEST])
+        for each in recipients
+    )
+
+
+def notice_id(kind: str, subject: str, recipient: str) -> str:
+    """The id of a recipient's notice, the same for each try."""
+    told = f"{kind}\n{subject}\n{recipient}"
+    return f"nt_{hashlib.sha256(told.encode(errors='replace')).hexdigest()[:12]}"
+
+
+def retry_notice(event: NoticeRetryRequested, given: Given) -> Deciding:
+    """A person has a notice tried again.
+
+    Try it again if it was given up.
+    """
+    state = yield from ask(NoticeStateOf(event.notice))
+    subject = f"notice {event.notice}"
+    if state == "dead":
+        return ResendNotice(event.notice, given.at), Explain(
+            subject, "decided", f"tried again: {event.said_by} asked"
+        )
+    why = "there is no such notice" if state is None else f"it is {state}"
+    return (Explain(subject, "refused", f"not tried again: {why}"),)

@@ -1,1 +1,0 @@
-"""Notices: messages to people, each kept until it is delivered."""

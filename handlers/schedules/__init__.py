@@ -1,1 +1,0 @@
-"""Schedules: a chain is fired at the times that its file gives."""
