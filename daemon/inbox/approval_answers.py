@@ -34,9 +34,7 @@ def put_answer(
     by_link: bool = False,
 ) -> str:
     """Leave the answer in the inbox, durably; returns the request's name. Raises `OSError`."""
-    from runward.daemon.inbox.requests import (
-        dump_request,  # takes long to import, and most look without an answer
-    )
+    from runward.daemon.inbox.request_file import dump_request
     from runward.handlers.model.approvals import ApprovalRequested
 
     request = str(uuid.uuid4())

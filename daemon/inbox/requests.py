@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
+from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.store.tables import starts
@@ -23,18 +24,12 @@ from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import seconds_in, text_in
 from runward.handlers.layouts.hooks import READERS, HookSaid, whole
 from runward.handlers.model.chains import EventOccurred
-from runward.handlers.model.events import Event, Request, UnknownEvent, dump_payload, impossible
+from runward.handlers.model.events import Event, Request, UnknownEvent, impossible
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import HookSpoke, Launch, RunLaunched
 from runward.handlers.registry import REQUESTS, load_payload
 
 _REQUESTS: Final = {each.type for each in REQUESTS}
-
-
-def dump_request(request: Request) -> bytes:
-    """The bytes of a request's file."""
-    head = to_json({"type": request.type, "version": request.version}).decode()
-    return f'{head[:-1]},"payload":{dump_payload(request)}}}\n'.encode()
 
 
 def load_request(file: InboxFile) -> Event | str | None:

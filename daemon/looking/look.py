@@ -19,7 +19,7 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.layouts import native, native_calls
 from runward.handlers.layouts.native import Ended, Item, Started
-from runward.handlers.model.contracts import RootFacts
+from runward.handlers.model.files import RootFacts
 from runward.handlers.model.outcomes import BeingRead
 from runward.handlers.model.processes import RecordedProcess, Whereabouts, has_namespace, is_here
 from runward.handlers.model.sessions import LastChange, Launch

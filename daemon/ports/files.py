@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from runward.config.json_value import JsonValue
 from runward.daemon.ports.inbox import InboxFile
-from runward.handlers.model.contracts import RootFacts, RootHashes, RuledPath
+from runward.handlers.model.files import RootFacts, RootHashes, RuledPath
 from runward.handlers.model.unreadable import Unreadable
 
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts

@@ -28,7 +28,7 @@ from runward.daemon.rundir.opening import (
     opened_below,
     unreadable,
 )
-from runward.handlers.model.contracts import FileFact, RootFacts, RuledPath
+from runward.handlers.model.files import FileFact, RootFacts, RuledPath
 from runward.handlers.model.unreadable import Unreadable
 
 MAXIMUM_LINKS: Final = 40

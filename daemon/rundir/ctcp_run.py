@@ -20,7 +20,7 @@ from runward.handlers.ctcp.contracts import CONTRACTS, further_needs, new_report
 from runward.handlers.ctcp.documents import ABSENT as NO_DOCUMENT
 from runward.handlers.ctcp.documents import Document, Documents, Entry, ZipDirectory
 from runward.handlers.ctcp.rules import Report
-from runward.handlers.model.contracts import FileFact, RuleFact
+from runward.handlers.model.files import FileFact, RuleFact
 
 LARGEST_DIRECTORY: Final = 8 << 20
 """Bytes of a directory that is read: 10,000 entries with long names have less."""

@@ -16,7 +16,7 @@ from runward.daemon.ports.files import Halted
 from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal, resolve
 from runward.daemon.rundir.opening import REGULAR, unreadable
 from runward.daemon.rundir.tailing import data_after
-from runward.handlers.model.contracts import MOST_GIB, FileFact, FileHash, RootHashes
+from runward.handlers.model.files import MOST_GIB, FileFact, FileHash, RootHashes
 from runward.handlers.model.unreadable import Unreadable
 
 CHUNK: Final = 8 << 20

@@ -34,7 +34,7 @@ from runward.handlers.bundle.parts import is_part_or_temporary
 from runward.handlers.exchange.told import RESULTS
 from runward.handlers.journal.lines import EVENTS
 from runward.handlers.model.approvals import FileIdentity, LeftFile, LeftFiles, LeftPlace, WorkPlace
-from runward.handlers.model.contracts import FileHash
+from runward.handlers.model.files import FileHash
 from runward.handlers.model.unreadable import Unreadable
 
 DEEPEST: Final = 40

@@ -24,7 +24,7 @@ from runward.daemon.rundir import schema_child
 from runward.daemon.rundir.artifacts import fact_at, modified_ns, refusal, resolve
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR
 from runward.handlers.foreign_json import NotJson, line_of, read_json
-from runward.handlers.model.contracts import FileFact, Match, RuledPath, RuleFact
+from runward.handlers.model.files import FileFact, Match, RuledPath, RuleFact
 
 MOST_NAMES: Final = 20_000
 """The maximum number of names that are examined for all globs of a contract."""

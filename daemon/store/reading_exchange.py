@@ -1,13 +1,17 @@
 """The exchange's artifacts, as the daemon and commands read them."""
 
+from __future__ import annotations
+
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store.values import as_float, as_int
-from runward.handlers.model.exchange import GENESIS, MINT, SCRIP, Existing, Principal, SharedArtifact
+
+if TYPE_CHECKING:  # most never use the exchange, and `status` and `why` ask whether anybody does
+    from runward.handlers.model.exchange import Existing, Principal, SharedArtifact
 
 ARTIFACT_COLUMNS: Final = (
     "a.id, a.type, {content}, a.owner_id, a.created_at, a.updated_at, a.executable, {code}, a.price, a.policy,"
@@ -25,6 +29,8 @@ ARTIFACT_DESCRIBED: Final = "select " + ARTIFACT_COLUMNS.format(content="''", co
 
 def artifact_of(row: Sequence[object]) -> SharedArtifact:
     """The artifact in a row of `WHOLE`."""
+    from runward.handlers.model.exchange import SharedArtifact
+
     return SharedArtifact(
         id=str(row[0]),
         type=str(row[1]),
@@ -64,6 +70,8 @@ PRINCIPAL_ASKED: Final = f"{PRINCIPALS} where id in (select value from json_each
 
 def principal_of(row: Sequence[object]) -> Principal:
     """The principal in a row of `PRINCIPALS`."""
+    from runward.handlers.model.exchange import Principal
+
     return Principal(
         str(row[0]),
         as_float(row[1]),
@@ -202,6 +210,8 @@ def principal(connection: sqlite3.Connection, name: str) -> Principal | None:
 
 def existing(connection: sqlite3.Connection) -> Existing:
     """All artifacts, principals and scrip balances."""
+    from runward.handlers.model.exchange import SCRIP, Existing
+
     scrip = connection.execute("select account, amount from balances where resource = ?", (SCRIP,))
     names = connection.execute("select id from principals order by id")
     return Existing(
@@ -347,6 +357,8 @@ def latest_entries(
 
 def wrong_balances(connection: sqlite3.Connection) -> Iterator[str]:
     """Errors in the ledger: balances that differ from the entries, negative balances, sums that aren't zero."""
+    from runward.handlers.model.exchange import MINT
+
     rows = connection.execute(
         "with sides (account, resource, amount) as (select taker, resource, amount from ledger_entries"
         " union all select giver, resource, -amount from ledger_entries),"
@@ -391,6 +403,8 @@ def cpu_used(connection: sqlite3.Connection, name: str, since: float) -> float:
 
 def scrip_in_circulation(connection: sqlite3.Connection) -> int:
     """Scrip that was minted, less what was taken back."""
+    from runward.handlers.model.exchange import MINT, SCRIP
+
     row = connection.execute(
         "select -amount from balances where account = ? and resource = ?", (MINT, SCRIP)
     ).fetchone()
@@ -434,6 +448,8 @@ def has_principals(connection: sqlite3.Connection) -> bool:
 
 def broken_dependencies(connection: sqlite3.Connection, artifact: SharedArtifact) -> list[str]:
     """The dependencies of an artifact that no longer exist."""
+    from runward.handlers.model.exchange import GENESIS
+
     rows = connection.execute(
         "select id from shared_artifacts where deleted_at is null and id in (select value from json_each(?))",
         (json.dumps(artifact.depends_on),),

@@ -142,7 +142,9 @@ class Pages(ABC):
         stored: list[str] = []
 
         def leave_in_inbox() -> None:
-            from runward.daemon.inbox.requests import dump_request  # the first page comes sooner without it
+            from runward.daemon.inbox.request_file import (
+                dump_request,  # the first page comes sooner without it
+            )
 
             with reading(settings.state_dir) as connection:
                 asked = act(connection, settings, request, form)

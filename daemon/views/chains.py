@@ -27,7 +27,6 @@ from runward.daemon.store.reading_chains import (
     schedules,
 )
 from runward.daemon.views.text import iso, local
-from runward.handlers.model.schedules import schedule_of_item
 
 _JOINED: Final = {"all_of": " + ", "sequence": " > ", "any_of": " | "}
 _COMPOSITES: Final = {
@@ -168,7 +167,11 @@ def schedule_as_json(each: DeclaredSchedule, now: float) -> dict[str, JsonValue]
 
 def _called(chain: Chain, number: int) -> str:
     """The name of the schedule with this number in the chain's trigger."""
-    return chain.name if chain.trigger.composite is None else schedule_of_item(chain.name, number)
+    if chain.trigger.composite is None:
+        return chain.name
+    from runward.handlers.model.schedules import schedule_of_item  # few chains have composite triggers
+
+    return schedule_of_item(chain.name, number)
 
 
 def _due(each: Schedule, row: ScheduleRow | None, now: float) -> float | None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from runward.config.json_value import JsonValue
-from runward.handlers.model.contracts import MOST_GIB
+from runward.handlers.model.files import MOST_GIB
 
 MOST_LISTED: Final = 1000
 """Files of an approval that are shown one by one. The others are bound together."""

@@ -8,20 +8,9 @@ from typing import Final
 
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.model.asking import Given, TryLater, ask
-from runward.handlers.model.contracts import (
-    MEANINGS,
-    FileHash,
-    FileProblem,
-    HashesOf,
-    HashState,
-    Produced,
-    ProducedBy,
-    ProducedFiles,
-    RecordedFile,
-    RecordFiles,
-    RootHashes,
-)
+from runward.handlers.model.contracts import HashesOf, ProducedBy, ProducedFiles, RecordedFile, RecordFiles
 from runward.handlers.model.effects import Deciding, Effect, Explain
+from runward.handlers.model.files import MEANINGS, FileHash, FileProblem, HashState, Produced, RootHashes
 from runward.handlers.model.sessions import SessionFinished
 from runward.handlers.model.unreadable import Unreadable
 

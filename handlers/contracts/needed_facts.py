@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from runward.config.contract import Contract, ContractEntry
-from runward.handlers.model.contracts import FileFact, RootFacts, RuledPath, RuleFact
+from runward.handlers.model.files import FileFact, RootFacts, RuledPath, RuleFact
 from runward.handlers.model.outcomes import ReadOutcome
 
 COARSE_NS: Final = 20_000_000

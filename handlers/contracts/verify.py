@@ -10,7 +10,7 @@ from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
 from runward.config.problem import printable
 from runward.handlers.contracts.artifact_facts import RULES, there_is
-from runward.handlers.model.contracts import FileFact, FileHash, Match, Produced, RootFacts, RuleFact
+from runward.handlers.model.files import FileFact, FileHash, Match, Produced, RootFacts, RuleFact
 
 VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]
 DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]

@@ -4,9 +4,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.model.asking import Question
-from runward.handlers.model.contracts import HashState
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event, Request
+from runward.handlers.model.files import HashState
 from runward.handlers.model.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
 LeftState: TypeAlias = HashState | Literal["link", "many", "not_listed", "commit"]

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from runward.config.json_value import JsonValue
 from runward.handlers.model.asking import Question
-from runward.handlers.model.contracts import Produced
 from runward.handlers.model.effects import Effect, Effects, Emit
 from runward.handlers.model.events import Event, FromInbox, OfFiles, OfSession
+from runward.handlers.model.files import Produced
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.unreadable import Unreadable  # noqa: F401 - in the types of answers
 

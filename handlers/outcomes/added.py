@@ -12,8 +12,9 @@ from runward.handlers.contracts.hashes import MAY_PASS, PROBLEMS, TRIES
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.model.asking import Asking, Given, TryLater, ask
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
-from runward.handlers.model.contracts import MEANINGS, FileHash, HashesOf
+from runward.handlers.model.contracts import HashesOf
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
+from runward.handlers.model.files import MEANINGS, FileHash
 from runward.handlers.model.outcomes import (
     ArtifactAddRequested,
     ArtifactFilesNamed,

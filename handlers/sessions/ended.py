@@ -36,8 +36,9 @@ from runward.handlers.layouts import native, show
 from runward.handlers.layouts.registry import outcome_files
 from runward.handlers.model.asking import Asking, Given, TryLater, ask
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
-from runward.handlers.model.contracts import ArtifactsUnder, RootFacts
+from runward.handlers.model.contracts import ArtifactsUnder
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
+from runward.handlers.model.files import RootFacts
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.outcomes import ReadOutcome, RecordArtifact, outcome_among
 from runward.handlers.model.sessions import (

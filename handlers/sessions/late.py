@@ -13,7 +13,7 @@ from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import is_absent
 from runward.handlers.layouts import native
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask
-from runward.handlers.model.contracts import RuledPath
+from runward.handlers.model.files import RuledPath
 from runward.handlers.model.sessions import AttemptEnded, LastChangeOf, Session
 from runward.handlers.model.unreadable import Unreadable
 

@@ -20,7 +20,7 @@ from runward.daemon.store.migrate import migrations
 from runward.handlers.ctcp.rules import RULES
 from runward.handlers.journal import lines
 from runward.handlers.layouts import registry
-from runward.handlers.model.contracts import FileState
+from runward.handlers.model.files import FileState
 from runward.handlers.model.reasons import MEANINGS
 
 ARCHITECTURE = page("docs/architecture.md")

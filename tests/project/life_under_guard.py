@@ -24,13 +24,12 @@ from runward.handlers.model.contracts import (
     Declarations,
     DeclaredContract,
     EarlyLegs,
-    FileFact,
     FlowPlanned,
     LegsBefore,
-    RootFacts,
 )
 from runward.handlers.model.effects import Effects
 from runward.handlers.model.events import dump_payload
+from runward.handlers.model.files import FileFact, RootFacts
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import OutcomesIn
 from runward.handlers.model.sessions import (

@@ -16,7 +16,7 @@ from runward.config.bundle import BundleRules
 from runward.config.notification import Recipient
 from runward.config.playbook import Playbook
 from runward.daemon import faults
-from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.notices.messenger import SettingsMessenger
 from runward.daemon.store.tables.all import APPLIERS, TABLES, TwoOwners, joined

@@ -32,7 +32,8 @@ from runward.daemon.watch.notifications import Inotify
 from runward.daemon.world.files import RealFiles
 from runward.daemon.world.machine import SystemClock, SystemRandomness
 from runward.daemon.world.starting import StartingProcesses
-from runward.handlers.model.contracts import Declarations, RootFacts
+from runward.handlers.model.contracts import Declarations
+from runward.handlers.model.files import RootFacts
 from runward.handlers.model.unreadable import Unreadable
 
 NOW = datetime(2026, 10, 24, 12, tzinfo=UTC)

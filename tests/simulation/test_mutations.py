@@ -35,8 +35,9 @@ from runward.daemon.world import files
 from runward.handlers import notices as addressed
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.contracts import hashes
-from runward.handlers.model.contracts import FileHash, Produced, RecordedFile
+from runward.handlers.model.contracts import RecordedFile
 from runward.handlers.model.effects import Deciding
+from runward.handlers.model.files import FileHash, Produced
 from runward.handlers.model.sessions import AttemptStarted
 from runward.handlers.sessions import opened, over
 from runward.handlers.sessions.ended import launcher_key

@@ -14,7 +14,7 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.shell.request_waiting import refuse_without_daemon, wait_for
 from runward.daemon.cli.terminal.output import fail, note, print_json, safe
-from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.rundir.bundle_verifying import receipt_fields
 from runward.daemon.store import reading, reading_causes

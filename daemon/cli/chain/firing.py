@@ -23,7 +23,7 @@ from runward.daemon.cli.shell.request_waiting import (
     refuse_without_daemon,
 )
 from runward.daemon.cli.terminal.output import fail, note, print_json, safe
-from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_chains import ChainRunRow, chain_runs_called

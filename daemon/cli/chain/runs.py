@@ -91,7 +91,7 @@ def request_cancel(settings: Settings, run: str, reason: str, *, before_it_began
 
     With `before_it_began` the run itself was only asked for so far.
     """
-    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.request_file import dump_request
     from runward.daemon.inbox.spool import put
     from runward.handlers.model.chains import ChainRunCancelRequested
 

@@ -144,7 +144,7 @@ def _ask_for_scan(state_dir: str) -> bool:
     import uuid
     from pathlib import Path
 
-    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.request_file import dump_request
     from runward.daemon.inbox.spool import put
     from runward.handlers.model.requests import ScanRequested
 

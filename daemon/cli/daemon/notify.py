@@ -125,7 +125,7 @@ def retry(context: click.Context, identifier: str, as_json: bool) -> None:
       runward notify retry @last
     """
     from runward.daemon.cli.shell.request_waiting import note_without_daemon
-    from runward.daemon.inbox.requests import dump_request
+    from runward.daemon.inbox.request_file import dump_request
     from runward.daemon.inbox.spool import put
     from runward.handlers.model.notices import NoticeRetryRequested
 

@@ -34,7 +34,7 @@ class TooLong(Exception):
 
 def leave(state: Path, principal: str, intent: JsonValue) -> str:
     """Leave an action in the inbox, durably; returns its key. Raises `TooLong`, `StateDirectoryUnsafe` and `OSError`."""
-    from runward.daemon.inbox.requests import dump_request  # imports every event: listings do without
+    from runward.daemon.inbox.request_file import dump_request  # listings do without
     from runward.handlers.model.exchange import ActionRequested
 
     key = str(uuid.uuid4())

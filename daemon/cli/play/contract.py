@@ -14,7 +14,7 @@ from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.output import complain, fail, note, print_json
-from runward.handlers.model.contracts import RootFacts
+from runward.handlers.model.files import RootFacts
 
 
 @click.group(cls=Group)

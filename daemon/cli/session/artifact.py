@@ -18,7 +18,7 @@ from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store.reading_artifacts import ArtifactRow, Wanted, artifacts, artifacts_called
 from runward.daemon.views.outcomes import outcomes_as_json, shown_outcomes
 from runward.daemon.views.text import ago
-from runward.handlers.model.contracts import MEANINGS
+from runward.handlers.model.files import MEANINGS
 
 
 @click.group(cls=Group)

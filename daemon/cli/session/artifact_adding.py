@@ -15,7 +15,7 @@ from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.shell.given_file import opened
 from runward.daemon.cli.shell.request_waiting import note_without_daemon, once_taken_up
 from runward.daemon.cli.terminal.output import fail, note, print_json, safe
-from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_artifacts import is_decided

@@ -15,7 +15,7 @@ from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.finding import refuse_pruned
 from runward.daemon.cli.shell.request_waiting import refuse_without_daemon, wait_for
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
-from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store import reading, reading_causes, reading_sessions
 from runward.daemon.store.ownership import holder

@@ -26,7 +26,7 @@ from runward.daemon.views.sessions import (
 )
 from runward.daemon.views.text import ago, duration, local, size
 from runward.daemon.views.unjudged import NOT_JUDGED
-from runward.handlers.model.contracts import MEANINGS
+from runward.handlers.model.files import MEANINGS
 
 NOT_RECORDED: Final = f"{NOT_JUDGED}: this is what its own files say; the daemon's verdict counts"
 

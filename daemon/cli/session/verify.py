@@ -30,7 +30,7 @@ from runward.handlers.contracts.verify import (
     verification_as_json,
     verify,
 )
-from runward.handlers.model.contracts import FileHash, RootFacts
+from runward.handlers.model.files import FileHash, RootFacts
 from runward.handlers.model.unreadable import Unreadable
 
 _LONG: Final = 256 << 20

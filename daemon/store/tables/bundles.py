@@ -31,7 +31,8 @@ from runward.handlers.model.bundle import (
     dump_order,
     load_parts,
 )
-from runward.handlers.model.contracts import Produced, ProducedBy, ProducedFiles, RecordFiles
+from runward.handlers.model.contracts import ProducedBy, ProducedFiles, RecordFiles
+from runward.handlers.model.files import Produced
 from runward.handlers.model.stored import Stored, as_json
 
 if TYPE_CHECKING:

@@ -107,7 +107,7 @@ def test_the_first_page_of_the_studio_does_not_wait_for_the_types_of_events() ->
     )
     imported = set(ended.stdout.split())
     assert "runward.daemon.studio.session_pages" in imported
-    assert "runward.handlers.model.events" not in imported
+    assert "runward.handlers.registry" not in imported
 
 
 def test_the_daemon_imports_nothing_of_the_studio(place: Place) -> None:
@@ -119,4 +119,4 @@ def test_the_daemon_imports_nothing_of_the_studio(place: Place) -> None:
 def test_verifying_a_session_needs_no_types_of_events(recorded: Place) -> None:
     imported = _imported(recorded, "session", "verify", "silent")
     assert "runward.daemon.cli.session.verify" in imported
-    assert not imported & {"pydantic", "runward.handlers.model.events", "runward.handlers.registry"}
+    assert not imported & {"pydantic", "runward.handlers.registry"}

@@ -22,7 +22,7 @@ from tests.daemon.worker.without_threads import without_threads
 from runward.config.exchange import ExchangeRules
 from runward.config.executor import Executor
 from runward.daemon.host.acting_with_code import acting_with_code
-from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.sandbox.execution import CpuTime, Execution
 from runward.daemon.sandbox.workers import Job

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
-from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.parts.orders import CancelOrders
 from runward.daemon.ports.processes import NotTold, RunPlace, Told

@@ -10,7 +10,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.config.json_value import JsonValue
 from runward.config.playbook import read_playbook
-from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.ports.journals import EpochPassed
 from runward.daemon.ports.processes import Begun, NotBegun

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import hashes
 from runward.daemon.rundir.hashes import file_hashes
-from runward.handlers.model.contracts import FileHash, RootHashes
+from runward.handlers.model.files import FileHash, RootHashes
 from runward.handlers.model.unreadable import Unreadable
 
 

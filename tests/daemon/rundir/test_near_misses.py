@@ -15,7 +15,7 @@ from runward.config.contract import Contract
 from runward.daemon.rundir import artifacts
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.handlers.contracts.verify import missing_summary, verify
-from runward.handlers.model.contracts import RootFacts, RuledPath
+from runward.handlers.model.files import RootFacts, RuledPath
 
 COMPOSED, DECOMPOSED = unicodedata.normalize("NFC", "résumé.md"), unicodedata.normalize("NFD", "résumé.md")
 

@@ -8,7 +8,7 @@ import pytest
 from runward.config.artifact_rules import ArtifactRules
 from runward.daemon.rundir import ruled_artifacts
 from runward.daemon.rundir.artifacts import artifact_facts
-from runward.handlers.model.contracts import FileFact, RootFacts, RuledPath, RuleFact
+from runward.handlers.model.files import FileFact, RootFacts, RuledPath, RuleFact
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(40)
 DOUBLING = (

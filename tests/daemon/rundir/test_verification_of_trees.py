@@ -16,7 +16,7 @@ from runward.config.problem import Complaint, has_errors
 from runward.daemon.rundir.artifacts import artifact_facts
 from runward.handlers.contracts import verify as verifying
 from runward.handlers.contracts.snapshots import snapshot_of, stored_contract
-from runward.handlers.model.contracts import RootFacts
+from runward.handlers.model.files import RootFacts
 
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 

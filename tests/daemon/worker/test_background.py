@@ -21,7 +21,7 @@ from runward.daemon.rundir import hashes
 from runward.daemon.worker import background
 from runward.daemon.world.files import RealFiles
 from runward.handlers.contracts.hashes import TRIES
-from runward.handlers.model.contracts import FileHash, RootHashes
+from runward.handlers.model.files import FileHash, RootHashes
 from runward.handlers.model.unreadable import Unreadable
 
 CONTRACT: JsonValue = {

@@ -13,13 +13,14 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
-from runward.daemon.inbox.requests import dump_request
+from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import list_inbox, put
 from runward.daemon.store.batch import Batch
 from runward.daemon.worker.turn import StoppedInTrouble
 from runward.daemon.world.files import RealFiles
-from runward.handlers.model.contracts import Declarations, RootFacts
+from runward.handlers.model.contracts import Declarations
 from runward.handlers.model.events import Request
+from runward.handlers.model.files import RootFacts
 from runward.handlers.model.requests import JobDiscardRequested, JobRetryRequested, ScanRequested
 from runward.handlers.model.sessions import OpenSession
 from runward.handlers.model.unreadable import Unreadable

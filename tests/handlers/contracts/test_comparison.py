@@ -7,7 +7,7 @@ from tests.handlers.examples import NOTES, REVIEW
 
 from runward.config.contract import Contract
 from runward.handlers.contracts.verify import Compared, Look, compare
-from runward.handlers.model.contracts import FileFact, FileHash, FileState, HashState, RootFacts
+from runward.handlers.model.files import FileFact, FileHash, FileState, HashState, RootFacts
 
 ONE, TWO = "1" * 64, "2" * 64
 ONLY_REVIEW = Contract((REVIEW,))

@@ -9,20 +9,9 @@ from tests.handlers.played import Answer, AnyQuestion, Need, played
 from runward.handlers.contracts import hashes as handler
 from runward.handlers.contracts.hashes import TRIES
 from runward.handlers.model.asking import TryLater
-from runward.handlers.model.contracts import (
-    MEANINGS,
-    FileHash,
-    FileProblem,
-    HashesOf,
-    HashState,
-    Produced,
-    ProducedBy,
-    ProducedFiles,
-    RecordedFile,
-    RecordFiles,
-    RootHashes,
-)
+from runward.handlers.model.contracts import HashesOf, ProducedBy, ProducedFiles, RecordedFile, RecordFiles
 from runward.handlers.model.effects import Effects, Explain
+from runward.handlers.model.files import MEANINGS, FileHash, FileProblem, HashState, Produced, RootHashes
 from runward.handlers.model.sessions import SessionFinished
 from runward.handlers.model.unreadable import Unreadable
 

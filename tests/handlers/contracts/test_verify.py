@@ -16,7 +16,7 @@ from runward.handlers.contracts.verify import (
     verification_as_json,
     verify,
 )
-from runward.handlers.model.contracts import FileFact, FileState, RootFacts
+from runward.handlers.model.files import FileFact, FileState, RootFacts
 
 FILE, ABSENT, EMPTY = FileFact("file", 12), FileFact("absent"), FileFact("empty")
 STATES: tuple[FileState, ...] = get_args(FileState)

@@ -11,7 +11,7 @@ from tests.handlers.examples import HASH, REVIEW, declaration, ended, planned, s
 from runward.config.contract import Contract, ContractEntry
 from runward.handlers.contracts.verify import verify
 from runward.handlers.journal import lines
-from runward.handlers.model.contracts import FileFact, RootFacts
+from runward.handlers.model.files import FileFact, RootFacts
 from runward.handlers.model.sessions import AttemptEnded, AttemptStarted, Reason
 from runward.handlers.times import iso_time
 

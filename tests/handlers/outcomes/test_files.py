@@ -7,8 +7,9 @@ from tests.handlers.examples import HASH, KEY, NOW, PATH, session
 from tests.handlers.played import played
 
 from runward.handlers.model.asking import TryLater
-from runward.handlers.model.contracts import FileHash, HashesOf, RootHashes
+from runward.handlers.model.contracts import HashesOf
 from runward.handlers.model.effects import Emit, Explain
+from runward.handlers.model.files import FileHash, RootHashes
 from runward.handlers.model.outcomes import (
     ArtifactFilesNamed,
     OutcomeFile,

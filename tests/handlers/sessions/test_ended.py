@@ -12,8 +12,9 @@ from runward.config.contract import Contract
 from runward.handlers.contracts.snapshots import BrokenSnapshot
 from runward.handlers.model.asking import TryLater
 from runward.handlers.model.chains import ListenersTo
-from runward.handlers.model.contracts import ArtifactsUnder, FileFact, RootFacts
+from runward.handlers.model.contracts import ArtifactsUnder
 from runward.handlers.model.effects import Effects, Emit, Explain
+from runward.handlers.model.files import FileFact, RootFacts
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import OutcomesIn
