@@ -290,7 +290,7 @@ def without_the_last_receipt(patch: pytest.MonkeyPatch) -> None:
     async def none(store: Store) -> None:
         return None
 
-    patch.setattr(bundles, "head", none)
+    patch.setattr(bundles, "receipts_head", none)
 
 
 def without_ids_of_notices_that_stay(patch: pytest.MonkeyPatch) -> None:

@@ -444,7 +444,7 @@ async def test_a_run_that_calls_nothing_new_costs_the_store_nothing_until_one_of
         asked.append(list(places))
         return await real(store, asked[-1])
 
-    monkeypatch.setattr(bundles, "running", counted)
+    monkeypatch.setattr(bundles, "running_replays", counted)
 
     async def shown_events(run: Path, rounds: int = 3) -> list[tuple[str, object]]:
         for _ in range(rounds):

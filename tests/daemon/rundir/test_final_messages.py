@@ -30,9 +30,9 @@ def test_only_the_end_of_a_large_log_is_read(tmp_path: Path, monkeypatch: pytest
     transcript.prompt("x" * 10_000)
     transcript.text("Large.")
     path = written(tmp_path / "a.jsonl", transcript)
-    monkeypatch.setattr(session_reading, "MOST_BYTES", 2000)
+    monkeypatch.setattr(session_reading, "END_BYTES", 2000)
     assert final_message("claude-code", path) == "Large."
-    monkeypatch.setattr(session_reading, "MOST_BYTES", 100)
+    monkeypatch.setattr(session_reading, "END_BYTES", 100)
     assert final_message("claude-code", path) is None
 
 
@@ -59,7 +59,7 @@ def test_a_packed_log_is_unpacked_up_to_a_limit(tmp_path: Path, monkeypatch: pyt
     packed.write_bytes(zstandard.compress(content))
     for name in ("a.jsonl.zst", "a.jsonl"):
         assert final_message("claude-code", str(tmp_path / name)) == "Done."
-    monkeypatch.setattr(session_reading, "MOST_BYTES", len(content) - 10)
+    monkeypatch.setattr(session_reading, "END_BYTES", len(content) - 10)
     assert final_message("claude-code", str(packed)) == "Done."
     packed.write_bytes(zstandard.compress(content)[:-9] + b"not packed")
     assert final_message("claude-code", str(packed)) is None
