@@ -152,7 +152,7 @@ class Looks:
         lost = {(look.root.name, look.place) for look in looked if look.is_forgotten}
         keys = {native.session_key(*target): "/".join(target) for target in lost}
         self.log.error(
-            "places.unreadable", runs=sorted(keys.values()), fix="nothing: they are looked at again"
+            "cursors.unreadable", runs=sorted(keys.values()), fix="nothing: they are looked at again"
         )
         known = await sessions.known(self.store, keys)
         anew = {

@@ -136,5 +136,5 @@ class ChainHead(Part):
             return False
         self._due_at = now + HEAD_PERIOD
         if last.seq:
-            self.log.info("chain.events_head", seq=last.seq, hash=last.hash)
+            self.log.info("chain.head", seq=last.seq, hash=last.hash)
         return False

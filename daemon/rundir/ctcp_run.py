@@ -249,7 +249,7 @@ def _why_not(tree: str, patch: bytes | bytearray) -> str | None:
 
 def _environment() -> dict[str, str]:
     return {
-        "PATH": os.environ.get("PATCH", os.defpath),
+        "PATH": os.environ.get("PATH", os.defpath),
         "LC_ALL": "C",
         "HOME": "/nonexistent",
         "GIT_DIR": "/nonexistent/git",
