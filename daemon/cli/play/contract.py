@@ -8,7 +8,6 @@ import click
 
 from runward.config.contract import Contract, contract_to_json
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
-from runward.daemon.cli.session.expected_artifacts import panel
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.shell.groups import Group
@@ -80,6 +79,8 @@ def verify(context: click.Context, playbook: str | None, agent: str | None, root
     if as_json:
         print_json(said)
     else:
+        from runward.daemon.cli.session.show import panel
+
         click.echo("\n".join(panel(contract_to_json(held), said, _why(held, facts))))
     sys.exit(NOT_SO if verification.status == "failed" else GOOD)
 

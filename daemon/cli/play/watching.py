@@ -10,7 +10,7 @@ import click
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import BY_STATUS, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.play.run import Asked
-from runward.daemon.cli.session.journal_text import text_of, value_of
+from runward.daemon.cli.session.watching import line_text, line_value
 from runward.daemon.cli.shell.request_waiting import AwayTime
 from runward.daemon.cli.terminal.output import coloured, note, print_json, print_json_line, safe
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
@@ -149,11 +149,11 @@ class Followed:
     def _say(self, name: str, line: Line) -> None:
         text = line.content.decode("utf-8", "backslashreplace")
         if not self._as_json:
-            shown = text_of(line) if name == _JOURNAL else safe(text)
+            shown = line_text(line) if name == _JOURNAL else safe(text)
             click.echo(shown, err=name != "stdout.log")
             return
         stream = name.partition(".")[0]
-        value = value_of(line) if name == _JOURNAL else text
+        value = line_value(line) if name == _JOURNAL else text
         if isinstance(value, NotJson):
             note(f"line {line.number} of {name} is left out: {value.message}")
         else:

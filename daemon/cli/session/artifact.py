@@ -1,23 +1,40 @@
-"""`runward artifact`: what sessions found out."""
+"""`runward artifact`: what sessions found out; and `runward outcome`: whether a file contains a valid outcome."""
 
 import json
+import os
 import sqlite3
+import sys
 import time
+import uuid
+from pathlib import Path
+from typing import Literal
 
 import click
 
-from runward.daemon.cli.exits import NOT_FOUND
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, find_session, one_of
+from runward.daemon.cli.shell.given_file import opened
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.shell.request_waiting import note_without_daemon, once_taken_up
 from runward.daemon.cli.terminal.options import limit_option
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
+from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, print_table, safe
 from runward.daemon.cli.terminal.times import Moment
-from runward.daemon.store.reading_artifacts import ArtifactRow, Wanted, artifacts, artifacts_called
+from runward.daemon.store.ownership import holder
+from runward.daemon.store.reading_artifacts import (
+    ArtifactRow,
+    Wanted,
+    artifacts,
+    artifacts_called,
+    is_decided,
+)
 from runward.daemon.views.outcomes import outcomes_as_json, shown_outcomes
 from runward.daemon.views.text import ago
+from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.files import MEANINGS
 
 
@@ -142,7 +159,6 @@ def add(
     Example:
       runward artifact add --kind ci_result --name ci --content ci.json
     """
-    from runward.daemon.cli.session.artifact_adding import add_artifact
 
     add_artifact(settings_in_force(context), kind, name, session, content, path, as_json=as_json)
 
@@ -194,3 +210,136 @@ def _find(connection: sqlite3.Connection, text: str) -> ArtifactRow:
             fail("no session has produced an outcome yet", NOT_FOUND)
         return newest[0]
     return one_of("artifact", text, artifacts_called(connection, text))
+
+
+_TOO_LONG = (
+    "the content is too long (1 MiB): write it into a file of the session's artifacts, and give --file"
+)
+
+
+def add_artifact(
+    settings: Settings,
+    kind: str,
+    name: str,
+    session: str | None,
+    content: str | None,
+    path: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Leave the request in the inbox, and wait until it is decided if a daemon runs. Exits 1 or 2 if it is wrong."""
+    from runward.daemon.inbox.request_file import dump_request
+    from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
+    from runward.handlers.model.outcomes import ArtifactAddRequested, artifact_id
+    from runward.handlers.outcomes.added import record
+
+    if not session:
+        fail("no session is named: give --session, or call this in a session", WRONG_USAGE)
+    value = None if content is None else _read(content)
+    with store_to_read(settings) as connection:
+        key = find_session(connection, settings, session).key
+    request, state = str(uuid.uuid4()), Path(settings.state_dir)
+    event = ArtifactAddRequested(request, time.time(), key, kind, name, value, path)
+    made = record(event, event.at)
+    if isinstance(made, str):
+        fail(made, NOT_SO if kind and name and (content or path) else WRONG_USAGE)
+    document = dump_request(event)
+    if len(document) > MAXIMUM_REQUEST:
+        fail(_TOO_LONG, WRONG_USAGE)
+    put(state, request, document)
+    status = once_taken_up(state, lambda: _decided(settings, request)) or "asked"
+    identifier = artifact_id(key, kind, name)
+    if as_json:
+        print_json({"id": identifier, "status": status})
+    else:
+        click.echo(safe(identifier))
+    if status == "asked" and holder(state) is not None:
+        note("the daemon has not stored it yet: `runward status` says why")
+    elif status == "asked":
+        note_without_daemon(state)
+
+
+def _read(path: str) -> JsonValue:
+    from runward.daemon.inbox.spool import MAXIMUM_REQUEST
+
+    with opened(path) as stream:
+        content = stream.read(MAXIMUM_REQUEST + 1)
+    if len(content) > MAXIMUM_REQUEST:
+        fail(_TOO_LONG, WRONG_USAGE)
+    value = read_json(content)
+    if isinstance(value, NotJson):
+        fail(f"{path}: is not JSON: {value.message.removeprefix('not JSON: ')}", NOT_SO)
+    return value
+
+
+def _decided(settings: Settings, request: str) -> Literal["added"] | None:
+    from runward.daemon.store.reading_queue import why_refused
+
+    with store_to_read(settings) as connection:
+        refused = why_refused(connection, request)
+        is_over = is_decided(connection, request)
+    if refused is not None:
+        fail(refused, NOT_SO)
+    return "added" if is_over else None
+
+
+@click.group(cls=Group)
+def outcome() -> None:
+    """Check outcomes: the typed results of sessions.
+
+    \b
+    Example:
+      runward outcome check outcome.json
+    """
+
+
+@outcome.command()
+@click.argument("file", type=NamedPath(readable=False))
+@click.option(
+    "--kind",
+    shell_complete=completing.outcome_kinds,
+    help="The kind that the file must have; the file need not name it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(file: str, kind: str | None, as_json: bool) -> None:
+    """Check the outcome in FILE.
+
+    FILE is JSON, a JUnit report (.xml) or a SARIF log (.sarif).
+
+    Exit code 1: it is invalid; each wrong field is reported. 3: no such file.
+
+    \b
+    Example:
+      runward outcome check outcome.json --kind review_verdict
+    """
+    from runward.daemon.rundir.report_reading import read_report
+    from runward.handlers.model.outcomes import OutcomeFile
+    from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, read_outcome
+    from runward.handlers.outcomes.report import REPORTS
+
+    with opened(file) as stream:
+        if file.endswith(REPORTS):
+            outcome = OutcomeFile(file, None, read_report(file, stream.fileno()))
+        else:
+            content = stream.read(LARGEST + 1)
+            outcome = OutcomeFile(file, content if len(content) <= LARGEST else None)
+    found = read_outcome(outcome, kind, home=os.getcwd())
+    if isinstance(found, InvalidOutcome):
+        problems: list[JsonValue] = [
+            {"field": each.field, "message": each.message} for each in found.problems
+        ]
+        if as_json:
+            print_json(
+                {"valid": False, "kind": kind, "outcome_kind": kind, "outcome": None, "problems": problems}
+            )
+        else:
+            for each in found.problems:
+                click.echo(f"{safe(file)}: {safe(each.said())}")
+        sys.exit(NOT_SO)
+    checked = found.outcome
+    if as_json:
+        said: dict[str, JsonValue] = {"valid": True, "kind": checked.kind, "outcome_kind": checked.kind}
+        print_json({**said, "problems": [], "outcome": checked.value})
+        return
+    kept = "" if checked.is_known else ", an unregistered kind: it is kept as it is"
+    click.echo(f"{coloured('ok', 'valid')}: {safe(checked.kind)}{kept}: {safe(checked.summary)}")

@@ -13,7 +13,7 @@ from tests.daemon.cli.calling import CONTRACT, Place, Recorded, Result
 from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.session import record as session_record
+from runward.daemon.cli.session import verify as session_record
 from runward.daemon.cli.session import verify as session_verify
 from runward.daemon.ports.files import Gone
 from runward.daemon.ports.journals import Compared, StandingLines
@@ -117,7 +117,7 @@ def refuse_events(directory: str, name: str, lines: Sequence[StandingLines]) -> 
 def test_what_cannot_be_read_hides_nothing_that_changed(
     judged: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_record, "compare", refuse_events)
+    monkeypatch.setattr(session_record, "compare_content", refuse_events)
     said = judged.call("session", "verify", "r", "--json")
     assert (said.code, said.object()["same"]) == (75, None)
     text = judged.call("session", "verify", "r")

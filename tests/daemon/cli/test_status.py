@@ -11,7 +11,7 @@ from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.status.text import _daemons_own, due_words
+from runward.daemon.cli.status import _daemons_own, due_words
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.units import placing, rendering
 from runward.daemon.users import as_root

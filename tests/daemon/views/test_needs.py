@@ -10,7 +10,7 @@ from tests.daemon.cli.conftest import place
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.status.text import lines_of
+from runward.daemon.cli.status import lines_of
 from runward.daemon.views.needs import needs
 
 __all__ = ["place"]

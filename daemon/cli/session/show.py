@@ -5,16 +5,17 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import click
+
 from runward.config.json_value import JsonValue
 from runward.config.settings_keys import DEFAULT_LAYOUT
-from runward.daemon.cli.session.expected_artifacts import panel
-from runward.daemon.cli.terminal.output import align, coloured, safe, safe_line
+from runward.daemon.cli.terminal.output import align, coloured, safe, safe_line, width
 from runward.daemon.store.reading_artifacts import ArtifactRow
 from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.reading_problems import ProblemRow
 from runward.daemon.store.reading_sessions import SessionRow, StatusChange
 from runward.daemon.views.liveness import fix_of, in_full, is_unknown
-from runward.daemon.views.outcomes import disagreement
+from runward.daemon.views.outcomes import ExpectedArtifact, disagreement, expected_artifacts
 from runward.daemon.views.session_files import last_lines
 from runward.daemon.views.sessions import (
     about_of,
@@ -27,6 +28,46 @@ from runward.daemon.views.sessions import (
 from runward.daemon.views.text import ago, duration, local, size
 from runward.daemon.views.unjudged import NOT_JUDGED
 from runward.handlers.model.files import MEANINGS
+
+_WIDE: Final = 44
+"""Where the verdict is in the section's first line."""
+
+
+def panel(contract: JsonValue, verification: JsonValue, why: Mapping[str, str]) -> list[str]:
+    """The section's lines; none without a contract.
+
+    `why` gives the reason, by path, why a file doesn't count as delivered, if that is known.
+    """
+    expected = expected_artifacts(contract, verification, why)
+    if expected is None:
+        return []
+    verdict = str(verification["status"]) if isinstance(verification, dict) else "not yet"
+    lines = [f"{'Expected artifacts':<{_WIDE}}Verified: {coloured(verdict)}", ""]
+    if not expected:
+        return [*lines, "  nothing is expected"]
+    rows = [
+        ("REQUIRED" if each.is_required else "OPTIONAL", safe(each.id), safe(each.path), _state(each))
+        for each in expected
+    ]
+    indent = " " * (width(rows[0][0]) + 4)
+    for line, entry in zip(align(rows), expected, strict=True):
+        lines.append(f"  {line}")
+        if entry.description:
+            lines.append(f"{indent}description: {safe(entry.description)}")
+        lines += [f"{indent}declared by: {safe(entry.declared_by)}", ""]
+    return lines[:-1]
+
+
+def _state(entry: ExpectedArtifact) -> str:
+    if entry.state == "not yet":
+        return "not yet"
+    if entry.state == "delivered":
+        return click.style("OK" if entry.size is None else f"OK ({size(entry.size)})", fg="green")
+    said = "MISSING" if entry.state == "missing" else "NOT DELIVERED"
+    if entry.why:
+        said = f"{said} ({safe(entry.why)})"
+    return click.style(said, fg="red" if entry.is_required else "yellow")
+
 
 NOT_RECORDED: Final = f"{NOT_JUDGED}: this is what its own files say; the daemon's verdict counts"
 

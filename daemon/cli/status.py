@@ -1,17 +1,94 @@
-"""`runward status` for people, from the object that `--json` prints: is all well, what needs me, then the rest."""
+"""`runward status`: whether the daemon is up, and what it has to do."""
 
+import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, NoReturn
+
+import click
 
 from runward.config.counting import counted
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.terminal.output import align, coloured, safe
-from runward.daemon.cli.terminal.wrapping import wrapped
+from runward.config.settings import Settings
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
+from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.terminal.output import align, coloured, print_json, safe
+from runward.daemon.cli.terminal.times import Period
+from runward.daemon.cli.terminal.wrapping import room, wrapped
+from runward.daemon.store import reading
 from runward.daemon.store.reading_sessions import RunningRow
 from runward.daemon.views.liveness import NOBODY_CAN_TELL
 from runward.daemon.views.needs import Need, agreeing, how_to_start, needs, table, tables
+from runward.daemon.views.status import Status, status_of
 from runward.daemon.views.text import ago, duration, lag, local, moment_of
+
+USUAL_PERIOD: Final = "2"
+"""Seconds between two pages by default, as for watch(1)."""
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--watch",
+    "every",
+    type=Period(),
+    is_flag=False,
+    flag_value=USUAL_PERIOD,
+    metavar="[SECONDS]",
+    help="Redraw it every SECONDS (default: 2) until Ctrl-C; needs a terminal.",
+)
+@click.pass_context
+def status(context: click.Context, as_json: bool, every: float | None) -> None:
+    """Show whether the daemon is well, what needs you, and what is running, waiting, held and due.
+
+    Exit code 0: it is running. 1: it is running but does not respond. 3: it is not running.
+
+    \b
+    Example:
+      runward status
+      runward status --watch
+    """
+    settings = settings_in_force(context)
+    if every is not None:
+        _watch(settings, every, as_json)
+    found = status_of(settings, time.time())
+    if as_json:
+        print_json(found.told)
+    else:
+        click.echo("\n".join(_page(settings, found)))
+    sys.exit(_code(found.told))
+
+
+def _code(found: Mapping[str, JsonValue]) -> int:
+    if not found["running"]:
+        return NOT_FOUND
+    return GOOD if found["stalled_s"] is None else NOT_SO
+
+
+def _watch(settings: Settings, every: float, as_json: bool) -> NoReturn:
+    from runward.daemon.cli.terminal.redrawing import redraw
+
+    if as_json:
+        raise click.UsageError("--watch can't be combined with --json")
+    if not sys.stdout.isatty():
+        raise click.UsageError(
+            "--watch needs a terminal; programs can call `runward status --json` repeatedly"
+        )
+    redraw(lambda: _page_or_why_not(settings), every)
+
+
+def _page_or_why_not(settings: Settings) -> list[str]:
+    try:
+        return _page(settings, status_of(settings, time.time()))
+    except reading.StoreUnreadable as error:
+        return [safe(str(error))]
+
+
+def _page(settings: Settings, found: Status) -> list[str]:
+
+    return lines_of(found.told, found.running, settings.state_dir, time.time(), room())
+
 
 _MOST_FAILURES: Final = 3
 

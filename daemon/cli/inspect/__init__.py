@@ -1,1 +1,0 @@
-"""What files say, without a daemon."""

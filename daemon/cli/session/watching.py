@@ -1,0 +1,276 @@
+"""What a run does until it is over: `session logs`, `tail` and `wait`, once or as it comes."""
+
+import sqlite3
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import click
+
+from runward.config.json_value import JsonValue
+from runward.config.settings import Settings
+from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, TIMED_OUT, TRY_AGAIN
+from runward.daemon.cli.shell.finding import find_session, refuse_pruned
+from runward.daemon.cli.terminal import following
+from runward.daemon.cli.terminal.output import (
+    coloured,
+    fail,
+    note,
+    print_json,
+    print_json_line,
+    safe,
+    safe_line,
+)
+from runward.daemon.rundir.tailing import MAXIMUM_LINE, Line, NotRegular, Tail, ends_with, open_in_run
+from runward.daemon.store import reading, reading_sessions
+from runward.daemon.store.ownership import holder
+from runward.daemon.store.reading_files import kept_files
+from runward.daemon.store.reading_sessions import SessionRow
+from runward.daemon.views.bundles import journal_place
+from runward.daemon.views.session_files import RunOutput, text_of
+from runward.daemon.views.sessions import summary_of
+from runward.daemon.views.text import local
+from runward.handlers.foreign_json import NotJson, parse_time, read_json
+from runward.handlers.secrets import text_without_secrets, without_secrets_in
+
+Form: TypeAlias = Literal["safe", "raw", "json"]
+
+_OUTPUT_PERIOD: Final = 0.3
+"""Seconds between two looks."""
+
+
+def print_output(
+    settings: Settings, row: SessionRow, name: str, *, follow: bool, count: int | None, form: Form
+) -> None:
+    """Print a log of a run; exits 3 if there is none."""
+    if row.layout != DEFAULT_LAYOUT:
+        fail(
+            f"{safe(row.session_id)} is a session of {row.layout}: its own log is in {safe(row.path)}",
+            NOT_FOUND,
+        )
+    output = RunOutput(row.path, name)
+    parts = _follow(settings, row, output) if follow else output.added()
+    try:
+        if form == "raw" and count is None:
+            for part in parts:
+                sys.stdout.buffer.write(part)
+                sys.stdout.buffer.flush()
+            return
+        lines = _lines(parts)
+        for line in lines if count is None or follow else deque(lines, maxlen=count):
+            match form:
+                case "raw":
+                    sys.stdout.buffer.write(line + b"\n")
+                case "json":
+                    print_json_line({"text": line.decode("utf-8", "backslashreplace")})
+                case "safe":
+                    click.echo(safe_line(text_of(line)))
+    except NotRegular as error:
+        fail(str(error), NOT_FOUND)
+    except FileNotFoundError:
+        fail(f"{safe(row.path)} has no {name}: {_WHY_NONE[name]}", NOT_FOUND)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        fail(f"{safe(row.path)}/{name} can't be read: {error.strerror or error}", NOT_FOUND)
+
+
+_WHY_NONE: Final = {
+    "stdout.log": "only `runward run` and `runward play run` record what a command prints",
+    "stderr.log": "in a terminal stderr is recorded with stdout: leave out --stderr",
+}
+
+
+def _follow(settings: Settings, row: SessionRow, output: RunOutput) -> Iterator[bytes]:
+    """What exists and what is added, until the run is over."""
+    while True:
+        is_over = _is_over(settings, row)  # checked first: what it wrote before its end is read after this
+        try:
+            yield from output.added()
+        except FileNotFoundError:
+            if is_over:
+                raise
+        if is_over:
+            return
+        time.sleep(_OUTPUT_PERIOD)
+
+
+def _is_over(settings: Settings, row: SessionRow) -> bool:
+    with reading.reading(settings.state_dir) as connection:
+        return find_session(connection, settings, row.key).status != "running"
+
+
+def _lines(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Lines without their newlines; one that is too long to be kept comes in pieces."""
+    held = b""
+    for part in parts:
+        *whole, held = (held + part).split(b"\n")
+        yield from whole
+        if len(held) > MAXIMUM_LINE:
+            yield held
+            held = b""
+    if held:
+        yield held
+
+
+_SHOWN: Final = 200
+"""Characters of a value that a person is shown."""
+
+_FIRST: Final = ("ts", "role", "event", "path")
+
+
+def line_value(line: Line) -> JsonValue | NotJson:
+    """The value of a line, or why it has none."""
+    if line.is_cut:
+        return NotJson("it is too long")
+    value = read_json(line.content)
+    return NotJson(value.message) if isinstance(value, NotJson) else value
+
+
+def line_text(line: Line) -> str:
+    """The line for a terminal: time, role, event and path first, then the rest; no control characters."""
+    value = line_value(line)
+    if isinstance(value, NotJson):
+        raw = line.content.decode("utf-8", "backslashreplace")
+        return f"{_short(raw)}  {click.style(f'(line {line.number}: {value.message})', fg='yellow')}"
+    if not isinstance(value, dict):
+        return (
+            f"{_short(line.content.decode())}  {click.style(f'(line {line.number}: no object)', fg='yellow')}"
+        )
+    at = parse_time(value.get("ts"))
+    when = local(at) if at is not None else _short(_said(value.get("ts")))
+    role, event, path = (_short(_said(value.get(key))) for key in _FIRST[1:])
+    rest = [f"{safe(key)}={_short(_said(each))}" for key, each in value.items() if key not in _FIRST]
+    return "  ".join(word for word in (when, f"{role:<8}", event, path, " ".join(rest)) if word)
+
+
+def _said(value: JsonValue) -> str:
+    if isinstance(value, str):
+        return value
+    import json
+
+    return "-" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _short(text: str) -> str:
+    return safe(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+_JOURNAL: Final = "events.jsonl"
+_JOURNAL_PERIOD: Final = 0.5
+"""Seconds between two questions to the store whether the session is over."""
+
+
+def print_journal(
+    state: str, row: reading_sessions.SessionRow, follow: bool, count: int | None, as_json: bool
+) -> None:
+    """Print the journal of a session; exits 3 if there is none."""
+    place = journal_place(state, row)
+    if not follow:
+        lines = following.once(_open(place, row.session_id), count)
+        if as_json:
+            print_json(list(_values(lines)))
+            return
+    else:
+        is_over = _until_over(state, row)
+        lines = following.follow(_wait_for(place, row.session_id, is_over), count, is_over)
+        if as_json:
+            for value in _values(lines):
+                print_json_line(value)
+            return
+    for line in lines:
+        click.echo(line_text(line))
+
+
+def _open(place: str, session_id: str) -> Tail:
+    try:
+        return Tail(lambda: open_in_run(place, _JOURNAL))
+    except NotRegular as error:
+        fail(str(error), NOT_FOUND)
+    except OSError as error:
+        why = error.strerror or str(error)
+        fail(f"{place}/{_JOURNAL} can't be read: {why}; `runward why {session_id}` shows more", NOT_FOUND)
+
+
+def _wait_for(place: str, session_id: str, is_over: Callable[[], bool]) -> Tail:
+    """The journal as soon as it exists; a session that is over won't get one now."""
+    while not is_over():
+        try:
+            return Tail(lambda: open_in_run(place, _JOURNAL))
+        except FileNotFoundError:
+            time.sleep(_JOURNAL_PERIOD)
+        except (OSError, NotRegular):
+            break
+    return _open(place, session_id)
+
+
+def _until_over(state: str, row: reading_sessions.SessionRow) -> Callable[[], bool]:
+    """Whether the session is over and its journal has all its lines; asks the store twice a second."""
+    asked = float("-inf")
+
+    def is_over() -> bool:
+        nonlocal asked
+        if time.monotonic() - asked < _JOURNAL_PERIOD:
+            return False
+        asked = time.monotonic()
+        with reading.reading(state) as connection:
+            now = reading_sessions.session(connection, row.key)
+            if now is not None and now.status == "running":
+                return False
+            owed = reading_sessions.owed(connection, row.key, _JOURNAL)
+        return not owed or ends_with(journal_place(state, row), _JOURNAL, owed[-1])
+
+    return is_over
+
+
+def _values(lines: Iterable[Line]) -> Iterator[JsonValue]:
+    """The values of the lines; a line that has none is reported on stderr."""
+    for line in lines:
+        value = line_value(line)
+        if isinstance(value, NotJson):
+            note(f"line {line.number} of {_JOURNAL} is left out: {value.message}")
+        else:
+            yield value
+
+
+_END_PERIOD: Final = 0.2
+"""Seconds between two questions to the store."""
+
+
+def wait_until_over(settings: Settings, row: SessionRow, patience: float | None, as_json: bool) -> None:
+    """Wait until the session is over and judged, at most `patience` seconds, and end by its status."""
+    until = None if patience is None else time.monotonic() + patience
+    name = safe(row.session_id)
+    while True:
+        # Checked before the look: a daemon that judges and ends has judged.
+        is_up = holder(Path(settings.state_dir)) is not None
+        with reading.reading(settings.state_dir) as connection:
+            if _say_if_over(connection, row, as_json):
+                return
+        if not is_up:
+            fail(
+                f"session {name} is not judged yet, and no daemon is running: start it, then wait", TRY_AGAIN
+            )
+        if until is not None and time.monotonic() >= until:
+            fail(f"session {name} is not over yet", TIMED_OUT)
+        time.sleep(_END_PERIOD)
+
+
+def _say_if_over(connection: sqlite3.Connection, row: SessionRow, as_json: bool) -> bool:
+    now = reading_sessions.session(connection, row.key)
+    if now is None:
+        refuse_pruned(connection, row.key)
+        return False
+    if now.status == "running":
+        return False
+    if as_json:
+        print_json(without_secrets_in(summary_of(now, kept_files(connection, [now.key]).get(now.key, []))))
+    else:
+        click.echo(
+            f"session {safe(now.session_id)} is {coloured(now.status)}: {safe(text_without_secrets(now.reason_summary))}"
+        )
+    sys.exit(BY_STATUS[now.status])

@@ -1,1 +1,0 @@
-"""`runward show`: shows, their plays and gate verdicts."""

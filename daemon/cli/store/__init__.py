@@ -1,1 +1,0 @@
-"""The store: copied, restored, pruned."""

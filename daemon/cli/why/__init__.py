@@ -1,1 +1,0 @@
-"""Why something is the way it is."""
