@@ -200,7 +200,7 @@ def _of_chain(connection: sqlite3.Connection, settings: Settings, name: str, is_
 
 def _never_fired(settings: Settings, name: str) -> str:
     """What a chain waits for about which nothing was decided yet; exits 2 or 3 if it is not valid, or does not exist."""
-    from runward.daemon.cli.chain.named_chain import right_chain
+    from runward.daemon.cli.chain.commands import right_chain
 
     leaves = right_chain(settings, name).trigger.leaves
     named = (each.event or (each.schedule and each.schedule.times.text) for each in leaves)

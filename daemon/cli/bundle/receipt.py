@@ -168,7 +168,7 @@ def sign_receipt(
     Example:
       runward receipt sign @last --wait
     """
-    from runward.daemon.cli.bundle.sign_asking import ask_to_sign
+    from runward.daemon.cli.bundle.signing import ask_to_sign
 
     patience = timeout if wait or (as_json and scheme == "nostr") else None
     sys.exit(ask_to_sign(context, identifier, attempt, scheme, patience, as_json))
@@ -210,7 +210,7 @@ def follow_chain(context: click.Context, as_json: bool) -> None:
     Example:
       runward receipt chain
     """
-    from runward.daemon.cli.bundle.chain import print_chain
+    from runward.daemon.cli.bundle.verify import print_chain
     from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 
     with store_to_read(settings_in_force(context)) as connection:

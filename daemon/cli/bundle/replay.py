@@ -63,9 +63,9 @@ def show(
     Example:
       runward replay show @last --speed 8
     """
-    from runward.daemon.cli.bundle import viewer
+    from runward.daemon.cli.bundle import replaying
 
-    viewer.show(context, target, attempt, speed, is_paused=step, as_json=as_json)
+    replaying.show(context, target, attempt, speed, is_paused=step, as_json=as_json)
 
 
 @replay.command()
@@ -89,7 +89,7 @@ def convert(file: str, to: str, output: str, as_json: bool) -> None:
     Example:
       runward replay convert REPLAY.jsonl --to bundle --output replay.json
     """
-    from runward.daemon.cli.bundle.convert import convert as convert_file
+    from runward.daemon.cli.bundle.replaying import convert as convert_file
 
     convert_file(file, to, output, as_json=as_json)
 
@@ -110,7 +110,7 @@ def check(context: click.Context, target: str, attempt: int | None, as_json: boo
     Example:
       runward replay check ./bundle/REPLAY.jsonl
     """
-    from runward.daemon.cli.bundle.replay_check import answer_of, print_answer
+    from runward.daemon.cli.bundle.replaying import answer_of, print_answer
 
     answer = answer_of(context, target, attempt)
     print_answer(answer, as_json)

@@ -1,13 +1,48 @@
-"""`runward chain`: chains, whether they are valid, and what they would do."""
+"""`runward chain`: chains as their files say, whether they are valid and may fire; firing one, and the steps that wait for a person."""
+
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
-from runward.daemon.cli.chain.approving import approvals, approve, deny
-from runward.daemon.cli.chain.defining import define, list_chains, show
-from runward.daemon.cli.chain.following import chain_run, runs
-from runward.daemon.cli.chain.pausing import disable, pause, resume
-from runward.daemon.cli.chain.triggering import check, fire
+from runward.config.chain import CHAIN_SUFFIX, Chain
+from runward.config.problem import Parsed
+from runward.config.settings import Settings
+from runward.daemon.cli.chain.runs import chain_run, runs
+from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import settings_in_force, store_to_read
+from runward.daemon.cli.shell.given_file import content_of
 from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.output import (
+    coloured,
+    complain,
+    fail,
+    note,
+    print_json,
+    print_table,
+    safe,
+)
+from runward.daemon.configuration.settings import MAXIMUM_FILE, NotFound, chain_names, find_chain
+from runward.daemon.disk.durable import write_durably
+from runward.daemon.store.reading import reading
+from runward.daemon.store.reading_chains import ChainRunRow, HeldRow, chain_statuses
+from runward.daemon.views.chains import (
+    KnownChains,
+    chain_as_json,
+    chain_summary,
+    held_for,
+    in_short,
+    in_words,
+    known_chains,
+    tree,
+)
+from runward.daemon.views.text import ago
+from runward.handlers.model.chains import ChainStatus
 
 
 @click.group(cls=Group)
@@ -21,16 +56,416 @@ def chain() -> None:
     """
 
 
-chain.add_command(define)
-chain.add_command(list_chains)
-chain.add_command(show)
-chain.add_command(fire)
-chain.add_command(check)
-chain.add_command(pause)
-chain.add_command(resume)
-chain.add_command(disable)
 chain.add_command(runs)
-chain.add_command(approvals)
-chain.add_command(approve)
-chain.add_command(deny)
 chain.add_command(chain_run)
+
+
+@chain.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def approvals(context: click.Context, as_json: bool) -> None:
+    """List the steps that wait for approval.
+
+    Each is shown with the command that it would run, the oldest first.
+
+    \b
+    Example:
+      runward chain approvals
+    """
+    from runward.daemon.cli.chain.approvals import print_approvals
+    from runward.daemon.store.reading_chains import open_approvals
+
+    with store_to_read(settings_in_force(context)) as connection:
+        found = open_approvals(connection)
+    print_approvals(found, as_json=as_json)
+
+
+@chain.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.approvals)
+@click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
+@click.option(
+    "--without",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=completing.files,
+    help="A file, as it was shown, that the approval does not cover. Repeatable.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def approve(
+    context: click.Context, identifier: str, note: str, without: tuple[str, ...], as_json: bool
+) -> None:
+    """Approve a waiting step: it runs exactly as it was shown.
+
+    An approval covers every file that the earlier steps left. One that can't be read, or keeps changing, is named; approve
+    without it (--without PATH), or not at all.
+
+    ID is an approval, a chain run that waits for one, or @last. Exit code 1: the answer does not count, because it was
+    decided before, it has expired, or what was shown has changed (then the daemon asks for approval again).
+
+    \b
+    Example:
+      runward chain approve @last --note "looks right"
+    """
+    from runward.daemon.cli.chain.approvals import answer
+
+    answer(settings_in_force(context), identifier, "approved", note, without, as_json=as_json)
+
+
+@chain.command()
+@click.argument("identifier", metavar="ID", shell_complete=completing.approvals)
+@click.option("--reason", default="", metavar="TEXT", help="The reason, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def deny(context: click.Context, identifier: str, reason: str, as_json: bool) -> None:
+    """Deny a waiting step: its chain run is aborted.
+
+    \b
+    Example:
+      runward chain deny @last --reason "not before the freeze"
+    """
+    from runward.daemon.cli.chain.approvals import answer
+
+    answer(settings_in_force(context), identifier, "denied", reason, as_json=as_json)
+
+
+def found_chain(settings: Settings, name: str) -> Parsed[Chain]:
+    try:
+        return find_chain(settings, name)
+    except NotFound as error:
+        fail(str(error), NOT_FOUND)
+
+
+def right_chain(settings: Settings, name: str, code: int = WRONG_USAGE) -> Chain:
+    """The chain of this name. Names everything that is wrong with it, and exits with `code` if it can't be used."""
+    parsed = found_chain(settings, name)
+    complain(parsed.problems)
+    if parsed.value is None:
+        sys.exit(code)
+    return parsed.value
+
+
+@chain.command()
+@click.argument("file", type=NamedPath(readable=False))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def define(context: click.Context, file: str, as_json: bool) -> None:
+    """Check a chain, and copy it to the directory of chains.
+
+    FILE is copied to the first directory of chains as NAME.yaml.
+
+    A chain of that name is replaced. Exit code 2: it is invalid, and nothing was changed. 3: no such file.
+
+    \b
+    Example:
+      runward chain define pr-review.yaml
+    """
+    settings = settings_in_force(context)
+    found = right_chain(settings, file if "/" in file else f"./{file}")
+    if not settings.chains:
+        fail("the settings have no directory of chains: set chains = [DIRECTORY]", WRONG_SETTINGS)
+    directory = Path(settings.chains[0])
+    path = directory / f"{found.name}{CHAIN_SUFFIX}"
+    _refuse_used_name(settings, found.name)
+    content = content_of(file, MAXIMUM_FILE)
+    is_new = not path.exists()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if is_new or not path.samefile(file):
+            write_durably(directory, path.name, content)
+    except OSError as error:
+        fail(f"{path} can't be written: {error.strerror}", NOT_FOUND)
+    if as_json:
+        print_json({"name": found.name, "file": str(path), "replaced": not is_new})
+    else:
+        click.echo(f"{safe(found.name)} is {'defined' if is_new else 'replaced'}: {safe(str(path))}")
+
+
+def _refuse_used_name(settings: Settings, name: str) -> None:
+    """Two files with one name would be one chain to everybody who uses the name."""
+    for each in chain_names(settings):
+        found = find_chain(settings, each).value
+        if found is not None and found.name == name and each != name:
+            used = f"{each}{CHAIN_SUFFIX}"
+            fail(f"the name {name} is used by {used}: rename one of them, or remove {used}", WRONG_USAGE)
+
+
+@chain.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_chains(context: click.Context, as_json: bool) -> None:
+    """List the chains of the settings, and whether they are valid.
+
+    \b
+    Example:
+      runward chain list
+    """
+    settings = settings_in_force(context)
+    found = [(name, find_chain(settings, name)) for name in chain_names(settings)]
+    with reading(settings.state_dir) as connection:
+        known = known_chains(connection)
+    if as_json:
+        print_json([chain_summary(name, each, known) for name, each in found])
+    elif not found:
+        click.echo(f"no chains in {', '.join(settings.chains) or 'any directory'}")
+    else:
+        rows = [_row(name, each, known) for name, each in found]
+        print_table(("CHAIN", "TRIGGER", "STEPS", "STATE", "LAST RUN"), rows)
+
+
+def _row(name: str, parsed: Parsed[Chain], known: KnownChains) -> tuple[str, ...]:
+    found = parsed.value
+    wrong = f"wrong: `runward chain show {name}` says why"
+    return (
+        safe(name),
+        safe(in_short(found.trigger)) if found is not None else "-",
+        str(len(found.steps)) if found is not None else "-",
+        coloured("failed", wrong) if found is None else _state(known.status(found.name)),
+        _last(known.last_runs.get(found.name)) if found is not None else "-",
+    )
+
+
+def _state(status: str) -> str:
+    return coloured("ok") if status == "active" else coloured("warning", status)
+
+
+def _last(row: ChainRunRow | None) -> str:
+    return "-" if row is None else f"{coloured(row.status)} {ago(row.created_at, time.time())}"
+
+
+@chain.command()
+@click.argument("name", metavar="NAME|FILE", shell_complete=completing.chains)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def show(context: click.Context, name: str, as_json: bool) -> None:
+    """Show a chain's trigger and steps, or what is wrong with it.
+
+    Exit code 0: valid. 2: invalid. 3: no such chain.
+
+    \b
+    Example:
+      runward chain show pr-review
+    """
+    settings = settings_in_force(context)
+    parsed = found_chain(settings, name)
+    with reading(settings.state_dir) as connection:
+        if as_json:
+            print_json(chain_as_json(connection, name, parsed))
+        else:
+            complain(parsed.problems)
+            if parsed.value is not None:
+                status = known_chains(connection).status(parsed.value.name)
+                click.echo("\n".join(_lines(parsed.value, status, held_for(connection, parsed.value))))
+    if parsed.value is None:
+        sys.exit(WRONG_USAGE)
+
+
+def _lines(found: Chain, status: str, held: Sequence[HeldRow]) -> list[str]:
+    lines = [
+        f"{safe(found.name)}: fired by {safe(in_words(found.trigger))}",
+        *(safe(each) for each in tree(found.trigger, held)),
+    ]
+    if status != "active":
+        lines.append(f"{_state(status)}: `runward chain resume {safe(found.name)}` lets it fire again")
+    if found.description:
+        lines.append(safe(found.description))
+    for step in (*found.steps, *found.on_failure):
+        when = f" if {safe(step.condition)}" if step.condition is not None else ""
+        after = " after a failure" if step in found.on_failure else ""
+        lines.append(f"  {step.index}  {safe(step.id)}: {safe(step.name)}{when}{after}")
+    return lines
+
+
+@chain.command()
+@click.argument("name", shell_complete=completing.chains)
+@click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def pause(context: click.Context, name: str, note: str, as_json: bool) -> None:
+    """Pause a chain until it is resumed. Events that would fire it are skipped; runs in progress continue.
+
+    \b
+    Example:
+      runward chain pause pr-review --note "release freeze"
+    """
+    _set_status(settings_in_force(context), name, "paused", note, as_json=as_json)
+
+
+@chain.command()
+@click.argument("name", shell_complete=completing.chains)
+@click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def resume(context: click.Context, name: str, note: str, as_json: bool) -> None:
+    """Resume a paused or disabled chain. Events that were skipped in the meantime do not fire it later.
+
+    \b
+    Example:
+      runward chain resume pr-review
+    """
+    _set_status(settings_in_force(context), name, "active", note, as_json=as_json)
+
+
+@chain.command()
+@click.argument("name", shell_complete=completing.chains)
+@click.option("--note", default="", metavar="TEXT", help="The reason, for the record.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def disable(context: click.Context, name: str, note: str, as_json: bool) -> None:
+    """Disable a chain permanently. `resume` enables it again.
+
+    \b
+    Example:
+      runward chain disable pr-review --note "replaced by pr-gate"
+    """
+    _set_status(settings_in_force(context), name, "disabled", note, as_json=as_json)
+
+
+def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *, as_json: bool) -> None:
+    from runward.daemon.inbox.request_file import dump_request
+    from runward.daemon.inbox.spool import put
+    from runward.daemon.store.ownership import prepare
+    from runward.handlers.model.chains import ChainStatusRequested
+
+    parsed = found_chain(settings, name)
+    called = name if parsed.value is None else parsed.value.name
+    request = str(uuid.uuid4())
+    state = Path(settings.state_dir)
+    prepare(state)
+    now = time.time()
+    put(state, request, dump_request(ChainStatusRequested(request, now, called, status, note)))
+    _wait_for_status(settings, called, now)
+    if as_json:
+        print_json({"name": called, "status": status})
+    else:
+        click.echo(f"{safe(called)} is {status} from now on")
+
+
+def _wait_for_status(settings: Settings, name: str, at: float) -> None:
+    """Until a running daemon has processed the request just made; it is durable in any case."""
+    from runward.daemon.cli.shell.request_waiting import once_taken_up
+    from runward.daemon.store.ownership import holder
+
+    def taken() -> bool | None:
+        with reading(settings.state_dir) as connection:
+            found = chain_statuses(connection).get(name)
+        return True if found is not None and found.since >= at else None
+
+    state = Path(settings.state_dir)
+    if once_taken_up(state, taken) is None and holder(state) is not None:
+        note("the daemon has not processed it yet: `runward status` says why")
+
+
+@chain.command()
+@click.argument("name", metavar="NAME|FILE", shell_complete=completing.chains)
+@click.argument("values", metavar="[KEY=VALUE]...", nargs=-1)
+@click.option("--dry-run", is_flag=True, help="Start nothing, and show what each step would do.")
+@click.option("--wait", is_flag=True, help="Wait until the chain run is over, and exit with its status.")
+@click.option(
+    "--event", type=NamedPath(readable=False), metavar="FILE", help="A JSON object: the fields of trigger."
+)
+@click.option(
+    "--outcomes",
+    type=NamedPath(readable=False),
+    metavar="FILE",
+    help="A JSON list: the outcome of each step in order, null for none.",
+)
+@click.option(
+    "--against",
+    multiple=True,
+    metavar="SESSION...",
+    shell_complete=completing.sessions,
+    help="Sessions whose recorded outcomes count, in the order of the steps; - for none.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def fire(
+    context: click.Context,
+    name: str,
+    values: tuple[str, ...],
+    dry_run: bool,
+    wait: bool,
+    event: str | None,
+    outcomes: str | None,
+    against: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Have the daemon fire a chain, regardless of its trigger.
+
+    With --dry-run, show what it would do, without a daemon.
+
+    KEY=VALUE gives a text for {{ trigger.KEY }}, KEY:=JSON any other value. In a dry run, an outcome of a step that would
+    not run does not count. Exit code 1: it is paused, disabled, invalid or refused. In a dry run, 2: it is invalid. With
+    --wait: 0 completed, 1 failed, 124 timed out, 130 aborted, 143 cancelled, 75 no daemon is running.
+
+    \b
+    Example:
+      runward chain fire pr-review pr_number:=12
+      runward chain fire pr-review pr_number:=12 --dry-run --outcomes outcomes.json
+      runward chain fire pr-review pr_number:=12 --dry-run --against @last
+    """
+    from runward.daemon.cli.chain.fire import (
+        given_outcomes,
+        given_trigger,
+        print_trial,
+        recorded_outcomes,
+        try_out,
+    )
+
+    settings = settings_in_force(context)
+    if not dry_run:
+        for option, is_given in (("--outcomes", outcomes is not None), ("--against", bool(against))):
+            if is_given:
+                fail(f"{option} needs --dry-run: real steps have their own outcomes", WRONG_USAGE)
+        from runward.daemon.cli.chain import fire as chain_firing
+
+        found = right_chain(settings, name, NOT_SO)
+        _refuse_if_paused(settings, found.name)
+        chain_firing.fire(settings, found, given_trigger(values, event), waits=wait, as_json=as_json)
+        return
+    if wait:
+        fail("--wait can't be combined with --dry-run, which starts nothing", WRONG_USAGE)
+    if against:
+        against, values = _sessions_among(against, values)
+        if outcomes is not None:
+            fail("--outcomes and --against both give the outcomes: leave one of them out", WRONG_USAGE)
+    found = right_chain(settings, name)
+    trigger = given_trigger(values, event)
+    known = recorded_outcomes(settings, against) if against else given_outcomes(outcomes)
+    trial = try_out(settings, found, trigger, known)
+    print_trial(trial, as_json=as_json)
+
+
+def _sessions_among(
+    against: tuple[str, ...], words: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The sessions of `--against`, and the KEY=VALUE words. A word without `=` continues the list of sessions."""
+    more = tuple(word for word in words if "=" not in word)
+    if more and len(against) > 1:
+        fail(f"{more[0]} is not KEY=VALUE: write all sessions after one --against", WRONG_USAGE)
+    return (*against, *more), tuple(word for word in words if "=" in word)
+
+
+def _refuse_if_paused(settings: Settings, name: str) -> None:
+    with reading(settings.state_dir) as connection:
+        status = known_chains(connection).status(name)
+    if status != "active":
+        fail(f"{name} is {status}: `runward chain resume {name}` lets it fire again", 1)
+
+
+@chain.command()
+@click.option("--quiet", is_flag=True, help="Write the log only to its file.")
+@click.pass_context
+def check(context: click.Context, quiet: bool) -> None:
+    """Fire the chains that became due, and exit. Call it from cron.
+
+    It works like `runward daemon --once`. A chain that was due several times fires once, for the newest time. If a
+    daemon runs, this command does nothing.
+
+    \b
+    Example:
+      runward chain check
+    """
+    from runward.daemon.cli.daemon import daemon
+
+    context.invoke(daemon, once=True, no_wait=False, check=False, quiet=quiet)

@@ -1,4 +1,4 @@
-"""Actions that people take in the exchange: sent through the inbox one after another, each waiting for its result."""
+"""Actions that people take in the exchange: what they give, sent through the inbox one after another, each waiting for its result."""
 
 import json
 import os
@@ -7,15 +7,18 @@ import sys
 import time
 import uuid
 from pathlib import Path
+from typing import Final
 
 import click
 
+from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
+from runward.daemon.cli.shell import given_file
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.request_waiting import PATIENCE_S, wait_for
-from runward.daemon.cli.terminal.output import fail, note, print_json, safe
+from runward.daemon.cli.terminal.output import complain, fail, note, print_json, safe
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_exchange import action, agent_of, held_job
@@ -165,3 +168,28 @@ def _tell(result: dict[str, JsonValue]) -> None:
 def safe_text(text: str) -> str:
     """Text of several lines, safe for a terminal."""
     return "\n".join(safe(line) for line in text.split("\n"))
+
+
+MOST_TEXT: Final = 1 << 20
+"""Bytes of a file with content or code."""
+
+_AS_JSON: Final = ":="
+
+
+def text_of(path: str) -> str:
+    """The text of a file, or of stdin for `-`. Exits 2 or 3 if there is none."""
+    return given_file.text_of(path, MOST_TEXT)
+
+
+def json_of(text: str, named: str) -> JsonValue:
+    """The value of a JSON text. Exits 2 if it is invalid."""
+    parsed = read_json(text, named)
+    if parsed.value is None:
+        complain(parsed.problems)
+        sys.exit(WRONG_USAGE)
+    return parsed.value.root
+
+
+def argument_of(text: str) -> JsonValue:
+    """An ARG: text, or JSON after `:=`."""
+    return json_of(text.removeprefix(_AS_JSON), text) if text.startswith(_AS_JSON) else text

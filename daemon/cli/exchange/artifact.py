@@ -6,8 +6,7 @@ import time
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.exchange.acting import act
-from runward.daemon.cli.exchange.arguments import json_of, text_of
+from runward.daemon.cli.exchange.acting import act, json_of, text_of
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read

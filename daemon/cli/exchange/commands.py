@@ -1,23 +1,60 @@
-"""`runward exchange`: what agents share, and how their code runs."""
+"""`runward exchange`: what agents share, how their code runs; actions by their intents, what was done and what was paid."""
 
 import sys
+import time
+from typing import Final
 
 import click
 
 from runward.config.executor import LONGEST_TIMEOUT_S
-from runward.daemon.cli.exchange.arguments import argument_of, text_of
-from runward.daemon.cli.exchange.artifact import artifact
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exchange.acting import Acting, act, argument_of, text_of
+from runward.daemon.cli.exchange.artifact import AS, AS_JSON, NO_WAIT, REASON, artifact
 from runward.daemon.cli.exchange.contract import contract
-from runward.daemon.cli.exchange.intents import invoke, submit
-from runward.daemon.cli.exchange.principal import mint, principal
-from runward.daemon.cli.exchange.records import ledger, log
-from runward.daemon.cli.exchange.token import token
+from runward.daemon.cli.exchange.principal import mint, principal, token
 from runward.daemon.cli.exits import GOOD, NOT_SO
-from runward.daemon.cli.shell.context import own_settings
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import own_settings, settings_in_force, store_to_read
+from runward.daemon.cli.shell.given_file import content_of
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import print_json, print_json_line, safe, to_stderr
-from runward.daemon.cli.terminal.times import Length
+from runward.daemon.cli.terminal.options import limit_option
+from runward.daemon.cli.terminal.output import (
+    align,
+    coloured,
+    print_json,
+    print_json_line,
+    print_table,
+    safe,
+    to_stderr,
+    width,
+)
+from runward.daemon.cli.terminal.times import Length, Moment
+from runward.daemon.store.reading_exchange import (
+    ActionRow,
+    LedgerRow,
+    WantedActions,
+    actions,
+    as_json,
+    latest_actions,
+    ledger_entries,
+    scrip_in_circulation,
+    wrong_balances,
+)
+from runward.daemon.views.exchange import action_as_json, ledger_as_json, shown_result
+from runward.daemon.views.text import local
+from runward.handlers.exchange.intent import (
+    DEFAULT_METHOD,
+    ActionResult,
+    NotAnIntent,
+    as_intent,
+    intent_to_json,
+    parse_intent,
+    result_to_json,
+)
+from runward.handlers.model.exchange import MILLIONTHS, SCRIP
+
+_PERIOD = 0.25
 
 
 @click.group(cls=Group)
@@ -28,6 +65,262 @@ def exchange() -> None:
     Example:
       runward exchange execute try.py
     """
+
+
+exchange.add_command(artifact)
+exchange.add_command(contract)
+exchange.add_command(principal)
+exchange.add_command(mint)
+exchange.add_command(token)
+
+
+@exchange.command()
+@click.option("--principal", metavar="P", shell_complete=completing.principals, help="Show only its entries.")
+@click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
+@click.option("--check", is_flag=True, help="Verify all sums. Exit code 1: something does not add up.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+@click.pass_context
+def ledger(
+    context: click.Context, principal: str | None, since: float | None, check: bool, json_wanted: bool
+) -> None:
+    """List the entries of the ledger, the oldest first.
+
+    \b
+    Example:
+      runward exchange ledger --principal writer
+      runward exchange ledger --check
+    """
+    with store_to_read(settings_in_force(context)) as connection:
+        found = ledger_entries(connection, principal, since)
+        wrong = list(wrong_balances(connection)) if check else []
+        circulating = scrip_in_circulation(connection)
+    if check:
+        if json_wanted:
+            print_json({"entries": len(found), "scrip": circulating, "problems": [*wrong]})
+        else:
+            for each in wrong:
+                click.echo(safe(each))
+            if not wrong:
+                click.echo(f"{len(found)} entries add up; {circulating} scrip are in circulation")
+        sys.exit(NOT_SO if wrong else GOOD)
+    if json_wanted:
+        print_json(ledger_as_json(found))
+    elif not found:
+        click.echo("no entries")
+    else:
+        print_table(("WHEN", "FROM", "TO", "AMOUNT", "RESOURCE", "REASON"), [_entry(each) for each in found])
+
+
+def _entry(row: LedgerRow) -> tuple[str, ...]:
+    amount = str(row.amount) if row.resource == SCRIP else f"{row.amount / MILLIONTHS:g}"
+    return (
+        local(row.at),
+        safe(row.giver),
+        safe(row.taker),
+        amount,
+        safe(row.resource),
+        safe(row.reason),
+    )
+
+
+@exchange.command()
+@click.option("--principal", metavar="P", shell_complete=completing.principals, help="Show only its actions.")
+@click.option(
+    "--artifact",
+    metavar="ID",
+    shell_complete=completing.shared_artifacts,
+    help="Show only actions on this artifact.",
+)
+@click.option("--since", type=Moment(), help="Show only those since then: 2h, today, a date.")
+@limit_option
+@click.option("-f", "--follow", is_flag=True, help="Print new actions as they come.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON: a list; with -f, one object per line.")
+@click.pass_context
+def log(
+    context: click.Context,
+    principal: str | None,
+    artifact: str | None,
+    since: float | None,
+    limit: int,
+    follow: bool,
+    json_wanted: bool,
+) -> None:
+    """List the actions with reasoning and result, the newest last.
+
+    \b
+    Example:
+      runward exchange log -f
+    """
+    settings = settings_in_force(context)
+    wanted = WantedActions(principal, artifact, since, limit=limit or -1)
+    with store_to_read(settings) as connection:
+        found = latest_actions(connection, wanted)
+    after = 0
+    widest = [""] * 5
+    """Blanks as wide as each column so far, so that what follows is aligned with it."""
+    while True:
+        after = found[-1].seq if found else after
+        if json_wanted and not follow:
+            print_json([action_as_json(row) for row in found])
+        elif json_wanted:
+            for row in found:
+                print_json_line(action_as_json(row))
+        else:
+            rows = [widest, *map(_row, found)]
+            widest = [" " * max(map(width, column)) for column in zip(*rows, strict=True)]
+            for line in align(rows)[1:]:
+                click.echo(line)
+        if not follow:
+            break
+        sys.stdout.flush()
+        time.sleep(_PERIOD)
+        with store_to_read(settings) as connection:
+            found = actions(connection, wanted._replace(after=after, limit=-1))
+    if not found and not json_wanted and after == 0:
+        click.echo("no actions")
+
+
+def _row(row: ActionRow) -> list[str]:
+    intent = as_json(row.intent)
+    reasoning = intent.get("reasoning") if isinstance(intent, dict) else None
+    said = f"“{safe(str(reasoning))}”" if reasoning else "(no reasoning)"
+    what = f"{row.action_type or 'not an intent'} {row.artifact_id or ''}".rstrip()
+    state = coloured("ok", "ok") if row.is_success else coloured("failed", str(row.error_code))
+    message = shown_result(row)["message"]
+    who, told = safe(row.principal or "-"), f"{state}: {safe(str(message))}"
+    return [local(row.at), who, safe(what), told, said]
+
+
+MOST_INTENTS: Final = 256 << 20
+"""Bytes of a file with intents."""
+
+
+@exchange.command(context_settings={"ignore_unknown_options": True})
+@click.argument("identifier", metavar="ID", shell_complete=completing.shared_artifacts)
+@click.argument("words", nargs=-1, metavar="[METHOD] [ARG]…")
+@AS
+@click.option("--method", metavar="METHOD", help="The method, if the first word is an ARG.")
+@click.option("--budget", type=click.IntRange(min=0), metavar="N", help="The most scrip that it may cost.")
+@click.option("--delegate", is_flag=True, help="Let code of other owners act on the caller's behalf.")
+@REASON
+@NO_WAIT
+@AS_JSON
+@click.pass_context
+def invoke(
+    context: click.Context,
+    identifier: str,
+    words: tuple[str, ...],
+    principal: str,
+    method: str | None,
+    budget: int | None,
+    delegate: bool,
+    reason: str,
+    no_wait: bool,
+    as_json: bool,
+) -> None:
+    """Invoke a method of an artifact as a principal.
+
+    If the first word after ID looks like a name, it is the method; otherwise the method is `run`. An ARG is text;
+    `:=JSON` is JSON.
+
+    \b
+    Example:
+      runward exchange invoke genesis_ledger balance reader --as reader
+      runward exchange invoke counter --as reader "three short words"
+    """
+    named, guessed = method, None
+    if named is None:
+        guessed = words[0] if words and words[0].isidentifier() else None
+        named = DEFAULT_METHOD if guessed is None else guessed
+        words = words if guessed is None else words[1:]
+    intent: dict[str, JsonValue] = {
+        "action_type": "invoke_artifact",
+        "artifact_id": identifier,
+        "method": named,
+        "args": [argument_of(each) for each in words],
+        "reasoning": reason,
+    }
+    if budget is not None:
+        intent["budget"] = budget
+    if delegate:
+        intent["delegate"] = True
+    hint = (
+        None if guessed is None else f"{guessed} was taken as the method: if it is an ARG, add --method run"
+    )
+    act(context, principal, intent, wait=not no_wait, as_json=as_json, if_not_found=hint)
+
+
+@exchange.command()
+@click.argument("file", type=NamedPath(readable=False))
+@click.option(
+    "--as",
+    "principal",
+    metavar="P",
+    shell_complete=completing.principals,
+    help="The principal who acts (default: the principal_id of each line).",
+)
+@click.option("--dry-run", is_flag=True, help="Change nothing, and print each intent as it was understood.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (always on).")
+@click.pass_context
+def submit(context: click.Context, file: str, principal: str | None, dry_run: bool, as_json: bool) -> None:
+    """Carry out the intents of FILE, one after another.
+
+    FILE (`-`: stdin) has one JSON object per line.
+
+    Prints one ActionResult per line. A failed action does not stop the others. Exit code 1: at least one failed.
+
+    \b
+    Example:
+      runward exchange submit intents.jsonl --as writer
+      runward exchange submit intents.jsonl --dry-run
+    """
+    acting = Acting(settings_in_force(context))
+    if not dry_run:
+        acting.refuse_without_daemon()
+    lines = _lines(file)
+    if dry_run:
+        tried = [_tried(line) for line in lines]
+        sys.exit(GOOD if all(tried) else NOT_SO)
+    is_good = True
+    for line in lines:
+        is_good = _carried_out(acting, line, principal) and is_good
+    sys.exit(GOOD if is_good else NOT_SO)
+
+
+def _lines(file: str) -> list[bytes]:
+    content = content_of(file, MOST_INTENTS)
+    lines = content.split(b"\n")
+    return lines[:-1] if lines[-1] == b"" else lines
+
+
+def _tried(line: bytes) -> bool:
+    try:
+        intent = parse_intent(line)
+    except NotAnIntent as error:
+        print_json_line({"error": str(error)})
+        return False
+    print_json_line({"intent": intent_to_json(intent)})
+    return True
+
+
+def _carried_out(acting: Acting, line: bytes, principal: str | None) -> bool:
+    try:
+        intent = parse_intent(line)
+    except NotAnIntent as error:
+        return _refused(str(error), "invalid_argument")
+    who = principal or intent.principal_id
+    if who is None:
+        return _refused("the intent names no principal_id: give --as", "invalid_argument")
+    if intent.principal_id not in (None, who):
+        return _refused(f"the intent names the principal {intent.principal_id}, not {who}", "not_authorized")
+    result = acting.result(acting.send(who, as_intent(intent)))
+    print_json_line(result)
+    return result["success"] is True
+
+
+def _refused(message: str, code: str) -> bool:
+    print_json_line(result_to_json(ActionResult(False, message, error_code=code)))
+    return False
 
 
 @exchange.command("execute", context_settings={"ignore_unknown_options": True})
@@ -72,14 +365,3 @@ def execute_file(
     if execution.fix is not None:
         to_stderr(f"runward: {execution.error}; {execution.fix}")
     sys.exit(GOOD if execution.code is None else NOT_SO)
-
-
-exchange.add_command(artifact)
-exchange.add_command(contract)
-exchange.add_command(principal)
-exchange.add_command(mint)
-exchange.add_command(invoke)
-exchange.add_command(submit)
-exchange.add_command(ledger)
-exchange.add_command(log)
-exchange.add_command(token)

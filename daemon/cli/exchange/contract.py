@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.exchange.arguments import json_of, text_of
+from runward.daemon.cli.exchange.acting import json_of, text_of
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings, settings_in_force

@@ -50,8 +50,7 @@ def mcp(context: click.Context, principal: str | None) -> None:
 
 def _serve(settings: Settings, run: str | None, principal: str | None) -> None:
     from runward.daemon.cli.exchange.acting import Acting
-    from runward.daemon.cli.mcp.exchange_tools import action_tools, reading_tools
-    from runward.daemon.cli.mcp.sending_actions import ByInbox, ByRun, Sender
+    from runward.daemon.cli.mcp.exchange_tools import ByInbox, ByRun, Sender, action_tools, reading_tools
     from runward.daemon.cli.mcp.serving import instructions, serve
     from runward.daemon.cli.mcp.session_tools import agent_of_run, tools_about_sessions, tools_of_run
 

@@ -16,7 +16,7 @@ from runward.daemon.processes.client_gone import end_with_client
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from runward.daemon.cli.mcp.tool import Tool
+    from runward.daemon.cli.mcp.serving import Tool
 
 PATIENCE_S: Final = 25.0
 """Seconds for which a call waits for its result: the daemon gives a connection 30 in all."""
@@ -46,8 +46,7 @@ def main(state: str, descriptor: int) -> None:
 
 def _tools(state: str, request: "Request | None") -> "Sequence[Tool]":
     """The tools for the principal that makes the request, under the settings that the daemon uses now."""
-    from runward.daemon.cli.mcp.exchange_tools import action_tools, reading_tools
-    from runward.daemon.cli.mcp.sending_actions import ByInbox
+    from runward.daemon.cli.mcp.exchange_tools import ByInbox, action_tools, reading_tools
     from runward.daemon.cli.mcp.session_tools import tools_about_sessions
     from runward.daemon.store.ownership import holder
     from runward.daemon.views.daemon_report import report_of, settings_in_report

@@ -1,10 +1,10 @@
-"""The server itself: the tools, spoken through the official SDK on stdin and stdout."""
+"""The server itself: tools, how it lists and calls them, spoken through the official SDK on stdin and stdout."""
 
 import json
 import os
 import signal
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import anyio
 import mcp_types as types
@@ -16,11 +16,91 @@ from starlette.requests import Request
 from runward.config.json_value import JsonValue
 from runward.daemon import __version__
 from runward.daemon.cli.exits import GOOD, INTERRUPTED, READER_GONE
-from runward.daemon.cli.mcp.tool import Answer, Refused, Tool
 from runward.daemon.cli.terminal.output import Failed, to_stderr
 from runward.daemon.disk.state_rights import StateDirectoryUnsafe
 from runward.daemon.store.reading import StoreRefused, StoreUnreadable
 from runward.handlers.secrets import text_without_secrets
+
+Schema: TypeAlias = dict[str, JsonValue]
+"""A JSON Schema."""
+
+
+class Answer(NamedTuple):
+    """What a tool answers: a JSON object, and whether the call failed."""
+
+    value: dict[str, JsonValue]
+    is_error: bool = False
+
+
+class Refused(Exception):
+    """A tool can't answer; the message says why, and what to do."""
+
+
+class Tool(NamedTuple):
+    """A tool. `keys` are the schemas of its arguments, `needed` those without which it can't be called."""
+
+    name: str
+    description: str
+    keys: Mapping[str, JsonValue]
+    needed: tuple[str, ...]
+    call: Callable[[dict[str, JsonValue]], Awaitable[Answer]]
+    is_reading: bool = False
+
+    def schema(self) -> Schema:
+        """The schema of its arguments."""
+        return {
+            "type": "object",
+            "properties": dict(self.keys),
+            "required": [*self.needed],
+            "additionalProperties": False,
+        }
+
+    def check(self, arguments: dict[str, JsonValue]) -> None:
+        """Refuse unknown arguments and missing ones. The tool itself checks their values."""
+        unknown = [each for each in arguments if each not in self.keys]
+        if unknown:
+            known = ", ".join(self.keys) or "none"
+            raise Refused(f"{self.name} has no argument {unknown[0]!r}; it has: {known}")
+        for each in self.needed:
+            if each not in arguments:
+                raise Refused(f"{self.name} needs the argument {each!r}")
+
+
+def text(description: str) -> Schema:
+    """The schema of a text."""
+    return {"type": "string", "description": description}
+
+
+def flag(description: str) -> Schema:
+    """The schema of true or false."""
+    return {"type": "boolean", "description": description}
+
+
+def text_of(arguments: Mapping[str, JsonValue], name: str) -> str | None:
+    """A text among the arguments, None if there is none. Raises `Refused`."""
+    value = arguments.get(name)
+    if value is not None and not isinstance(value, str):
+        raise Refused(f"{name} must be a text")
+    return value
+
+
+def flag_of(arguments: Mapping[str, JsonValue], name: str) -> bool:
+    """True or false among the arguments, by default false. Raises `Refused`."""
+    value = arguments.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise Refused(f"{name} must be true or false")
+    return bool(value)
+
+
+def count_of(arguments: Mapping[str, JsonValue], name: str, default: int, most: int) -> int:
+    """A whole number from 1 to `most` among the arguments. Raises `Refused`."""
+    value = arguments.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise Refused(f"{name} must be a whole number from 1 to {most}")
+    return value
+
 
 _NAME: Final = "runward"
 

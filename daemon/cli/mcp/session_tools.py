@@ -9,7 +9,7 @@ from typing import Final
 from runward.config.contract import contract_to_json
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.mcp.tool import Answer, Refused, Tool, count_of, flag, flag_of, text, text_of
+from runward.daemon.cli.mcp.serving import Answer, Refused, Tool, count_of, flag, flag_of, text, text_of
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.finding import find_session
 from runward.daemon.cli.terminal.output import note

@@ -30,7 +30,6 @@ from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_files import kept_files
 from runward.daemon.store.reading_sessions import SessionRow
-from runward.daemon.views.bundles import journal_place
 from runward.daemon.views.session_files import RunOutput, text_of
 from runward.daemon.views.sessions import summary_of
 from runward.daemon.views.text import local
@@ -169,6 +168,8 @@ def print_journal(
     state: str, row: reading_sessions.SessionRow, follow: bool, count: int | None, as_json: bool
 ) -> None:
     """Print the journal of a session; exits 3 if there is none."""
+    from runward.daemon.views.bundles import journal_place
+
     place = journal_place(state, row)
     if not follow:
         lines = following.once(_open(place, row.session_id), count)
@@ -210,6 +211,8 @@ def _wait_for(place: str, session_id: str, is_over: Callable[[], bool]) -> Tail:
 
 def _until_over(state: str, row: reading_sessions.SessionRow) -> Callable[[], bool]:
     """Whether the session is over and its journal has all its lines; asks the store twice a second."""
+    from runward.daemon.views.bundles import journal_place
+
     asked = float("-inf")
 
     def is_over() -> bool:

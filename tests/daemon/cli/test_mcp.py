@@ -23,8 +23,7 @@ from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.mcp.exchange_tools import action_tools
-from runward.daemon.cli.mcp.sending_actions import ByInbox, ByRun
+from runward.daemon.cli.mcp.exchange_tools import ByInbox, ByRun, action_tools
 from runward.daemon.cli.mcp.serving import server_of
 from runward.handlers.exchange.intent import FIELDS
 

@@ -42,7 +42,7 @@ def test_the_list_marks_a_day_on_which_the_clock_is_set(
     sundays = TICK.replace("every 1s", '"30 3 * * sun"')
     (ticking.directory / "chains/tick.yaml").write_text(sundays)
     march_27th_2026 = SimpleNamespace(time=lambda: 1_774_612_800.0)
-    monkeypatch.setattr("runward.daemon.cli.chain.schedule.time", march_27th_2026)
+    monkeypatch.setattr("runward.daemon.cli.schedule.time", march_27th_2026)
     assert "the clock is set forward that day" in ticking.call("schedule", "list").out
 
 

@@ -1,1 +1,0 @@
-"""The daemon as a process and as a service."""
