@@ -50,7 +50,7 @@ COMMANDS: Final = {
     "daemon": ("daemon", "Run the daemon in the foreground, as systemd does."),
     "backup": ("backup", "Copy the store, even while the daemon runs."),
     "restore": ("backup", "Replace the store with a backup."),
-    "completion": ("shell.completion", "Print the completion script for your shell."),
+    "completion": ("shell.help", "Print the completion script for your shell."),
     "man": ("shell.man", "Show the manual page."),
     "help": ("shell.help", "Show the help of a command."),
 }

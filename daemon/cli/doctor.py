@@ -13,8 +13,16 @@ from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.context import read_settings_of
-from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
-from runward.daemon.cli.terminal.wrapping import cut, room, terminal_size, wrapped
+from runward.daemon.cli.terminal.output import (
+    coloured,
+    cut,
+    fail,
+    print_json,
+    room,
+    safe,
+    terminal_size,
+    wrapped,
+)
 from runward.daemon.configuration.complaints import complaints_about
 
 if TYPE_CHECKING:
@@ -165,7 +173,7 @@ _SHOWN = 20
 
 def print_rebuilt(state: str, as_json: bool) -> int:
     """Compare and print; returns the exit code."""
-    from runward.daemon.cli.terminal.progress import progress
+    from runward.daemon.cli.terminal.live import progress
     from runward.daemon.doctor.rebuild import rebuild
     from runward.daemon.store.reading import exists
 

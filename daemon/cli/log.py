@@ -20,9 +20,9 @@ from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import find_session
-from runward.daemon.cli.terminal import following
+from runward.daemon.cli.terminal import live
+from runward.daemon.cli.terminal.options import Moment
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_json_line
-from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.disk.state_rights import naming_its_user
 from runward.daemon.log.daemon_log import IN_JOURNAL, LOG, SET_ASIDE, aside
 from runward.daemon.log.journald import IDENTIFIER, LINE, STATE, field_name
@@ -66,7 +66,7 @@ class LogFiles:
                 seen.add(tail.identity)
                 older.append(tail)
         for tail in reversed(older):
-            yield from following.once(tail, None)
+            yield from live.once(tail, None)
             tail.close()
         if self._newest is not None:
             yield from self._newest.lines()
@@ -330,7 +330,7 @@ class Log:
         while True:
             for place in (self._files, self._journal):
                 yield from (line for line in place.added() if self._wanted.has(line))
-            time.sleep(following.PERIOD)
+            time.sleep(live.PERIOD)
 
 
 def _timed(lines: Iterable[_Line]) -> Iterator[tuple[float, _Line]]:

@@ -13,9 +13,8 @@ from runward.config.duration import MAX_DURATION_S, render_duration
 from runward.config.settings import Settings
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.request_waiting import note_without_daemon, refuse_without_daemon, wait_for
-from runward.daemon.cli.terminal.options import timeout_option
+from runward.daemon.cli.terminal.options import Length, timeout_option
 from runward.daemon.cli.terminal.output import print_json
-from runward.daemon.cli.terminal.times import Length
 from runward.daemon.store import reading, reading_pruning
 from runward.daemon.store.ownership import holder
 from runward.daemon.views.text import iso, local

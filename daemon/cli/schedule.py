@@ -13,8 +13,8 @@ from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.groups import Group
+from runward.daemon.cli.terminal.options import Moment
 from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
-from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.views.text import ago, local
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.context import settings_in_force
-from runward.daemon.cli.terminal.output import align, coloured, print_json, safe
-from runward.daemon.cli.terminal.times import Period
-from runward.daemon.cli.terminal.wrapping import room, wrapped
+from runward.daemon.cli.terminal.options import Period
+from runward.daemon.cli.terminal.output import align, coloured, print_json, room, safe, wrapped
 from runward.daemon.store import reading
 from runward.daemon.store.reading_sessions import RunningRow
 from runward.daemon.views.liveness import NOBODY_CAN_TELL
@@ -67,7 +66,7 @@ def _code(found: Mapping[str, JsonValue]) -> int:
 
 
 def _watch(settings: Settings, every: float, as_json: bool) -> NoReturn:
-    from runward.daemon.cli.terminal.redrawing import redraw
+    from runward.daemon.cli.terminal.live import redraw
 
     if as_json:
         raise click.UsageError("--watch can't be combined with --json")

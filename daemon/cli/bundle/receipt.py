@@ -9,9 +9,8 @@ from runward.config.bundle import SCHEMES, Scheme
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.given_file import content_of
 from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.shell.paths import NamedPath, content_of
 from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import fail, print_json
 

@@ -20,8 +20,16 @@ from runward.config.settings import Settings
 from runward.daemon.cli.bundle.verify import is_key
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
-from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, print_json_line, safe
-from runward.daemon.cli.terminal.wrapping import cut, terminal_size
+from runward.daemon.cli.terminal.output import (
+    coloured,
+    cut,
+    fail,
+    note,
+    print_json,
+    print_json_line,
+    safe,
+    terminal_size,
+)
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.rundir.bundle_parts import lines_on_demand
 from runward.daemon.rundir.bundle_verifying import ReplayFile, opened_part, opened_replay

@@ -15,9 +15,8 @@ from runward.daemon.cli.chain.runs import chain_run, runs
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
-from runward.daemon.cli.shell.given_file import content_of
 from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.shell.paths import NamedPath, content_of
 from runward.daemon.cli.terminal.output import (
     coloured,
     complain,

@@ -24,7 +24,7 @@ from runward.config.step import NOT_STARTED, Step
 from runward.daemon.cli.exits import BY_STATUS, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.play.run import own_chain_run, values_of
 from runward.daemon.cli.shell.context import store_to_read
-from runward.daemon.cli.shell.given_file import text_of
+from runward.daemon.cli.shell.paths import text_of
 from runward.daemon.cli.shell.request_waiting import (
     AwayTime,
     note_without_daemon,

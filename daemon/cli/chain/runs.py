@@ -15,7 +15,7 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, one_of
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.request_waiting import once_taken_up
-from runward.daemon.cli.terminal.options import limit_option
+from runward.daemon.cli.terminal.options import Moment, limit_option
 from runward.daemon.cli.terminal.output import (
     align,
     coloured,
@@ -25,7 +25,6 @@ from runward.daemon.cli.terminal.output import (
     print_table,
     safe,
 )
-from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store import reading_chains
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ChainRunRow, ChainStepRow

@@ -15,7 +15,7 @@ from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
-from runward.daemon.cli.shell import given_file
+from runward.daemon.cli.shell import paths
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.request_waiting import PATIENCE_S, wait_for
 from runward.daemon.cli.terminal.output import complain, fail, note, print_json, safe
@@ -178,7 +178,7 @@ _AS_JSON: Final = ":="
 
 def text_of(path: str) -> str:
     """The text of a file, or of stdin for `-`. Exits 2 or 3 if there is none."""
-    return given_file.text_of(path, MOST_TEXT)
+    return paths.text_of(path, MOST_TEXT)
 
 
 def json_of(text: str, named: str) -> JsonValue:

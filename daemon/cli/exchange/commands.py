@@ -15,10 +15,9 @@ from runward.daemon.cli.exchange.principal import mint, principal, token
 from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings, settings_in_force, store_to_read
-from runward.daemon.cli.shell.given_file import content_of
 from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.options import limit_option
+from runward.daemon.cli.shell.paths import NamedPath, content_of
+from runward.daemon.cli.terminal.options import Length, Moment, limit_option
 from runward.daemon.cli.terminal.output import (
     align,
     coloured,
@@ -29,7 +28,6 @@ from runward.daemon.cli.terminal.output import (
     to_stderr,
     width,
 )
-from runward.daemon.cli.terminal.times import Length, Moment
 from runward.daemon.store.reading_exchange import (
     ActionRow,
     LedgerRow,

@@ -12,8 +12,8 @@ from runward.config.settings import Settings
 from runward.daemon.cli.mcp.serving import Answer, Refused, Tool, count_of, flag, flag_of, text, text_of
 from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.finding import find_session
+from runward.daemon.cli.terminal.options import MomentError, parse_moment
 from runward.daemon.cli.terminal.output import note
-from runward.daemon.cli.terminal.times import MomentError, parse_moment
 from runward.daemon.cli.why import story_of
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.rundir.artifacts import contract_facts

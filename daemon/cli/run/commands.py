@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 
 from runward.daemon.cli.run.launch import USAGE
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.terminal.times import Length
+from runward.daemon.cli.terminal.options import Length
 from runward.daemon.launch.containment_methods import METHODS
 
 

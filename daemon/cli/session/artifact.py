@@ -17,13 +17,11 @@ from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, find_session, one_of
-from runward.daemon.cli.shell.given_file import opened
 from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.shell.paths import NamedPath, opened
 from runward.daemon.cli.shell.request_waiting import note_without_daemon, once_taken_up
-from runward.daemon.cli.terminal.options import limit_option
+from runward.daemon.cli.terminal.options import Moment, limit_option
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, print_table, safe
-from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_artifacts import (
     ArtifactRow,

@@ -11,9 +11,8 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import find_session, recorded_session
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.options import timeout_option
+from runward.daemon.cli.terminal.options import Length, timeout_option
 from runward.daemon.cli.terminal.output import note, print_json
-from runward.daemon.cli.terminal.times import Length
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_files import kept_files

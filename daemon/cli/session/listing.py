@@ -12,9 +12,17 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import how_to_judge
 from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.output import coloured, note, print_json, print_table, safe
-from runward.daemon.cli.terminal.times import Moment
-from runward.daemon.cli.terminal.wrapping import columns_there, fitting, wrapped
+from runward.daemon.cli.terminal.options import Moment
+from runward.daemon.cli.terminal.output import (
+    coloured,
+    columns_there,
+    fitting,
+    note,
+    print_json,
+    print_table,
+    safe,
+    wrapped,
+)
 from runward.daemon.store import reading_sessions
 from runward.daemon.views.liveness import NOBODY_CAN_TELL, is_unknown, silence
 from runward.daemon.views.sessions import (

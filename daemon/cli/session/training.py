@@ -14,8 +14,8 @@ from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import recorded_session
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.options import Moment
 from runward.daemon.cli.terminal.output import fail, print_json, safe
-from runward.daemon.cli.terminal.times import Moment
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.replay import replay_of

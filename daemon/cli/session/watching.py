@@ -15,7 +15,7 @@ from runward.config.settings import Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, TIMED_OUT, TRY_AGAIN
 from runward.daemon.cli.shell.finding import find_session, refuse_pruned
-from runward.daemon.cli.terminal import following
+from runward.daemon.cli.terminal import live
 from runward.daemon.cli.terminal.output import (
     coloured,
     fail,
@@ -172,13 +172,13 @@ def print_journal(
 
     place = journal_place(state, row)
     if not follow:
-        lines = following.once(_open(place, row.session_id), count)
+        lines = live.once(_open(place, row.session_id), count)
         if as_json:
             print_json(list(_values(lines)))
             return
     else:
         is_over = _until_over(state, row)
-        lines = following.follow(_wait_for(place, row.session_id, is_over), count, is_over)
+        lines = live.follow(_wait_for(place, row.session_id, is_over), count, is_over)
         if as_json:
             for value in _values(lines):
                 print_json_line(value)

@@ -1,6 +1,7 @@
-"""`runward help`: the text of `--help`, for those who ask in words."""
+"""What the command line says of itself: `runward help`, in words what `--help` says, and `runward completion`, the script that has a shell complete."""
 
 import click
+from click.shell_completion import get_completion_class
 
 
 @click.command()
@@ -21,3 +22,25 @@ def help(context: click.Context, words: tuple[str, ...]) -> None:  # noqa: A001 
         assert found is not None, "an unknown name is refused before"
         command, at = found, click.Context(found, info_name=name, parent=at)
     click.echo(command.get_help(at))
+
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script for your shell, to be read when it starts.
+
+    \b
+    Example:
+      source <(runward completion bash)
+
+    \b
+    Put that line into ~/.bashrc (for zsh, into ~/.zshrc). For fish:
+      runward completion fish > ~/.config/fish/completions/runward.fish
+    """
+    found = get_completion_class(shell)
+    assert found is not None, "click has each of the shells offered"
+    click.echo(found(context.find_root().command, {}, "runward", "_RUNWARD_COMPLETE").source())

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from runward.daemon.cli.terminal import progress as shown
-from runward.daemon.cli.terminal.progress import progress
+from runward.daemon.cli.terminal import live as shown
+from runward.daemon.cli.terminal.live import progress
 
 
 class Terminal(io.StringIO):

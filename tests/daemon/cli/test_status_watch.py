@@ -9,8 +9,8 @@ import pytest
 from tests.daemon.cli.calling import Place
 from tests.daemon.cli.screens import screen
 
-from runward.daemon.cli.terminal.redrawing import fitted
-from runward.daemon.cli.terminal.wrapping import cut, wrapped
+from runward.daemon.cli.terminal.live import fitted
+from runward.daemon.cli.terminal.output import cut, wrapped
 
 
 def test_it_is_drawn_in_its_place_until_an_interrupt(recorded: Place) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.daemon.cli.calling import Place
 
-from runward.daemon.cli.terminal.times import MomentError, parse_moment
+from runward.daemon.cli.terminal.options import MomentError, parse_moment
 
 NOW = datetime(2026, 3, 10, 12, 30, tzinfo=UTC).timestamp()
 

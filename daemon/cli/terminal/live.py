@@ -1,0 +1,144 @@
+"""What goes on while a person looks: the lines of a growing file, a page that is drawn again in its place, the progress of a long reading."""
+
+import os
+import select
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Final, NoReturn
+
+import click
+
+from runward.daemon.cli.exits import TERMINATED
+from runward.daemon.cli.terminal.output import cut, terminal_size
+from runward.daemon.rundir.tailing import Line, Tail
+from runward.daemon.views.text import size
+
+PERIOD: Final = 0.2
+"""Seconds between two looks at a file: what a person calls at once."""
+
+
+def once(tail: Tail, count: int | None) -> Iterator[Line]:
+    """The current lines, including an unfinished last one; only the last `count` of them, unless None."""
+    yield from _newest(_to_the_end(tail), count)
+
+
+def follow(tail: Tail, count: int | None, is_over: Callable[[], bool]) -> Iterator[Line]:
+    """The lines as `once`, and then those that are added, until `is_over`."""
+    yield from _newest(tail.lines(), count)
+    while not is_over():
+        yield from tail.lines()
+        if not tail.moved_on():
+            time.sleep(PERIOD)
+    yield from _to_the_end(tail)
+
+
+def _to_the_end(tail: Tail) -> Iterator[Line]:
+    yield from tail.lines()
+    last = tail.unfinished()
+    if last is not None:
+        yield last
+
+
+def _newest(lines: Iterator[Line], count: int | None) -> Iterator[Line]:
+    return lines if count is None else iter(deque(lines, maxlen=count))
+
+
+_UP: Final = "\x1b[{}F"
+_REST_OF_LINE: Final = "\x1b[K"
+_BELOW: Final = "\x1b[J"
+_FROM_THE_TOP: Final = "\x1b[2J\x1b[H"
+_FEWEST_LINES: Final = 2
+
+
+def redraw(page: Callable[[], list[str]], every: float) -> NoReturn:
+    """Draw the page at this interval in seconds, and at once when the terminal's size changes.
+
+    It ends with `KeyboardInterrupt`, or `SystemExit` at SIGTERM.
+    """
+    changed, changes = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(changes, warn_on_full_buffer=False)
+    signal.signal(signal.SIGWINCH, _wake)
+    signal.signal(signal.SIGTERM, _end)
+    size, drawn = terminal_size(), 0
+    while True:
+        lines = page()
+        now = terminal_size()
+        back = _UP.format(drawn) if drawn else ""
+        if now != size:
+            size, back = now, _FROM_THE_TOP  # how many lines the old page takes now is not known
+        shown = fitted(lines, now.columns, now.lines)
+        click.echo(back + "".join(f"{line}{_REST_OF_LINE}\n" for line in shown) + _BELOW, nl=False)
+        drawn = len(shown)
+        select.select([changed], [], [], every)
+        with suppress(BlockingIOError):
+            os.read(changed, 4096)
+
+
+def fitted(lines: Sequence[str], columns: int, rows: int) -> list[str]:
+    """The lines that a terminal of this size can show with the cursor below them; what is left out is counted."""
+    most = max(rows - 1, _FEWEST_LINES)
+    kept = (
+        list(lines)
+        if len(lines) <= most
+        else [*lines[: most - 1], f"… and {len(lines) - most + 1} more lines"]
+    )
+    return [cut(line, columns) for line in kept]
+
+
+def _wake(number: int, frame: FrameType | None) -> None:
+    """Being called is enough: the wait ends."""
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(TERMINATED)
+
+
+_FIRST_AFTER: Final = 1.0
+_EVERY: Final = 0.2
+_ERASE: Final = "\r\x1b[K"
+
+
+class Progress:
+    """Counts what is read. From the first second on it shows the progress in place, if it `is_shown`."""
+
+    def __init__(self, is_shown: bool) -> None:
+        self._next = time.monotonic() + _FIRST_AFTER if is_shown else float("inf")
+        self._sessions = 0
+        self._bytes = 0
+        self._has_shown = False
+
+    def session(self) -> None:
+        """Another session was read."""
+        self._sessions += 1
+        self._tell()
+
+    def read(self, count: int) -> None:
+        """This many more bytes were read."""
+        self._bytes += count
+        self._tell()
+
+    def erase(self) -> None:
+        """Leave the terminal as it was."""
+        if self._has_shown:
+            click.echo(_ERASE, nl=False, err=True)
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            click.echo(f"{_ERASE}{self._sessions:,} sessions, {size(self._bytes)} read", nl=False, err=True)
+            self._next, self._has_shown = now + _EVERY, True
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Progress while the block runs, erased at its end."""
+    shown = Progress(sys.stderr.isatty())
+    try:
+        yield shown
+    finally:
+        shown.erase()
