@@ -55,7 +55,7 @@ from runward.handlers.model.bundle import (
     Sealed,
     load_order,
 )
-from runward.handlers.model.bundle import Part as BundlePart
+from runward.handlers.model.part import Part as BundlePart
 from runward.handlers.model.unreadable import Unreadable
 
 BATCH: Final = 64

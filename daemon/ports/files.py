@@ -17,9 +17,10 @@ if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners 
     from runward.handlers.layouts.places import Shape
     from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
     from runward.handlers.model.approvals import LeftFiles, LeftPlace, WorkPlace
-    from runward.handlers.model.bundle import NoDraft, Part, WorkTree
+    from runward.handlers.model.bundle import NoDraft, WorkTree
     from runward.handlers.model.contracts import EarlyLegs, LegsBefore
     from runward.handlers.model.outcomes import BeingRead, OutcomeFile
+    from runward.handlers.model.part import Part
     from runward.handlers.model.sessions import Complaint, Document, LastChange, Signature
     from runward.handlers.model.shows import PlayFiles
 from runward.daemon.ports.journals import (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened
-from runward.handlers.model.bundle import Part
+from runward.handlers.model.part import Part
 
 _CHUNK: Final = 1 << 20
 

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from runward.handlers.model.bundle import Part, load_parts
+from runward.handlers.model.part import Part, load_parts
 
 
 class BundleRow(NamedTuple):

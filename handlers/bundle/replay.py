@@ -30,7 +30,8 @@ from runward.handlers.calls import (
 )
 from runward.handlers.exchange.told import RESULTS
 from runward.handlers.foreign_json import parse_time
-from runward.handlers.model.bundle import BundleOrder, Cost, FileEdit, Part
+from runward.handlers.model.bundle import BundleOrder, Cost, FileEdit
+from runward.handlers.model.part import Part
 from runward.handlers.model.sessions import Status
 from runward.handlers.secrets import REDACTED
 from runward.handlers.times import iso_time

@@ -1,12 +1,12 @@
 """Bundles and receipts as data: events, effects, questions and their answers."""
 
-import json
 from typing import Final, NamedTuple
 
 from runward.config.bundle import BundleRules, Scheme
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import OfSession, Request
+from runward.handlers.model.part import Part
 from runward.handlers.model.sessions import DeliveryState, Status
 from runward.handlers.model.stored import Stored, as_json
 from runward.handlers.model.unreadable import Unreadable  # noqa: F401 - in the types of answers
@@ -30,20 +30,6 @@ class WorkTree(NamedTuple):
     commits: tuple[str, ...]
     files: tuple[FileEdit, ...]
     lacks_untracked: bool = False
-
-
-class Part(NamedTuple):
-    """A part of a bundle that has a `temporary` name, in the directory where it will get its `name`."""
-
-    name: str
-    size: int
-    sha256: str
-    temporary: str
-
-
-def load_parts(text: str) -> tuple[Part, ...]:
-    """The parts of a bundle, as a row of the store."""
-    return tuple(Part(*each) for each in json.loads(text))
 
 
 class Stretch(NamedTuple):

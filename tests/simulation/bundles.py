@@ -18,7 +18,7 @@ from runward.daemon.parts.bundles import LAST_SHOWN_IS_GONE, SHOWN_IS_GONE
 from runward.handlers.bundle.orders import MOVED
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, part_name
 from runward.handlers.bundle.signatures import named, signature_state
-from runward.handlers.model.bundle import load_parts
+from runward.handlers.model.part import load_parts
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe

@@ -28,7 +28,7 @@ from runward.daemon.views.bundles import (
 from runward.daemon.views.replay import order_on_demand
 from runward.daemon.views.text import size
 from runward.handlers.bundle.parts import PARTS
-from runward.handlers.model.bundle import Part
+from runward.handlers.model.part import Part
 
 
 def export_bundle(

@@ -20,7 +20,6 @@ from runward.handlers.model.bundle import (
     BegunReplay,
     BegunReplayOf,
     Grown,
-    Part,
     RecordReceipt,
     Reported,
     ReportedOf,
@@ -29,10 +28,10 @@ from runward.handlers.model.bundle import (
     Stretch,
     StretchOf,
     dump_order,
-    load_parts,
 )
 from runward.handlers.model.contracts import ProducedBy, ProducedFiles, RecordFiles
 from runward.handlers.model.files import Produced
+from runward.handlers.model.part import Part, load_parts
 from runward.handlers.model.stored import Stored, as_json
 
 if TYPE_CHECKING:
