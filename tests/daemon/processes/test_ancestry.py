@@ -71,7 +71,7 @@ def test_for_another_user_our_environment_is_unknown() -> None:
     with sleeping(RUNWARD_SESSION_ID="night") as process:
         program = (
             "import os, sys; from runward.daemon.processes.whereabouts import launcher_of;"
-            "from runward.handlers.layouts.native import RecordedProcess;"
+            "from runward.handlers.model.processes import RecordedProcess;"
             f"os.setgroups([]); os.setgid(65534); os.setuid(65534); print(launcher_of({process!r}))"
         )
         environment = {"PYTHONPATH": ":".join(sys.path)}
