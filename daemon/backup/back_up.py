@@ -11,7 +11,7 @@ from runward.daemon.disk.copying import Tell, copied, tell_nobody
 from runward.daemon.disk.durable import sync_directory
 from runward.daemon.store.hash_chain import BrokenChain, ChainedEvent, Head, follow
 from runward.daemon.store.migrate import migrations
-from runward.daemon.store.reading import OLDEST, StoreRefused, open_to_read, refuse_old, uri_of
+from runward.daemon.store.reading import StoreRefused, open_to_read, refuse_old, uri_of
 from runward.daemon.store.soundness import difference
 
 _EVENTS: Final = (
@@ -58,7 +58,8 @@ def examine(path: Path) -> Examined:
 def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Raises `Damaged` if a store of a known version has foreign triggers, views or tables."""
     (version,) = connection.execute("pragma user_version").fetchone()
-    if OLDEST <= version <= migrations()[-1].number:
+    known = migrations()
+    if known[0].number <= version <= known[-1].number:
         different = difference(connection, version)
         if different is not None:
             raise Damaged(f"{path} has a schema that Runward did not create: {different}")

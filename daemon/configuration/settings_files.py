@@ -39,9 +39,8 @@ def wait_until_quiet(look: Callable[[], Look]) -> Look:
     while lately := _changed_lately(seen, began):
         if time.monotonic() >= end:
             return seen | {path: (*seen[path], began) for path in lately}
-        time.sleep(
-            _PAUSE_S
-        )  # longer than a tick, so if two looks see the same, the next change has another time
+        # Longer than a tick: if two looks see the same, the next change has another time.
+        time.sleep(_PAUSE_S)
         began, now = time.time_ns(), look()
         if now == seen:
             break

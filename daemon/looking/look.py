@@ -21,7 +21,13 @@ from runward.handlers.layouts import native, native_calls
 from runward.handlers.layouts.native import Ended, Item, Started
 from runward.handlers.model.files import RootFacts
 from runward.handlers.model.outcomes import BeingRead
-from runward.handlers.model.processes import RecordedProcess, Whereabouts, has_namespace, is_here
+from runward.handlers.model.processes import (
+    ProcessState,
+    RecordedProcess,
+    Whereabouts,
+    has_namespace,
+    is_here,
+)
 from runward.handlers.model.sessions import LastChange, Launch
 from runward.handlers.model.shows import PlayChanged
 from runward.handlers.model.unreadable import Unreadable
@@ -29,7 +35,6 @@ from runward.handlers.sessions.late import CORRECTED_WITHIN, Lacking, outcome_ha
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
     Phase,
-    ProcessState,
     RootRule,
     Seen,
     TraceRead,

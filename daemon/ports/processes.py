@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
-    from runward.handlers.model.processes import RecordedProcess, Whereabouts
+    from runward.handlers.model.processes import ProcessState, RecordedProcess, Whereabouts
     from runward.handlers.model.sessions import RunProcesses
     from runward.handlers.model.starts import StartRun
-    from runward.handlers.sessions.observe import ProcessState
     from runward.handlers.sessions.over import Writer
 
 

@@ -14,9 +14,7 @@ from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
-    from typing import Literal, TypeAlias
-
-    ProcessState: TypeAlias = Literal["alive", "gone", "unknown"]
+    from runward.handlers.model.processes import ProcessState
 
 
 _PROC = "/proc"

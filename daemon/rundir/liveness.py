@@ -21,8 +21,8 @@ from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.handlers.layouts import claude_code, codex
 from runward.handlers.layouts.claude_code import PidFile, read_pid_file
 from runward.handlers.layouts.codex_records import lock_of
-from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, RecordedProcess
-from runward.handlers.sessions.observe import ProcessState, together
+from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, ProcessState, RecordedProcess
+from runward.handlers.sessions.observe import together
 from runward.handlers.sessions.over import Absence, Writer, WriterStatus
 
 NOBODY_KNOWS: Final = Writer("unknown")

@@ -71,11 +71,9 @@ class BrokenChain(NamedTuple):
 
 def link(head: Head, event: Event, recorded_at: float, cause: str | None, depth: int) -> Recorded:
     """`event` as the next link after `head`."""
-    from runward.handlers.model.events import (
-        dump_payload,  # commands that follow the chain don't need event types
-    )
+    from runward.handlers.model.stored import as_json  # commands that follow the chain do without msgspec
 
-    payload = dump_payload(event)
+    payload = as_json(event)
     digest = event_hash(head.hash, event.key, event.type, event.version, recorded_at, cause, depth, payload)
     return Recorded(head.seq + 1, event, payload, recorded_at, cause, depth, digest)
 

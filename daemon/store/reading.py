@@ -13,9 +13,6 @@ from runward.daemon.users import name_of
 
 STORE: Final = "runward.db"
 
-OLDEST: Final = 31
-"""The version of the first file of migrations: no release wrote an earlier one."""
-
 _MIGRATIONS: Final = os.path.join(os.path.dirname(__file__), "migrations")
 
 
@@ -77,7 +74,7 @@ def _no_store(path: str, error: sqlite3.DatabaseError) -> str:
 
 def _connect(path: str) -> sqlite3.Connection:
     connection, version = _open(path)
-    known = _newest_migration()
+    _, known = _versions()
     if version == known:
         return connection
     connection.close()
@@ -91,7 +88,8 @@ def _connect(path: str) -> sqlite3.Connection:
 def open_to_read(path: str) -> sqlite3.Connection:
     """A read-only connection to the store at `path`, which may be older. Raises `StoreUnreadable`, `StoreRefused`."""
     connection, version = _open(path)
-    if version <= _newest_migration() and not 0 < version < OLDEST:
+    oldest, newest = _versions()
+    if version == 0 or oldest <= version <= newest:
         return connection
     connection.close()
     refuse_old(path, version)
@@ -112,9 +110,10 @@ def _open(path: str) -> tuple[sqlite3.Connection, int]:
 
 def refuse_old(path: str, version: int) -> None:
     """Raises `StoreRefused` for a store of a version that can't be brought up to date. 0 is no store."""
-    if 0 < version < OLDEST:
+    oldest, _ = _versions()
+    if 0 < version < oldest:
         raise StoreRefused(
-            f"{path} has version {version}, and this Runward reads stores from version {OLDEST} on: use the Runward"
+            f"{path} has version {version}, and this Runward reads stores from version {oldest} on: use the Runward"
             " that wrote it, or move it away and begin a new record (run directories and journals stay)"
         )
 
@@ -138,8 +137,10 @@ def begins(column: str) -> str:
     return f"({column} >= ?1 and {column} < ?1 || char(1114111))"
 
 
-def _newest_migration() -> int:
-    return max(int(name[:4]) for name in os.listdir(_MIGRATIONS) if name.endswith(".sql"))
+def _versions() -> tuple[int, int]:
+    """The oldest and the newest version that this program reads: no release wrote an earlier one."""
+    numbers = [int(name[:4]) for name in os.listdir(_MIGRATIONS) if name.endswith(".sql")]
+    return min(numbers), max(numbers)
 
 
 def epoch(connection: sqlite3.Connection) -> int:

@@ -16,9 +16,8 @@ from runward.daemon.processes.identity import (
 )
 from runward.daemon.processes.whereabouts import NotThere, launcher_of, number_of, own_host, own_whereabouts
 from runward.daemon.rundir.liveness import Writers, says_so
-from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.processes import ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import RunProcesses
-from runward.handlers.sessions.observe import ProcessState
 
 
 class RealProcesses:

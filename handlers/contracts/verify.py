@@ -10,10 +10,17 @@ from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
 from runward.config.problem import printable
 from runward.handlers.contracts.artifact_facts import RULES, there_is
-from runward.handlers.model.files import FileFact, FileHash, Match, Produced, RootFacts, RuleFact
+from runward.handlers.model.files import (
+    DeliveryState,
+    FileFact,
+    FileHash,
+    Match,
+    Produced,
+    RootFacts,
+    RuleFact,
+)
 
 VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]
-DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
 
 ABSENT: Final = "absent"
 """How `describe` says that nothing is there."""

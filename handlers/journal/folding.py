@@ -19,11 +19,10 @@ from runward.handlers.contracts.artifact_facts import RULES
 from runward.handlers.contracts.snapshots import BrokenSnapshot, snapshot_of, stored_contract
 from runward.handlers.contracts.verify import VerificationStatus, entry_as_json
 from runward.handlers.model.effects import Effect, Effects
-from runward.handlers.model.files import Produced
+from runward.handlers.model.files import DeliveryState, Produced
 from runward.handlers.model.sessions import (
     AttemptStarted,
     ContractBasis,
-    DeliveryState,
     EndAttempt,
     Evidence,
     EvidenceRef,

@@ -16,12 +16,12 @@ from runward.handlers.model.asking import Given, ask
 from runward.handlers.model.contracts import FlowPlanned
 from runward.handlers.model.effects import Deciding, Explain
 from runward.handlers.model.exchange import ActionTaken
+from runward.handlers.model.files import DeliveryState
 from runward.handlers.model.journal import AppendLines, JournalDamaged, RepairJournal
 from runward.handlers.model.sessions import (
     AttemptEnded,
     AttemptStarted,
     ContractBasis,
-    DeliveryState,
     Reason,
     SessionDeclaration,
     SessionOf,

@@ -102,11 +102,6 @@ class UnknownEvent(ValueError):
     """A stored or submitted event has a type, version or shape that this program doesn't know."""
 
 
-def dump_payload(event: Event) -> str:
-    """The event's fields as JSON text, all of them written out, for the store."""
-    return as_json(event)
-
-
 def load(stored: Stored[Event], kind: type[Event], version: int, payload: bytes | str) -> Event:
     """The event of this kind that was stored as `payload`. Raises `UnknownEvent`."""
     if version > kind.version:

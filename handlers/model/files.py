@@ -66,6 +66,9 @@ MEANINGS: Final[Mapping[str, str]] = {
 }
 
 
+DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
+
+
 FileState: TypeAlias = Literal[
     "file", "absent", "empty", "not_regular", "outside", "denied", "unfit", "excused"
 ]

@@ -3,7 +3,10 @@
 It imports little, because commands start with it.
 """
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+ProcessState: TypeAlias = Literal["alive", "gone", "unknown"]
+"""What is known about a process that writes a session's files."""
 
 
 class RecordedProcess(NamedTuple):

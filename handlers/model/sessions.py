@@ -9,7 +9,7 @@ from runward.config.json_value import JsonValue
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect, Effects, Emit
 from runward.handlers.model.events import Event, FromInbox, OfFiles, OfSession
-from runward.handlers.model.files import Produced
+from runward.handlers.model.files import DeliveryState, Produced
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
@@ -57,7 +57,6 @@ EVIDENCE_STRENGTH: Final[Mapping[Evidence, int]] = {
 Status: TypeAlias = Literal["running", "completed", "failed", "timed_out", "aborted", "cancelled"]
 Origin: TypeAlias = Literal["live", "history"]
 HookKind: TypeAlias = Literal["started", "prompted", "turn_ended", "turn_failed", "ended"]
-DeliveryState: TypeAlias = Literal["passed", "partial", "missing", "invalid"]
 
 
 class SessionDeclaration(Struct, frozen=True):

@@ -8,7 +8,7 @@ is at a number of turns, so it is drawn once, whether the daemon was running whe
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.handlers.layouts.transcript import Close, Resumed, Told, Turn
-from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.processes import ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import (
     EVIDENCE_STRENGTH,
     AttemptEnded,
@@ -23,7 +23,6 @@ from runward.handlers.sessions.over import (
     GRACE,
     SETTLE,
     End,
-    Liveness,
     Standing,
     Writer,
     end_before,
@@ -418,7 +417,7 @@ class _Look:
             self._moment - at if at <= self._moment else min(at - self._moment, max(GRACE, self._rule.settle))
         )
 
-    def _liveness(self) -> tuple[Liveness, float | None]:
+    def _liveness(self) -> tuple[ProcessState, float | None]:
         """What is known about the current attempt's process, and when it ended."""
         told, writer, after = self._told, self._writer, self.after
         is_former = writer.process is not None and writer.process == after.former

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from runward.handlers.layouts.native import PROCESS, Ended, Item, Planned, ProcessNamed, Started
 from runward.handlers.model.contracts import FlowPlanned
-from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.processes import ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import (
     EVIDENCE_STRENGTH,
     AttemptEnded,
@@ -31,7 +31,6 @@ from runward.handlers.model.sessions import (
 from runward.handlers.model.stored import Stored, as_json
 
 Phase: TypeAlias = Literal["none", "open", "over"]
-ProcessState: TypeAlias = Literal["alive", "gone", "unknown"]
 
 GRACE: Final = 5.0
 """Seconds between seeing a process gone and believing it: agents write their last files late."""

@@ -8,7 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.handlers.layouts.transcript import Close, Told
-from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, RecordedProcess, Whereabouts
+from runward.handlers.model.processes import (
+    FIRST_NAMESPACE,
+    NO_TICKS,
+    ProcessState,
+    RecordedProcess,
+    Whereabouts,
+)
 from runward.handlers.model.reasons import ReasonCode, UnknownCode
 from runward.handlers.model.sessions import Evidence, Status
 
@@ -69,9 +75,6 @@ def is_same(named: "RecordedProcess", known: "RecordedProcess") -> bool:
     return named.start_ticks == known.start_ticks
 
 
-Liveness: TypeAlias = Literal["alive", "gone", "unknown"]
-"""What is known about the process that writes a session's files."""
-
 WriterStatus: TypeAlias = Literal["busy", "idle", "waiting"]
 """What a program says about itself apart from its transcript; `waiting` is for a person."""
 
@@ -86,7 +89,7 @@ class Writer(NamedTuple):
     session because it went on with another one.
     """
 
-    liveness: Liveness
+    liveness: ProcessState
     status: WriterStatus | None = None
     process: RecordedProcess | None = None
     absence: Absence | None = None
@@ -141,7 +144,7 @@ class Row(NamedTuple):
 
     turns: tuple[_Turn, ...]
     headless: tuple[bool | None, ...]
-    processes: tuple[Liveness, ...]
+    processes: tuple[ProcessState, ...]
     verdict: _Verdict
 
 
@@ -166,7 +169,7 @@ ROWS: Final = (
 
 def judge(
     told: Told,
-    liveness: Liveness,
+    liveness: ProcessState,
     names_process: bool,
     quiet_s: float,
     stale_after: float | None = None,
@@ -205,7 +208,7 @@ def judge(
             return silence.ends(told) or _untold(told, names_process, silence.again_in(told))
 
 
-def _verdict(told: Told, headless: bool | None, liveness: Liveness) -> _Verdict:
+def _verdict(told: Told, headless: bool | None, liveness: ProcessState) -> _Verdict:
     turn: _Turn = "open"
     if told.turn == "closed" and told.close is not None:
         turn = "closed well" if told.close.status == "completed" else "closed badly"

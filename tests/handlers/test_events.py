@@ -23,7 +23,7 @@ from runward.handlers.model.chains import (
     SlotOffered,
     TriggerMatched,
 )
-from runward.handlers.model.events import Event, UnknownEvent, dump_payload
+from runward.handlers.model.events import Event, UnknownEvent
 from runward.handlers.model.exchange import (
     ActionRequested,
     ActionTaken,
@@ -55,6 +55,7 @@ from runward.handlers.model.sessions import (
 )
 from runward.handlers.model.shows import PlayChanged
 from runward.handlers.model.starts import StartedEarlier, StartFailed
+from runward.handlers.model.stored import as_json
 from runward.handlers.model.timers import TimerRang, TimerSet
 from runward.handlers.registry import EVENTS, load_payload
 
@@ -134,7 +135,7 @@ plain = st.recursive(
 
 @pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event.type)
 def test_an_event_is_read_back_as_it_was_written(event: Event) -> None:
-    assert load_payload(event.type, event.version, dump_payload(event)) == event
+    assert load_payload(event.type, event.version, as_json(event)) == event
 
 
 def test_every_type_of_event_has_an_example_here() -> None:
@@ -144,12 +145,12 @@ def test_every_type_of_event_has_an_example_here() -> None:
 @given(plain, st.text(st.characters(exclude_categories=["Cs"]), max_size=8), st.floats(0, 1e12))
 def test_whatever_a_run_declared_is_read_back(contract: JsonValue, name: str, at: float) -> None:
     event = AttemptStarted("k", 1, at, declaration(contract=contract, has_snapshot=True, session_id=name))
-    assert load_payload(event.type, event.version, dump_payload(event)) == event
+    assert load_payload(event.type, event.version, as_json(event)) == event
 
 
 def test_a_start_that_was_stored_before_there_were_rules_is_read_without_directory_and_prompt() -> None:
     event = started(cwd="/src", prompt="fix it")
-    stored = json.loads(dump_payload(event))
+    stored = json.loads(as_json(event))
     assert (stored["declaration"].pop("cwd"), stored["declaration"].pop("prompt")) == ("/src", "fix it")
     assert load_payload(event.type, event.version, json.dumps(stored)) == started()
 
@@ -158,7 +159,7 @@ def test_a_start_that_was_stored_before_there_were_rules_is_read_without_directo
     "event", [ended(origin="history"), SessionFinished("k", 1, 5.0, "failed", "c", None, origin="history")]
 )
 def test_an_end_that_was_stored_before_history_had_one_is_live(event: AttemptEnded | SessionFinished) -> None:
-    stored = json.loads(dump_payload(event))
+    stored = json.loads(as_json(event))
     assert stored.pop("origin") == "history"
     read = load_payload(event.type, event.version, json.dumps(stored))
     assert isinstance(read, type(event))
@@ -192,11 +193,11 @@ def test_requests_for_runs_hold_each_other_up_in_no_way() -> None:
     ("kind", "version", "payload"),
     [
         ("NoSuchEvent", 1, "{}"),
-        ("AttemptEnded", 99, dump_payload(ended())),
-        ("AttemptEnded", 0, dump_payload(ended())),
+        ("AttemptEnded", 99, as_json(ended())),
+        ("AttemptEnded", 0, as_json(ended())),
         ("AttemptEnded", 1, "{}"),
         ("AttemptEnded", 1, "no json"),
-        ("AttemptEnded", 1, dump_payload(ended()).replace('"declared"', '"guessed"')),
+        ("AttemptEnded", 1, as_json(ended()).replace('"declared"', '"guessed"')),
         ("ScanRequested", 1, '{"request": "r", "at": null}'),
     ],
 )

@@ -28,7 +28,6 @@ from runward.handlers.model.contracts import (
     LegsBefore,
 )
 from runward.handlers.model.effects import Effects
-from runward.handlers.model.events import dump_payload
 from runward.handlers.model.files import FileFact, RootFacts
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import OutcomesIn
@@ -46,6 +45,7 @@ from runward.handlers.model.sessions import (
     Session,
     SessionOf,
 )
+from runward.handlers.model.stored import as_json
 from runward.handlers.registry import load_payload
 from runward.handlers.sessions.fold import fold
 from runward.handlers.sessions.observe import (
@@ -112,7 +112,7 @@ def live(deed: Callable[[], object]) -> list[str]:
     for number, changed in enumerate(LOOKS, 1):
         watched, events = look(watched, number, changed)
         for event in events:
-            stored = load_payload(event.type, event.version, dump_payload(event))
+            stored = load_payload(event.type, event.version, as_json(event))
             assert isinstance(stored, AttemptStarted | FlowPlanned | AttemptEnded)
             effects = decide(stored, session)
             session = fold(session, effects)

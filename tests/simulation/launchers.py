@@ -24,10 +24,9 @@ from runward.daemon.ports.processes import Begun as HasBegun
 from runward.daemon.ports.processes import NotBegun, NotRemoved, NotTold, RunPlace, Told, WriterOf
 from runward.daemon.world.starting import PATIENCE, understood
 from runward.handlers.model.chains import chain_run_of
-from runward.handlers.model.processes import FIRST_NAMESPACE, RecordedProcess, Whereabouts
+from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import RunProcesses
 from runward.handlers.model.starts import StartRun
-from runward.handlers.sessions.observe import ProcessState
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe

@@ -27,10 +27,9 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import RealFiles
 from runward.handlers.bundle.signatures import SecretKey
 from runward.handlers.model.contracts import Declarations
-from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.processes import ProcessState, RecordedProcess
 from runward.handlers.model.starts import Play
 from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.sessions.observe import ProcessState
 
 STATE: Final = Path("/state")
 INBOX: Final = "/state/inbox"

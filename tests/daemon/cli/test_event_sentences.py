@@ -8,7 +8,8 @@ from tests.handlers.test_events import EXAMPLES
 from runward.config.json_value import JsonValue
 from runward.daemon.views.causes import SENTENCES, sentence
 from runward.daemon.views.text import local
-from runward.handlers.model.events import Event, dump_payload
+from runward.handlers.model.events import Event
+from runward.handlers.model.stored import as_json
 from runward.handlers.registry import EVENTS
 
 
@@ -18,7 +19,7 @@ def test_every_type_of_event_has_its_sentence() -> None:
 
 @pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event.type)
 def test_a_sentence_is_not_json_and_has_no_gaps(event: Event) -> None:
-    said = sentence(event.type, json.loads(dump_payload(event)))
+    said = sentence(event.type, json.loads(as_json(event)))
     assert said
     assert not said.startswith("{")
     assert "None" not in said
@@ -26,7 +27,7 @@ def test_a_sentence_is_not_json_and_has_no_gaps(event: Event) -> None:
 
 @pytest.mark.parametrize("event", EXAMPLES, ids=lambda event: event.type)
 def test_an_event_that_no_person_sent_has_a_subject(event: Event) -> None:
-    fact = json.loads(dump_payload(event))
+    fact = json.loads(as_json(event))
     said = sentence(event.type, {**fact, "said_by": ""} if "said_by" in fact else fact)
     assert said.strip() == said
     assert "  " not in said

@@ -24,7 +24,7 @@ from runward.handlers.model.chains import (
     ChainStatusRequested,
     EventOccurred,
 )
-from runward.handlers.model.events import Request, dump_payload
+from runward.handlers.model.events import Request
 from runward.handlers.model.exchange import ActionRequested, MintRequested, PrincipalCreateRequested
 from runward.handlers.model.notices import NoticeRetryRequested
 from runward.handlers.model.outcomes import ArtifactAddRequested
@@ -38,6 +38,7 @@ from runward.handlers.model.requests import (
     SessionCancelRequested,
     SessionSeenRequested,
 )
+from runward.handlers.model.stored import as_json
 from runward.handlers.registry import REQUESTS, load_payload
 
 NAME = "7b0e7b8e-0000-4000-8000-000000000001"
@@ -267,7 +268,7 @@ def test_whatever_a_request_has_it_is_refused_or_can_be_read_from_the_store(
     found = load_request(InboxFile(NAME, "me", text.encode(), True))
     if not isinstance(found, str):
         assert found is not None
-        again = load_payload(found.type, found.version, dump_payload(found))
+        again = load_payload(found.type, found.version, as_json(found))
         assert again == found
         assert found.key
         assert found.lane

@@ -11,7 +11,6 @@ from tests.waiting import wait_for
 
 from runward.daemon.backup.back_up import Examined, examine
 from runward.daemon.store.migrate import migrate, migrations
-from runward.daemon.store.reading import OLDEST
 from runward.daemon.store.reading_exchange import shared_artifact
 from runward.daemon.store.reading_sessions import unseen_failures
 from runward.daemon.store.reading_shows import shows
@@ -19,6 +18,7 @@ from runward.daemon.store.reading_shows import shows
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
 STORES: Final = {int(path.stem): path for path in sorted(GOLDEN.glob("*.sql"))}
 VERSIONS: Final = [step.number for step in migrations()]
+OLDEST: Final = VERSIONS[0]
 STATUSES: Final = {"delivers": "completed", "goes-on": "running", "lacks": "failed"}
 
 

@@ -45,10 +45,9 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import RealFiles
 from runward.daemon.world.machine import SystemRandomness
 from runward.handlers.model.contracts import Declarations
-from runward.handlers.model.processes import FIRST_NAMESPACE, RecordedProcess, Whereabouts
+from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import RunProcesses
 from runward.handlers.model.starts import StartRun
-from runward.handlers.sessions.observe import ProcessState
 from runward.handlers.sessions.over import Writer
 
 SILENT: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(

@@ -11,10 +11,10 @@ from runward.config.json_value import JsonValue
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Ended, Item, Planned, ProcessNamed, Started, scan
 from runward.handlers.model.contracts import FlowPlanned
-from runward.handlers.model.events import dump_payload
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.reasons import status_of
 from runward.handlers.model.sessions import AttemptStarted, Complaint, Document
+from runward.handlers.model.stored import as_json
 from runward.handlers.registry import load_payload
 
 PATH = "/runs/alpha"
@@ -414,12 +414,12 @@ def test_whatever_the_documents_say_the_items_can_be_recorded(found: list[Docume
             case Started(declaration=said, at=at):
                 assert said.artifacts_path.startswith(PATH + "/") or item.launcher is not None
                 event = AttemptStarted("native:runs/alpha", 1, at, said)
-                assert load_payload(event.type, event.version, dump_payload(event)) == event
+                assert load_payload(event.type, event.version, as_json(event)) == event
             case Ended(status=status, reason_code=code):
                 assert status_of(code) == status
             case Planned(at=at, digest=digest, legs=legs):
                 plan = FlowPlanned("native:runs/alpha", 1, at, digest, legs, item.modified_ns, 0)
-                assert load_payload(plan.type, plan.version, dump_payload(plan)) == plan
+                assert load_payload(plan.type, plan.version, as_json(plan)) == plan
             case Complaint(message=message, fix=fix):
                 assert message
                 assert fix

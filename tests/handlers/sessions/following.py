@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pydantic import TypeAdapter
 
 from runward.handlers.layouts.transcript import Close, Counts, Resumed, Told
-from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.processes import ProcessState, RecordedProcess
 from runward.handlers.model.sessions import AttemptEnded, AttemptStarted, SessionDeclaration
 from runward.handlers.model.shows import PlayChanged
 from runward.handlers.sessions.follow import (
@@ -18,7 +18,7 @@ from runward.handlers.sessions.follow import (
     follow,
     lose,
 )
-from runward.handlers.sessions.over import Liveness, Writer
+from runward.handlers.sessions.over import Writer
 
 KEY = "claude-code:claude/s"
 _ADAPTER = TypeAdapter(Followed)
@@ -108,7 +108,10 @@ class Session:
     # --- the daemon
 
     def look(
-        self, liveness: Liveness = "unknown", process: RecordedProcess | None = None, complete: bool = True
+        self,
+        liveness: ProcessState = "unknown",
+        process: RecordedProcess | None = None,
+        complete: bool = True,
     ) -> "Session":
         """One look. What is remembered is stored and loaded before it."""
         return self.take(self.looked(Writer(liveness, process=process), complete))
@@ -125,7 +128,9 @@ class Session:
         self.unread = []
         return self
 
-    def settled(self, liveness: Liveness = "unknown", process: RecordedProcess | None = None) -> "Session":
+    def settled(
+        self, liveness: ProcessState = "unknown", process: RecordedProcess | None = None
+    ) -> "Session":
         """Looks, each after the time that the last one asked for, until none is asked for."""
         for _ in range(5):
             self.look(liveness, process)

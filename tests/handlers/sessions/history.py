@@ -7,11 +7,11 @@ from runward.config.json_value import JsonValue
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Ended
 from runward.handlers.model.contracts import FlowPlanned
+from runward.handlers.model.processes import ProcessState
 from runward.handlers.model.sessions import AttemptStarted, Document, Launch, Signature
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
     Observed,
-    ProcessState,
     RootRule,
     Seen,
     Watched,

@@ -23,10 +23,10 @@ from tests.handlers.sessions.following import (
 
 from runward.handlers.layouts.registry import LAYOUTS, Scan
 from runward.handlers.layouts.transcript import LogLine, Resumed
-from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.processes import ProcessState, RecordedProcess
 from runward.handlers.model.sessions import AttemptEnded, AttemptStarted
 from runward.handlers.sessions.follow import NEVER_FOLLOWED, FollowRule, Seen, Sign, follow
-from runward.handlers.sessions.over import SETTLE, Liveness, Writer
+from runward.handlers.sessions.over import SETTLE, Writer
 
 Act: TypeAlias = Literal["prompt", "ok", "error", "escape", "title", "goes on", "asks"]
 CLOSES = {"ok": OK, "error": ERROR, "escape": ESCAPE}
@@ -64,7 +64,7 @@ ages = st.sampled_from([-1.0, 150.0, 3 * DAY])
     st.sampled_from(["alive", "unknown"]),
 )
 def test_a_daemon_that_was_down_sees_the_same_attempts(
-    acts: list[tuple[Act, float, list[bool]]], liveness: Liveness
+    acts: list[tuple[Act, float, list[bool]]], liveness: ProcessState
 ) -> None:
     watched, at_once = watched_and_seen_at_once(acts, liveness, RULE)
     assert essence(watched.events) == essence(at_once.events)
@@ -80,7 +80,7 @@ def test_nor_does_it_take_other_attempts_for_history(
 
 
 def watched_and_seen_at_once(
-    acts: list[tuple[Act, float, list[bool]]], liveness: Liveness, rule: FollowRule
+    acts: list[tuple[Act, float, list[bool]]], liveness: ProcessState, rule: FollowRule
 ) -> tuple[Session, Session]:
     """A session that was looked at now and then, since its root is known; and the same one, looked at in the end."""
     watched, at_once = Session(rule=rule), Session(rule=rule)
@@ -121,11 +121,11 @@ def test_a_first_reading_in_portions_amounts_to_one_in_one_go(
 
 # --- (b) to (e): whatever happens
 
-Step: TypeAlias = tuple[str, float, Liveness, RecordedProcess | None, bool]
+Step: TypeAlias = tuple[str, float, ProcessState, RecordedProcess | None, bool]
 steps: st.SearchStrategy[Step] = st.tuples(
     st.sampled_from([*get_args(Act), "prompt", "look", "look", "look", "lost"]),
     st.sampled_from([0.0, 1.0, 3.0, 10.0, 2 * DAY, -50.0]),
-    st.sampled_from(get_args(Liveness)),
+    st.sampled_from(get_args(ProcessState)),
     st.sampled_from([None, FIRST, SECOND]),
     st.sampled_from([True, True, True, False]),
 )

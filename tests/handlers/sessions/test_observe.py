@@ -9,14 +9,13 @@ from tests.handlers.sessions.history import BROKEN, CLEAN, KEY, RUN, History
 
 from runward.config.json_value import JsonValue
 from runward.handlers.model.contracts import FlowPlanned
-from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.processes import ProcessState, RecordedProcess
 from runward.handlers.model.sessions import AttemptEnded, AttemptStarted, Launch
 from runward.handlers.sessions import observe
 from runward.handlers.sessions.observe import (
     GRACE,
     MOST_FILLED,
     MOST_PLANS,
-    ProcessState,
     RootRule,
     load_watched,
     together,

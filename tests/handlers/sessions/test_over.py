@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runward.handlers.layouts.transcript import Close, Counts, Told, Turn
+from runward.handlers.model.processes import ProcessState
 from runward.handlers.model.reasons import ReasonCode, status_of
 from runward.handlers.sessions.over import (
     GRACE,
@@ -15,7 +16,6 @@ from runward.handlers.sessions.over import (
     OPEN_TURN,
     ROWS,
     SETTLE,
-    Liveness,
     Standing,
     WriterStatus,
     judge,
@@ -79,7 +79,7 @@ TABLE = [
     ids=[row[0] for row in TABLE],
 )
 def test_what_the_files_and_the_machine_say_amounts_to(
-    says: Told, liveness: Liveness, state: str, evidence: str | None, ended_at: float | None
+    says: Told, liveness: ProcessState, state: str, evidence: str | None, ended_at: float | None
 ) -> None:
     standing = judge(says, liveness, names_process=True, quiet_s=LONG)
     assert (standing.state, standing.evidence, standing.ended_at) == (state, evidence, ended_at)
@@ -106,7 +106,9 @@ def test_what_the_files_and_the_machine_say_amounts_to(
         (HEADLESS_OK, "alive", None),
     ],
 )
-def test_beside_the_state_stands_what_it_does(says: Told, liveness: Liveness, activity: str | None) -> None:
+def test_beside_the_state_stands_what_it_does(
+    says: Told, liveness: ProcessState, activity: str | None
+) -> None:
     assert judge(says, liveness, True, LONG).activity == activity
 
 
@@ -176,7 +178,7 @@ def test_a_resumed_session_says_so() -> None:
     ids=["an end", "an error", "a kill", "a window closed"],
 )
 def test_an_end_in_a_growing_file_is_believed_after_a_while(
-    says: Told, liveness: Liveness, wait: float
+    says: Told, liveness: ProcessState, wait: float
 ) -> None:
     fresh = judge(says, liveness, True, 0.0)
     later = judge(says, liveness, True, wait - 0.5)
@@ -186,7 +188,7 @@ def test_an_end_in_a_growing_file_is_believed_after_a_while(
 
 
 def test_an_end_in_a_file_that_was_written_whole_counts_at_once() -> None:
-    for liveness in get_args(Liveness):
+    for liveness in get_args(ProcessState):
         standing = judge(HEADLESS_OK._replace(declared=True, headless=None), liveness, False, 0.0)
         assert (standing.state, standing.evidence, standing.again_in) == ("completed", "declared", None)
 
@@ -204,7 +206,7 @@ def test_silence_ends_only_what_nobody_can_judge_and_only_where_the_root_says_so
 
 
 def test_what_began_without_a_line_is_judged_after_the_time_that_its_root_gives_it() -> None:
-    def judged(says: Told, quiet_s: float, liveness: Liveness = "unknown") -> Standing:
+    def judged(says: Told, quiet_s: float, liveness: ProcessState = "unknown") -> Standing:
         return judge(says, liveness, False, quiet_s, stale_after=1800.0, start_within=60.0)
 
     standing = judged(OPEN, 60.0)
@@ -227,7 +229,7 @@ def test_every_case_is_in_the_table_once() -> None:
     cases = [case for row in ROWS for case in product(row.turns, row.headless, row.processes)]
     turns = ("open", "closed well", "closed badly")
     assert sorted(map(repr, cases)) == sorted(
-        map(repr, product(turns, (True, False, None), get_args(Liveness)))
+        map(repr, product(turns, (True, False, None), get_args(ProcessState)))
     )
 
 
@@ -245,13 +247,13 @@ any_told = st.builds(
     started_at=st.none() | st.just(10.0),
     moved_at=st.none() | st.just(95.0),
 )
-lives = st.sampled_from(get_args(Liveness))
+lives = st.sampled_from(get_args(ProcessState))
 silences = st.floats(-10, 1e7)
 
 
 @given(any_told, lives, st.booleans(), silences)
 def test_completed_is_only_what_the_agent_called_an_end(
-    says: Told, liveness: Liveness, names_process: bool, quiet_s: float
+    says: Told, liveness: ProcessState, names_process: bool, quiet_s: float
 ) -> None:
     standing = judge(says, liveness, names_process, quiet_s)
     if standing.state == "completed":
@@ -272,7 +274,7 @@ def test_silence_ends_no_living_process(
 
 @given(any_told, lives, st.booleans(), silences, silences)
 def test_waiting_changes_only_how_far_an_answer_is_believed(
-    says: Told, liveness: Liveness, names_process: bool, quiet_s: float, longer: float
+    says: Told, liveness: ProcessState, names_process: bool, quiet_s: float, longer: float
 ) -> None:
     one = judge(says, liveness, names_process, quiet_s)
     other = judge(says, liveness, names_process, quiet_s + abs(longer))
@@ -282,7 +284,7 @@ def test_waiting_changes_only_how_far_an_answer_is_believed(
 
 @given(any_told, lives, st.booleans(), silences)
 def test_an_end_has_its_evidence_and_what_goes_on_has_none(
-    says: Told, liveness: Liveness, names_process: bool, quiet_s: float
+    says: Told, liveness: ProcessState, names_process: bool, quiet_s: float
 ) -> None:
     standing = judge(says, liveness, names_process, quiet_s)
     goes_on = standing.state in ("running", "unknown")
@@ -306,7 +308,7 @@ def test_a_living_process_that_says_it_is_idle_waits_for_its_next_prompt_whoever
 
 @pytest.mark.parametrize(("liveness", "status"), [("alive", None), ("gone", "idle"), ("unknown", None)])
 def test_a_headless_run_is_over_unless_its_process_lives_and_says_that_it_is_idle(
-    liveness: Liveness, status: WriterStatus | None
+    liveness: ProcessState, status: WriterStatus | None
 ) -> None:
     standing = judge(HEADLESS_OK, liveness, True, LONG, status=status)
     assert (standing.state, standing.evidence) == ("completed", "declared")
