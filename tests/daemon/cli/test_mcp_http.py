@@ -10,6 +10,7 @@ import stat
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -204,7 +205,10 @@ def test_so_many_calls_are_in_progress_and_one_more_is_turned_away(served: Serve
 
 def test_a_client_learns_that_the_server_ended_before_it_answered(served: Served) -> None:
     def sockets() -> set[str]:
-        opened = (os.readlink(each) for each in Path(f"/proc/{served.daemon.pid}/fd").iterdir())
+        opened = set()
+        for each in Path(f"/proc/{served.daemon.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # the daemon closes others meanwhile
+                opened.add(os.readlink(each))
         return {each for each in opened if each.startswith("socket:")}
 
     with ThreadPoolExecutor(1) as clients, stopped(served) as server:
