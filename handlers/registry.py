@@ -1,69 +1,43 @@
 """All events, effects and questions that the capabilities define. A class is registered by being defined in its module."""
 
 from collections.abc import Iterator
-from typing import Any, Final, TypeVar
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Final
 
+from runward.handlers import model
 from runward.handlers.exchange import acting_with_code
-from runward.handlers.model import (
-    approvals,
-    bundle,
-    chains,
-    contracts,
-    exchange,
-    invocations,
-    journal,
-    notices,
-    outcomes,
-    requests,
-    schedules,
-    sessions,
-    shows,
-    starts,
-    timers,
-)
-from runward.handlers.model import effects as everybodys
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event, Request, UnknownEvent, load
 from runward.handlers.model.stored import Stored
 
-_CAPABILITIES: Final = (
-    everybodys,
-    sessions,
-    contracts,
-    journal,
-    requests,
-    starts,
-    chains,
-    timers,
-    approvals,
-    schedules,
-    notices,
-    outcomes,
-    shows,
-    exchange,
+# A capability that was left out of a list would lose its events: a stored one that nobody knows stops its lane. So there
+# is no list. The modules come in the order of their names, and nothing but the tables of the reference follows it.
+_MODULES: Final = (
+    *(import_module(f"{model.__name__}.{found.name}") for found in iter_modules(model.__path__)),
     acting_with_code,
-    bundle,
-    invocations,
 )
-"""In the order of their tables in the reference."""
-
-T = TypeVar("T")
 
 
-def _defined(base: type[T]) -> Iterator[type[T]]:
-    for module in _CAPABILITIES:
+def _defined() -> Iterator[type]:
+    """The classes that these modules define, apart from those that others are made from."""
+    for module in _MODULES:
         for value in vars(module).values():
-            is_kind = isinstance(value, type) and issubclass(value, base) and value is not base
-            if is_kind and value.__module__ == module.__name__:
+            is_own = isinstance(value, type) and value.__module__ == module.__name__
+            if is_own and not value.__subclasses__():
                 yield value
 
 
-EVENTS: Final[dict[str, type[Event]]] = {each.type: each for each in _defined(Event)}
+_KINDS: Final = tuple(_defined())
+
+EVENTS: Final[dict[str, type[Event]]] = {each.type: each for each in _KINDS if issubclass(each, Event)}
 """By their types."""
 
-EFFECTS: Final[tuple[type[Effect], ...]] = tuple(_defined(Effect))
-QUESTIONS: Final[tuple[type[Question[Any]], ...]] = tuple(_defined(Question))
+EFFECTS: Final[tuple[type[Effect], ...]] = tuple(each for each in _KINDS if issubclass(each, Effect))
+QUESTIONS: Final[tuple[type[Question[Any]], ...]] = tuple(
+    each for each in _KINDS if issubclass(each, Question)
+)
 REQUESTS: Final[tuple[type[Event], ...]] = tuple(
     each for each in EVENTS.values() if issubclass(each, Request)
 )

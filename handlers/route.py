@@ -90,13 +90,17 @@ Kind = TypeVar("Kind", bound=Event)
 
 
 class Route(NamedTuple):
-    """A handler's duty towards an event of one type. `lane` and `due` are evaluated for each event."""
+    """A handler's duty towards an event of one type. `lane` and `due` are evaluated for each event.
+
+    `number` tells the duty from the others of its event. It is stored, as a part of its jobs' ids.
+    """
 
     event: type[Any]
     handler: str
     decide: Callable[[Any, Given], Decision]
     lane: Callable[[Any], str | None]
     due: Callable[[Any], float]
+    number: int
 
 
 def _own(event: Event) -> str:
@@ -113,8 +117,10 @@ def _route(
     decide: Callable[[Kind, Given], Decision],
     lane: Callable[[Kind], str | None] = _own,
     due: Callable[[Kind], float] = _at_once,
+    *,
+    number: int = 0,
 ) -> Route:
-    return Route(event, handler, decide, lane, due)
+    return Route(event, handler, decide, lane, due, number)
 
 
 def _chain_run(event: AttemptStarted | SessionFinished | StartFailed | StartedEarlier) -> str | None:
@@ -157,12 +163,12 @@ def _run(event: TimerRang) -> str | None:
 
 ROUTES: Final = (
     _route(AttemptStarted, "sessions/opened", opened.open_attempt),
-    _route(AttemptStarted, "chains/begun", continuing.end_withdrawn_step, _chain_run),
+    _route(AttemptStarted, "chains/begun", continuing.end_withdrawn_step, _chain_run, number=1),
     _route(FlowPlanned, "contracts/planned", opened.fold_plan),
     _route(AttemptEnded, "sessions/ended", ended.end_attempt),
     _route(SessionFinished, "contracts/hashes", hashes.hash_produced, _files),
-    _route(SessionFinished, "chains/advance", continuing.advance_after_step, _chain_run),
-    _route(SessionFinished, "bundle/write", orders.write_after_verdict, _bundle),
+    _route(SessionFinished, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
+    _route(SessionFinished, "bundle/write", orders.write_after_verdict, _bundle, number=2),
     _route(ReceiptSignRequested, "bundle/sign", orders.sign_receipt),
     _route(JournalDamaged, "journal/repair", lines.repair_journal),
     _route(JobRetryRequested, "requests/retry", asked.retry_job),
@@ -192,13 +198,13 @@ ROUTES: Final = (
     _route(SlotOffered, "chains/offered", continuing.take_slot),
     _route(ScheduleChanged, "schedules/define", schedules.define_schedule),
     _route(StartFailed, "starts/failed", invocations.give_up_start),
-    _route(StartFailed, "chains/advance", continuing.advance_after_step, _chain_run),
+    _route(StartFailed, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
     _route(StartedEarlier, "starts/earlier", invocations.link_started_earlier),
-    _route(StartedEarlier, "chains/advance", continuing.advance_after_step, _chain_run),
+    _route(StartedEarlier, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
     _route(TimerSet, "timers/ring", schedules.ring_timer, due=lambda event: event.due),
     _route(TimerRang, "chains/rang", continuing.advance_after_timer, _run),
-    _route(TimerRang, "approvals/expire", deciding.expire_approval, _approval),
-    _route(TimerRang, "schedules/due", schedules.fire_what_is_due, _schedule),
+    _route(TimerRang, "approvals/expire", deciding.expire_approval, _approval, number=1),
+    _route(TimerRang, "schedules/due", schedules.fire_what_is_due, _schedule, number=2),
     _route(ApprovalWanted, "approvals/show", deciding.ask_a_person),
     _route(ApprovalRequested, "approvals/answer", deciding.answer_approval),
     _route(ApprovalDecided, "chains/approved", continuing.advance_after_decision),
@@ -213,10 +219,10 @@ ROUTES: Final = (
     _route(PrincipalCreateRequested, "exchange/create", act.create_as_asked),
     _route(MintRequested, "exchange/mint", act.mint_units),
 )
-"""Only append within an event: a handler's place among those of its event is a part of its jobs' ids."""
+"""The lines may be in any order. A duty keeps its number, and a new one of an event that has duties gets the next."""
 
 _OF_EVENT: Final[dict[str, tuple[Route, ...]]] = {
-    kind.type: tuple(route for route in ROUTES if route.event is kind)
+    kind.type: tuple(sorted((each for each in ROUTES if each.event is kind), key=lambda route: route.number))
     for kind in dict.fromkeys(route.event for route in ROUTES)
 }
 _BY_NAME: Final = {(route.handler, route.event.type): route for route in ROUTES}
@@ -228,12 +234,12 @@ HANDLERS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class Duty(NamedTuple):
-    """An event's job for a handler: the handler's place among the event's handlers, its name, and the lane of the job.
+    """An event's job for a handler: its number among the event's jobs, the handler's name, and the lane of the job.
 
     The job is not done before `due` (Unix seconds).
     """
 
-    place: int
+    number: int
     handler: str
     lane: str
     due: float = 0.0
@@ -242,8 +248,8 @@ class Duty(NamedTuple):
 def duties(event: Event) -> tuple[Duty, ...]:
     """The jobs that an event causes."""
     return tuple(
-        Duty(place, route.handler, lane, route.due(event))
-        for place, route in enumerate(_OF_EVENT[event.type])
+        Duty(route.number, route.handler, lane, route.due(event))
+        for route in _OF_EVENT[event.type]
         if (lane := route.lane(event)) is not None
     )
 

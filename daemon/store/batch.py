@@ -79,7 +79,7 @@ class Batch:
         return recorded
 
     def _add_job(self, recorded: Recorded, duty: Duty, token: str | None) -> None:
-        number, event = recorded.seq * JOBS_AN_EVENT + duty.place, recorded.event
+        number, event = recorded.seq * JOBS_AN_EVENT + duty.number, recorded.event
         handler, lane = duty.handler, duty.lane
         job = Job(number, recorded.seq, event, recorded.hash, recorded.depth, handler, lane)
         (self.waiting if token is None else self.jobs).append(job)

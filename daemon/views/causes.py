@@ -5,6 +5,7 @@ journals, and jobs that aren't done. `stories.py` makes stories of them.
 """
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -36,13 +37,20 @@ _HOOK_WORDS: Final = {
 
 
 def sentence(kind: str, fact: Fact) -> str:
-    """The event in words. An event of an unknown type is shown as JSON."""
-    said = SENTENCES.get(kind)
-    if said is None:
-        return json.dumps(fact, ensure_ascii=False)
+    """The event in words. If there are none for its type, these are the words of its name, with its fields."""
+    words = SENTENCES.get(kind)
+    if words is None:
+        return f"{_CAPITAL.sub(_lower, kind).lstrip()}, with {json.dumps(fact, ensure_ascii=False)}"
     if not fact.get("said_by"):
         fact = {**fact, "said_by": _NOBODY}
-    return said(fact) if callable(said) else said.format_map(fact)
+    return words(fact) if callable(words) else words.format_map(fact)
+
+
+_CAPITAL: Final = re.compile("[A-Z]")
+
+
+def _lower(capital: re.Match[str]) -> str:
+    return f" {capital[0].lower()}"
 
 
 def _started(fact: Fact) -> str:
@@ -169,7 +177,7 @@ SENTENCES: Final[Mapping[str, str | Callable[[Fact], str]]] = {
     "TimerSet": _timer_set,
     "TimerRang": "the time of {subject} came",
 }
-"""Templates over an event's fields, or functions of them; none is missing (`tests/daemon/cli/test_event_sentences.py`)."""
+"""Templates over an event's fields, or functions of them, for the types whose names don't say enough."""
 
 
 _LATE = 2.0

@@ -6,6 +6,7 @@ An event is recorded once, under a key that makes a second report of it harmless
 
 import json
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Final, TypeAlias
 
@@ -40,16 +41,25 @@ class Event(_Timed, Struct, frozen=True):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls.type = cls.__name__
+        # A Struct's metaclass isn't `ABCMeta`. Without this check, an event without a key would be noticed only when it is
+        # put: by then the fact that it stands for has been seen, and is lost.
+        lacking = [name for name in ("key", "lane") if getattr(cls, name) is getattr(Event, name)]
+        if lacking and cls.__name__ not in _BASES:
+            raise TypeError(f"{cls.__name__} has no {' and no '.join(lacking)}")
 
     @property
+    @abstractmethod
     def key(self) -> str:
         """The key under which it is recorded once."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def lane(self) -> str:
         """The lane of its jobs, unless their route says otherwise."""
-        raise NotImplementedError
+
+
+_BASES: Final = ("FromInbox", "Request")
+"""What only others are made from: each of these says its own lane."""
 
 
 class OfSession:

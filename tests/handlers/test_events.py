@@ -23,7 +23,7 @@ from runward.handlers.model.chains import (
     SlotOffered,
     TriggerMatched,
 )
-from runward.handlers.model.events import Event, UnknownEvent
+from runward.handlers.model.events import Event, Request, UnknownEvent
 from runward.handlers.model.exchange import (
     ActionRequested,
     ActionTaken,
@@ -215,6 +215,18 @@ def test_an_older_version_is_lifted_step_by_step(monkeypatch: pytest.MonkeyPatch
         events.UPCASTERS, ("ScanRequested", 2), lambda old: {"request": old["request"], "at": old["when"]}
     )
     assert load_payload("ScanRequested", 1, json.dumps({"name": "r"})) == ScanRequested("r", 4.0)
+
+
+def test_an_event_that_forgets_its_key_or_its_lane_is_refused_where_it_is_defined() -> None:
+    with pytest.raises(TypeError, match="DoorOpened has no key and no lane"):
+
+        class DoorOpened(Event, frozen=True):
+            at: float
+
+    with pytest.raises(TypeError, match="DoorRequested has no lane"):
+
+        class DoorRequested(Request, frozen=True):
+            door: str
 
 
 def test_an_evidence_is_ranked_from_declared_down_to_quiet() -> None:

@@ -1,10 +1,11 @@
 import pytest
 from tests.handlers.examples import KEY, ended, started
 
+from runward.daemon.store.tables.jobs import JOBS_AN_EVENT
 from runward.handlers.model.asking import Given
 from runward.handlers.model.sessions import Origin, SessionFinished, SessionOf
 from runward.handlers.registry import EVENTS
-from runward.handlers.route import HANDLERS, NoSuchHandler, decide, duties, in_background
+from runward.handlers.route import HANDLERS, ROUTES, NoSuchHandler, decide, duties, in_background
 
 
 def test_every_event_has_its_line_in_the_route() -> None:
@@ -35,6 +36,21 @@ def test_a_verdict_owes_a_bundle_and_hashes_where_something_was_produced() -> No
     assert duties(verdict(3)) == (hashes, bundle)
     assert all(in_background(lane) for _, _, lane, _ in (hashes, bundle)), "a verdict waits for neither"
     assert duties(verdict(3, "history")) == (), "nothing may hang on history"
+
+
+def test_the_jobs_of_an_event_keep_their_numbers_which_are_stored() -> None:
+    numbered = {(route.event.type, route.number): route.handler for route in ROUTES}
+    assert len(numbered) == len(ROUTES), "no two jobs of an event have one id"
+    assert {key: handler for key, handler in numbered.items() if key[1]} == {
+        ("AttemptStarted", 1): "chains/begun",
+        ("SessionFinished", 1): "chains/advance",
+        ("SessionFinished", 2): "bundle/write",
+        ("StartFailed", 1): "chains/advance",
+        ("StartedEarlier", 1): "chains/advance",
+        ("TimerRang", 1): "approvals/expire",
+        ("TimerRang", 2): "schedules/due",
+    }
+    assert all(0 <= number < JOBS_AN_EVENT for _, number in numbered)
 
 
 def test_every_other_event_owes_its_handlers_a_job_in_its_own_lane() -> None:

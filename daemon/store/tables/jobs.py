@@ -96,7 +96,7 @@ _DUE_IN_BACKGROUND: Final = _DUE.format(
 )
 
 JOBS_AN_EVENT: Final = 32
-"""A job's id is this times its event's number, plus its handler's place: unique by construction."""
+"""A job's id is this times its event's number, plus its own number among the event's jobs: unique by construction."""
 
 
 class Job(NamedTuple):
