@@ -1,17 +1,13 @@
 """A patch, file by file: a strict reading of git's unified diffs.
 
-`unidiff` reads the hunks. It skips what it doesn't know, so every line outside of them is checked against git's
-grammar here. The patch may be hostile and large: it is read line by line, and nothing of its content is kept
-but the targets of links.
+Every line is checked against git's grammar, and each hunk against the lengths that it states. The patch may be hostile
+and large: it is read line by line, and nothing of its content is kept but the targets of links.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
-
-from unidiff.errors import UnidiffParseError
-from unidiff.patch import PatchSet
 
 from runward.handlers.ctcp.documents import MOST_BYTES
 
@@ -68,6 +64,8 @@ LINK: Final = "120000"
 _LONGEST_TARGET: Final = 1 << 16
 _HEADER: Final = "diff --git "
 _HUNK: Final = re.compile(r"@@ -\d{1,9}(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
+_CONTEXT: Final = ("", " ", "\r")
+"""How a line of context begins. Mail programs and editors remove the blank of an empty one."""
 _MODE: Final = re.compile(r"(old|new|deleted file|new file) mode ([0-7]{6})")
 _INDEX: Final = re.compile(r"index [0-9a-f]{4,64}\.\.[0-9a-f]{4,64}(?: ([0-7]{6}))?")
 _MOVED: Final = re.compile(r"(rename|copy) (from|to) (.+)", re.DOTALL)
@@ -257,32 +255,36 @@ def _body(lines: _Lines, diff: FileDiff) -> DiffFault | None:
             return DiffFault("not_a_diff", "has a hunk without its numbers", number)
         diff.changes = True
         counts = [1 if each is None else int(each) for each in stated.groups()]
-        try:
-            read = PatchSet(_hunk(lines, diff, counts[0], counts[1]), metadata_only=True)
-        except UnidiffParseError:
+        added = _hunk(lines, diff, counts[0], counts[1])
+        if added is None:
             return DiffFault("hunk", "the hunk is shorter or longer than it states", number)
-        diff.added += read.added
+        diff.added += added
     return None
 
 
-def _hunk(lines: _Lines, diff: FileDiff, old: int, new: int) -> Iterator[str]:
-    """The lines of one hunk for `unidiff`: its header, and what can belong to it."""
-    yield "--- a\n"
-    yield "+++ b\n"
-    yield f"{lines.line}\n"
+def _hunk(lines: _Lines, diff: FileDiff, old: int, new: int) -> int | None:
+    """Read one hunk of `old` and `new` lines: how many it adds. None if it is shorter or longer than that."""
+    added = 0
     lines.advance()
     while (line := lines.line) is not None and (old > 0 or new > 0):
         sign = line[:1]
-        if sign not in ("", " ", "+", "-", "\\", "\r"):
-            return
-        if sign == "+" and diff.is_link and len(diff.target or "") < _LONGEST_TARGET:
-            diff.target = (diff.target or "") + _text(line[1:])
-        old -= sign in ("", " ", "-", "\r")
-        new -= sign in ("", " ", "+", "\r")
+        if sign == "+":
+            if diff.is_link and len(diff.target or "") < _LONGEST_TARGET:
+                diff.target = (diff.target or "") + _text(line[1:])
+            new -= 1
+            added += 1
+        elif sign == "-":
+            old -= 1
+        elif sign in _CONTEXT:
+            old -= 1
+            new -= 1
+        elif sign != "\\":
+            return None
         lines.advance()
-        yield f"{line}\n"
+    # `\ No newline at end of file` may follow the last line too, when all lines are counted. Its words depend on the language.
     while lines.line is not None and lines.line.startswith("\\ "):
         lines.advance()
+    return added if old == new == 0 else None
 
 
 def _binary(lines: _Lines) -> DiffFault | None:
