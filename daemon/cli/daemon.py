@@ -156,8 +156,8 @@ def _be(
 
 def _refusals() -> tuple[type[Exception], ...]:
     """Errors that keep a daemon from its state directory and are not a crash: each explains itself."""
+    from runward.daemon.disk.epoch import EpochPassed
     from runward.daemon.disk.state_rights import StateDirectoryUnsafe
-    from runward.daemon.ports.journals import EpochPassed
     from runward.daemon.store.ownership import StateDirectoryHeld
     from runward.daemon.store.reading import StoreRefused
     from runward.daemon.store.transaction import EpochRefused

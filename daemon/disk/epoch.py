@@ -11,7 +11,10 @@ from typing import Final
 
 import structlog
 
-from runward.daemon.ports.journals import EpochPassed
+
+class EpochPassed(Exception):
+    """Another daemon has taken over the state directory: this one must not do anything more."""
+
 
 NAME: Final = "epoch"
 

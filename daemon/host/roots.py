@@ -11,14 +11,14 @@ from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.looking.following import written_by
 from runward.daemon.looking.look import recorded
 from runward.daemon.looking.remembered import read_remembered
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files, Sight
-from runward.daemon.rundir.run_directories import mark
+from runward.daemon.rundir.run_directories import Sight, mark
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import places
 from runward.daemon.store.tables.places import OpenCursor
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Started
 from runward.handlers.layouts.places import Shape, mixed_shape, shape_of

@@ -18,6 +18,7 @@ from runward.daemon.configuration.checked_chains import CheckedChains
 from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.configuration.settings_files import Look, SettingsFiles
+from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.host import notify
 from runward.daemon.host.acting_with_code import Trouble, acting_with_code
 from runward.daemon.host.signals import Signals
@@ -29,7 +30,6 @@ from runward.daemon.inbox.spool import INBOX
 from runward.daemon.log.daemon_log import Sinks
 from runward.daemon.notices.messenger import SettingsMessenger
 from runward.daemon.parts.actions_with_code import ActionsWithCode
-from runward.daemon.ports.journals import EpochPassed
 from runward.daemon.schedule.schedules import SchedulerAlarm
 from runward.daemon.store.checkpoint import Checkpointer
 from runward.daemon.store.migrate import migrate
@@ -42,8 +42,8 @@ from runward.daemon.store.transaction import EpochRefused, fix_of_trouble, malfo
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.web.sockets import HttpReport
 from runward.daemon.web.studio_socket import StudioSocket
-from runward.daemon.world.files import RealFiles
-from runward.daemon.world.machine import SystemClock, SystemRandomness
+from runward.daemon.world.clock import SystemClock, SystemRandomness
+from runward.daemon.world.files import Files
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.schedules import PATIENCE
 
@@ -185,7 +185,7 @@ def _world(
         degraded.append(listener.degraded)
     return World(
         SystemClock(),
-        RealFiles(state),
+        Files(state),
         processes,
         SystemRandomness(),
         inotify,

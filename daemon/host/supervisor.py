@@ -26,7 +26,6 @@ from runward.daemon.host.assembly import Assembly
 from runward.daemon.host.report import Report, SettingsReport
 from runward.daemon.host.reporting import Reporting
 from runward.daemon.host.world import World
-from runward.daemon.ports.clock import Clock
 from runward.daemon.schedule.schedules import Alarm
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
@@ -34,6 +33,7 @@ from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.hints import Why
 from runward.daemon.worker.outbox import MANY_OWED
 from runward.daemon.worker.turn import StoppedInTrouble
+from runward.daemon.world.clock import Clock
 
 SOON: Final = 10.0
 """`daemon --once` waits for what is due within this many seconds, settling and grace included."""

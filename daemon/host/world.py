@@ -1,4 +1,4 @@
-"""What the daemon reaches through ports: a real machine, or a simulated one."""
+"""What the daemon reaches: a real machine, or a simulated one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,17 +21,17 @@ from runward.daemon.parts.answering import (
 )
 from runward.daemon.parts.bundles import ToldActions, no_actions
 from runward.daemon.parts.notices import NOBODY, Messenger
-from runward.daemon.ports.clock import Clock, Randomness
-from runward.daemon.ports.files import Files
-from runward.daemon.ports.processes import Processes
 from runward.daemon.sandbox.isolated import KilledWorkers
 from runward.daemon.watch.notifications import Notifications, WatchedDirectories
 from runward.daemon.web.sockets import HttpReport, StudioReport
+from runward.daemon.world.clock import Clock, Randomness
+from runward.daemon.world.files import Files
+from runward.daemon.world.processes import Processes
 
 
 @dataclass(slots=True)
 class World:
-    """The four ports, and what else differs between a real daemon and a simulated one."""
+    """Clock, files, processes and randomness, and what else differs between a real daemon and a simulated one."""
 
     clock: Clock
     files: Files

@@ -7,12 +7,26 @@ into it, so nothing heavy is imported here.
 import os
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from runward.daemon.disk.durable import write_durably
-from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.users import name_of
+
+
+@dataclass(frozen=True, slots=True)
+class InboxFile:
+    """One request in the inbox: its name without the ending, who owns the file, and its bytes.
+
+    `is_ours`: it belongs to the daemon's own user or to root; others may ask for nothing.
+    """
+
+    name: str
+    owner: str
+    content: bytes
+    is_ours: bool = True
+
 
 INBOX: Final = "inbox"
 REJECTED: Final = "rejected"

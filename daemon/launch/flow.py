@@ -12,8 +12,8 @@ from typing import NamedTuple
 from runward.config.contract import Contract
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.configuration.settings import NotFound, load_settings
-from runward.daemon.ports.files import Gone
 from runward.daemon.rundir.legs import early_legs
+from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import look
 from runward.daemon.store import reading, reading_sessions
 from runward.handlers.contracts.fold import Unfoldable, fold_legs, why_too_late

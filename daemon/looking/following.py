@@ -12,15 +12,17 @@ from pydantic_core import to_json
 from runward.daemon.looking.look import Looked
 from runward.daemon.looking.places import Hinted, Known
 from runward.daemon.looking.remembered import Remembered, about, dump_remembered, read_remembered
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files, Gone
-from runward.daemon.ports.processes import Processes, WriterOf
-from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, SessionSight
+from runward.daemon.rundir.liveness import WriterOf
+from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, mark
+from runward.daemon.rundir.session_reads import NOTHING_READ, FilesRead, SessionSight
 from runward.daemon.store.tables import places, sessions
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Target
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
+from runward.daemon.world.processes import Processes
 from runward.handlers.layouts.registry import CALLS, DirectoryLayout, LogLayout, Scan, fed
 from runward.handlers.layouts.transcript import Resumed, Told
 from runward.handlers.model.processes import RecordedProcess, Whereabouts

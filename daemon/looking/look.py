@@ -7,15 +7,16 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files, Gone, Sight
-from runward.daemon.ports.processes import Processes
 from runward.daemon.queue.queue import Observation
-from runward.daemon.rundir.run_directories import UNTRUSTED, trusted_mark
+from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.run_directories import UNTRUSTED, Sight, trusted_mark
 from runward.daemon.store.tables import places
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.hints import Hint, Why
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
+from runward.daemon.world.processes import Processes
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.layouts import native, native_calls
 from runward.handlers.layouts.native import Ended, Item, Started

@@ -13,13 +13,13 @@ from runward.daemon.inbox.spool import first_batch
 from runward.daemon.looking.following import FEWER_BYTES, MOST_BYTES, Follower
 from runward.daemon.looking.look import NOTHING_LACKS, Looked, Looker
 from runward.daemon.looking.places import known_places
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import places, sessions, starts
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.watch.hints import Coverage, Hint, Hints, Target, Why
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
 from runward.handlers.layouts import native
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import EndAttempt, HookSpoke, Launch, LinkedSessions, LinkedSessionsOf

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import anyio.to_thread
 
 from runward.config.settings_keys import AUTO
-from runward.daemon.ports.files import Files
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import hooks, places
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.world.files import Files
 from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
 from runward.handlers.model.sessions import Signature
 from runward.handlers.model.unreadable import Unreadable

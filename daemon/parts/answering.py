@@ -11,11 +11,11 @@ from runward.config.settings_keys import DEFAULT_STEPS_AT_ONCE
 from runward.daemon.looking.looks import AgentsInRuns
 from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
 from runward.daemon.parts.notices import NOBODY, Messenger
-from runward.daemon.ports.files import Files
-from runward.daemon.ports.processes import Processes
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.deciding import Answers
+from runward.daemon.world.files import Files
+from runward.daemon.world.processes import Processes
 from runward.handlers.exchange.acting_with_code import ActedWithCode, CodeOf
 from runward.handlers.model.approvals import FilesLeftIn
 from runward.handlers.model.bundle import BundleRulesOf, Draft, DraftOf, NoDraft, WorkTreeOf

@@ -25,8 +25,9 @@ from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.faults import point
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import CannotReadNow, Files, Gone, Halted, PartMissing, PartsPlaced
+from runward.daemon.rundir.bundle_parts import PartMissing, PartsPlaced
+from runward.daemon.rundir.call_reading import CannotReadNow
+from runward.daemon.rundir.opening import Gone, Halted
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.reading_told_actions import NOTHING, LastTold
 from runward.daemon.store.store import Store
@@ -37,6 +38,8 @@ from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
 from runward.daemon.worker.deciding import FIRST_WAIT, LONGEST_WAIT
 from runward.daemon.worker.pacing import Slices
 from runward.daemon.worker.part import Part
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
 from runward.handlers.bundle.orders import MOVED
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name, part_names
 from runward.handlers.bundle.receipt import receipt_text, sealed

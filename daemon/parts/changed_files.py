@@ -18,13 +18,13 @@ import structlog
 from runward.config.own_events import FileChanged
 from runward.config.trigger import FILE_CHANGED
 from runward.daemon.launch.worktree import place_of
-from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import chain_runs, triggers
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.matching_files import Matching, matching
 from runward.daemon.watch.notifications import WatchedDirectories
 from runward.daemon.worker.part import Part
+from runward.daemon.world.clock import Clock
 from runward.handlers.model.chains import EventOccurred
 
 SETTLED: Final = 2.0

@@ -11,9 +11,10 @@ from typing import Final
 
 from runward.config.bundle import BundleRules
 from runward.daemon.parts.bundles import ToldActions
-from runward.daemon.ports.files import CallsReading, Files
+from runward.daemon.rundir.call_reading import CallReading
 from runward.daemon.store.reading_told_actions import NOTHING, LastTold
 from runward.daemon.store.tables.bundles import RunningReplay
+from runward.daemon.world.files import Files
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.calls import Returned, Told, as_shown
@@ -40,7 +41,7 @@ class GrowingReplay:
     """
 
     replay: Replay
-    calls: CallsReading
+    calls: CallReading
     recorded: Grown | None
     is_verified: bool
     is_lost: bool = False

@@ -9,10 +9,10 @@ from typing import ClassVar, Final
 
 import structlog
 
-from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import JobResult, events_head
 from runward.daemon.worker.part import Done, Part
+from runward.daemon.world.clock import Clock
 from runward.handlers.layouts import native
 from runward.handlers.model.contracts import RecordFiles
 from runward.handlers.model.events import Event

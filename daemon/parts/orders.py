@@ -17,15 +17,17 @@ import structlog
 from pydantic_core import to_json
 
 from runward.daemon.faults import point
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files, Gone
-from runward.daemon.ports.processes import NotTold, Processes, Told
 from runward.daemon.processes.cancelling import WORD
+from runward.daemon.processes.ending_runs import NotTold, Told
+from runward.daemon.rundir.opening import Gone
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import starts
 from runward.daemon.store.tables.starts import OwedCancellation
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.worker.part import Part
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
+from runward.daemon.world.processes import Processes
 from runward.handlers.model.processes import is_here
 from runward.handlers.model.requests import CancelRun
 from runward.handlers.model.sessions import EndTree

@@ -14,8 +14,6 @@ import structlog
 from runward.config.settings import Settings
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files
 from runward.daemon.queue.queue import Queue
 from runward.daemon.store import packing, pruning, pruning_chains
 from runward.daemon.store.packing import FIRST_TO_PACK, PackPlace
@@ -25,6 +23,8 @@ from runward.daemon.store.tables import bundles, prunings
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
 from runward.daemon.worker.pacing import Slices
 from runward.daemon.worker.part import Part
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
 from runward.handlers.model.requests import PruneSessions
 from runward.handlers.model.stored import Stored, as_json
 

@@ -23,8 +23,9 @@ from runward.daemon.looking.remembered import read_remembered
 from runward.daemon.parts.answering import Bundled
 from runward.daemon.parts.bundles import ToldActions
 from runward.daemon.parts.growing_replay import Changed, GrowingReplay, begin_replay
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files, Gone, KeptAside, Mark
+from runward.daemon.rundir.bundle_parts import KeptAside
+from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.run_directories import Mark
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import bundles
@@ -34,6 +35,8 @@ from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.pacing import let_verdicts_pass
 from runward.daemon.worker.part import Part
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.exchange.told import RESULTS
 from runward.handlers.layouts import native

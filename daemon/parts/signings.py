@@ -19,12 +19,13 @@ from runward.config.bundle import Scheme
 from runward.daemon.configuration.extras import NO_SIGNING
 from runward.daemon.disk.receipt_keys import KeyRefused
 from runward.daemon.faults import point
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files, Gone
+from runward.daemon.rundir.opening import Gone
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.bundles import SIGNING_SETTLED, OwedSigning, owed_signings
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.part import Part
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
 from runward.handlers.bundle.canonical import FORMS, NotCanonical
 from runward.handlers.bundle.parts import RECEIPT, part_name
 from runward.handlers.bundle.receipt import receipt_hash, receipt_text

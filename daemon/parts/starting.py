@@ -18,9 +18,8 @@ import structlog
 
 from runward.config.settings import Settings
 from runward.daemon.faults import point
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files, Gone, Sight
-from runward.daemon.ports.processes import Begun, NotBegun, Processes
+from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.run_directories import Sight
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.chain_runs import offered, slots
 from runward.daemon.store.tables.starts import (
@@ -34,6 +33,9 @@ from runward.daemon.store.tables.starts import (
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.pacing import Delayed, delayed
 from runward.daemon.worker.part import Part
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
+from runward.daemon.world.processes import Begun, NotBegun, Processes
 from runward.handlers.layouts.native import RUN
 from runward.handlers.model.chains import SlotOffered
 from runward.handlers.model.starts import StartedEarlier, StartEvent, StartFailed, StartRun

@@ -12,12 +12,12 @@ import structlog
 
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.faults import point
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.processes import NotRemoved, Processes
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.starts import WORKTREE_REMOVED, OwedRemoval, owed_removals
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.worker.part import Part
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.processes import NotRemoved, Processes
 from runward.handlers.model.starts import RemoveWorktree
 
 _PERIOD: Final = 30.0

@@ -4,13 +4,38 @@ import errno
 import os
 import signal
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
-from runward.daemon.ports.processes import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import CANCEL
 from runward.daemon.processes.identity import ProcessIdentity, current_boot_id, descriptor_of, read_stat
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import RunProcesses
+
+
+class RunPlace(NamedTuple):
+    """A run directory as it is: its owner's uid, which one it is, and why no note could be left in it."""
+
+    owner: int
+    device: int
+    inode: int
+    problem: str | None = None
+
+
+class Told(NamedTuple):
+    """A process got the order to end; `who` says which."""
+
+    who: str
+
+
+class NotTold(NamedTuple):
+    """No process could get the order to end, and asking again changes nothing.
+
+    `too_late`: because nothing is left of the run, perhaps due to an earlier try.
+    """
+
+    why: str
+    too_late: bool = False
+
 
 _GONE = "is gone"
 _MARK = b"RUNWARD_RUN_DIR="

@@ -11,11 +11,11 @@ from typing import Final, Protocol
 
 import anyio
 
-from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.transaction import Statement
 from runward.daemon.store.values import as_float
+from runward.daemon.world.clock import Clock
 
 SHORTEST: Final = 0.25
 """Seconds by which the clocks must drift apart to count as a step. Slewing adds up to steps, too."""

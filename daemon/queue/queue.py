@@ -15,7 +15,6 @@ from typing import Final, NamedTuple, TypeVar
 import anyio
 
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.ports.clock import Clock, Randomness
 from runward.daemon.queue.clock_steps import ClockSteps
 from runward.daemon.store import packing, pruning
 from runward.daemon.store.batch import Batch
@@ -25,6 +24,7 @@ from runward.daemon.store.tables import jobs
 from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
+from runward.daemon.world.clock import Clock, Randomness
 from runward.handlers.model.effects import Emit
 from runward.handlers.model.events import Event
 from runward.handlers.route import in_background

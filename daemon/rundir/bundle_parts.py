@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 
 from runward.daemon.disk.durable import sync_directory
 from runward.daemon.faults import point
-from runward.daemon.ports.files import Gone, KeptAside, PartMissing, PartsPlaced, ReplayStanding
 from runward.daemon.rundir.call_reading import told_by
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, REGULAR, opened, unreadable
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, REGULAR, Gone, opened, unreadable
 from runward.daemon.rundir.parts_standing import is_part
 from runward.daemon.rundir.tailing import whole_lines
 from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY
@@ -27,6 +26,32 @@ from runward.handlers.calls import Told, by_time
 from runward.handlers.model.bundle import BundleOrder, NoDraft
 from runward.handlers.model.part import Part
 from runward.handlers.model.unreadable import Unreadable
+
+
+class ReplayStanding(NamedTuple):
+    """The first `length` bytes of a file that may be Runward's replay, by their hash."""
+
+    length: int
+    sha256: str
+
+
+class PartsPlaced(NamedTuple):
+    """The parts of a bundle have their names. `aside` are the new names of what had those names before."""
+
+    aside: tuple[str, ...] = ()
+
+
+class PartMissing(NamedTuple):
+    """A part of a bundle is neither in place nor under its temporary name."""
+
+    name: str
+
+
+class KeptAside(NamedTuple):
+    """A file is not what was written to it. It is kept under this name; None if it no longer exists."""
+
+    name: str | None
+
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LISTING: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC

@@ -7,12 +7,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from runward.daemon.ports.files import CannotReadNow
-from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead
 from runward.daemon.rundir.growing import NO_LINES, CannotUnpack, LinesRead, PlacedLines, TooLong
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LASTING, opened
 from runward.daemon.rundir.session_files import SessionFiles
 from runward.daemon.rundir.session_places import log_at
+from runward.daemon.rundir.session_reads import NOTHING_READ, FilesRead
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.calls import Place, Told, Unusable
 from runward.handlers.layouts.call_readers import LONGEST_LINE, CallLayout, CallReader, PlacedLine
@@ -20,6 +19,10 @@ from runward.handlers.layouts.places import PACKED, unpacked_name
 from runward.handlers.layouts.registry import CALLS
 from runward.handlers.layouts.transcript import LogLine
 from runward.handlers.model.sessions import Complaint, Document
+
+
+class CannotReadNow(Exception):
+    """A file can't be read, but a later try may succeed. The message says which file, and why."""
 
 
 class CallReading:

@@ -16,8 +16,8 @@ from typing import IO, Final, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import zstandard
 
-from runward.daemon.ports.files import Halted
-from runward.daemon.ports.session_reads import UNREAD, Cursor
+from runward.daemon.rundir.opening import Halted
+from runward.daemon.rundir.session_reads import UNREAD, Cursor
 from runward.daemon.rundir.tailing import data_after, is_empty
 from runward.handlers.layouts.call_readers import LONGEST_LINE, PlacedLine
 from runward.handlers.layouts.transcript import LogLine

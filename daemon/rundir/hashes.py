@@ -12,9 +12,8 @@ from hashlib import sha256
 from typing import Final
 
 from runward.config.path_rule import names_in
-from runward.daemon.ports.files import Halted
 from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal, resolve
-from runward.daemon.rundir.opening import REGULAR, unreadable
+from runward.daemon.rundir.opening import REGULAR, Halted, unreadable
 from runward.daemon.rundir.tailing import data_after
 from runward.handlers.model.files import MOST_GIB, FileFact, FileHash, RootHashes
 from runward.handlers.model.unreadable import Unreadable

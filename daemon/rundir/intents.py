@@ -3,13 +3,45 @@
 import errno
 import os
 import stat
-from typing import Final
+from typing import Final, NamedTuple
 
-from runward.daemon.ports.intents import IntentCursor, IntentLine, IntentsRead
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened
 from runward.daemon.rundir.run_directories import document_at
 from runward.handlers.exchange.intent import LONGEST_LINE
-from runward.handlers.layouts.native import RUN, who_it_is
+from runward.handlers.layouts.native import RUN, RunSays, who_it_is
+
+
+class IntentCursor(NamedTuple):
+    """How far a file was read: which one it was, the bytes and lines, and the last bytes before (hex)."""
+
+    identity: str | None = None
+    offset: int = 0
+    line: int = 0
+    before: str = ""
+
+
+class IntentLine(NamedTuple):
+    """A line: its number from 1, and its text, or what is wrong with it."""
+
+    number: int
+    text: str
+    complaint: str | None = None
+
+
+class IntentsRead(NamedTuple):
+    """What was read: the lines, and the cursor after them. `owner` is the uid of the directory's owner.
+
+    If `more`, there are further lines. `problem` says why the file is read no further. `says` is what the run says at that
+    moment of who it is.
+    """
+
+    lines: tuple[IntentLine, ...]
+    cursor: IntentCursor
+    owner: int
+    more: bool = False
+    problem: str | None = None
+    says: RunSays = RunSays()
+
 
 INTENTS: Final = "intents.jsonl"
 

@@ -9,16 +9,38 @@ import stat
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import takewhile
-from typing import Final
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.daemon.ports.files import Gone
-from runward.daemon.ports.journals import AlteredLine, Compared, LineState, StandingLines
-from runward.daemon.rundir.journals import SEARCHED, Line, each_line, find
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened, unreadable
+from runward.daemon.rundir.journals import SEARCHED, Line, StandingLines, each_line, find
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, Gone, opened, unreadable
 from runward.daemon.rundir.tailing import whole_lines
 from runward.handlers.foreign_json import read_json
 from runward.handlers.model.unreadable import Unreadable
+
+LineState: TypeAlias = Literal["gone", "torn", "changed", "moved"]
+"""What happened to a line of Runward's: nothing or only its beginning remains, it was changed or removed in place, or it
+is somewhere else in the file than where it was written."""
+
+
+class AlteredLine(NamedTuple):
+    """A line of Runward's that isn't at `offset`, where it was written.
+
+    `left` is how many bytes of a torn line are still there.
+    """
+
+    row: int
+    state: LineState
+    offset: int
+    content: bytes
+    left: int = 0
+
+
+class Compared(NamedTuple):
+    """Those of our lines in a journal that are not as they were written, in order."""
+
+    altered: tuple[AlteredLine, ...]
+
 
 REPLACED: Final = frozenset({errno.ELOOP, errno.ENXIO})
 """The error of an open if something other than a file is there now."""

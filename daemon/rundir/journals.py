@@ -14,23 +14,74 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
+from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.faults import point
-from runward.daemon.ports.journals import (
-    Appended,
-    EpochPassed,
-    Journal,
-    JournalLine,
-    NotAppended,
-    NotFirst,
-    StandingLines,
-)
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED
 from runward.daemon.rundir.tailing import data_after, is_empty, whole_lines
 from runward.handlers.foreign_json import read_json
 from runward.handlers.journal.place import ADDED_FIELDS
+
+Journal: TypeAlias = tuple[str, str]
+"""A run's directory and the name of the journal in it."""
+
+
+class StandingLines(NamedTuple):
+    """Lines of Runward's that were written to a journal and synced, as the store remembers them.
+
+    `row` is their number in the store; `places` as in `Appended`.
+    """
+
+    row: int
+    content: bytes
+    offset: int
+    places: tuple[tuple[int, int], ...] = ()
+
+
+class JournalLine(NamedTuple):
+    """Bytes that should be once in the file `name` of `directory`, appended as a whole.
+
+    `check` says that they may already be there, whole or in part (an earlier daemon had to write them). `live` means
+    that the run may be in the middle of a line. If an earlier store may have written to this journal, `known` are our
+    lines in it that this store knows, and other lines that say the same as these may be there; else it is None.
+    `only_first`: nothing is written if the journal isn't empty (`NotFirst`).
+    """
+
+    directory: str
+    name: str
+    content: bytes
+    check: bool
+    live: bool
+    known: tuple[StandingLines, ...] | None = None
+    only_first: bool = False
+
+
+class NotFirst(NamedTuple):
+    """The journal isn't empty: its content must be known before the line is written."""
+
+
+class Appended(NamedTuple):
+    """The lines are at `offset`. `closed` bytes of a foreign torn line were closed off before them.
+
+    `places` are their pieces (offset, length) in order, if something else is between them. `adopted` is what is there,
+    if that isn't the exact content but lines that say the same.
+    """
+
+    offset: int
+    already: bool = False
+    closed: int = 0
+    places: tuple[tuple[int, int], ...] = ()
+    adopted: bytes | None = None
+
+
+class NotAppended(NamedTuple):
+    """The line isn't there. `for_good` means that it never will be, because its directory no longer exists."""
+
+    why: str
+    for_good: bool = False
+
 
 SEARCHED: Final = 64 << 20
 """Bytes of a journal in which a line is looked for that isn't where it was written."""

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import hashes
 from runward.daemon.rundir.opening import (
     ABSENT,
@@ -24,6 +23,7 @@ from runward.daemon.rundir.opening import (
     REFUSED,
     REGULAR,
     ROOT,
+    Halted,
     opened,
     opened_below,
     unreadable,

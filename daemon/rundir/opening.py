@@ -8,9 +8,18 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from runward.handlers.model.unreadable import Unreadable
+
+
+class Gone(NamedTuple):
+    """There is no such directory, while the root that would hold it can be read."""
+
+
+class Halted(Exception):
+    """Hashing was asked to stop."""
+
 
 DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """A directory as a place to start from. O_PATH, because an ordinary open would notify our own watch."""

@@ -8,16 +8,56 @@ import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from runward.daemon.ports.files import Gone, Listing, Mark, Sight, Standing
-from runward.daemon.ports.processes import RunPlace
+from runward.daemon.processes.ending_runs import RunPlace
 from runward.daemon.rundir.changes import MOST_ENTRIES
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, unreadable
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, Gone, unreadable
 from runward.handlers.bundle.parts import OURS, is_part_or_temporary
 from runward.handlers.layouts import native
 from runward.handlers.model.sessions import Document, LastChange, Signature
 from runward.handlers.model.unreadable import Unreadable
+
+
+class Standing(NamedTuple):
+    """The directory at a path: which one it is, by device and inode, and whether it may be read."""
+
+    identity: str
+    readable: bool
+
+
+class Sight(NamedTuple):
+    """What a look into a run directory found.
+
+    `signatures` are those of every wanted document that is there, `documents` the ones that differ
+    from what was known. `directory` is the directory's own signature, to skip a look next time.
+    """
+
+    directory: Signature
+    signatures: tuple[tuple[str, Signature], ...]
+    documents: tuple[Document, ...]
+
+
+class Mark(NamedTuple):
+    """A directory's signature, and those of the files of interest that are in it."""
+
+    directory: Signature
+    files: tuple[tuple[str, Signature], ...]
+
+
+class Listing(NamedTuple):
+    """The run directories inside a root, by name, and the names that can't be watched.
+
+    In a root of another tool these are places: its sessions' logs, or directories. `unlisted` are the directories in it
+    that couldn't be looked into: what was known there is not gone. `native` are our own runs among them, which need a
+    root of their own.
+    """
+
+    directories: Mapping[str, Signature]
+    unusable: tuple[str, ...]
+    unlisted: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
+
 
 MAXIMUM_DOCUMENT: Final = 1 << 20
 """Bytes of the largest document that is read."""

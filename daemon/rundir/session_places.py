@@ -5,19 +5,19 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from runward.daemon.ports.files import Gone, Listing
 from runward.daemon.rundir.growing import CannotUnpack, Unpacked
 from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
     LINK,
     ROOT,
+    Gone,
     open_place,
     opened,
     opened_below,
     unreadable,
 )
-from runward.daemon.rundir.run_directories import signature
+from runward.daemon.rundir.run_directories import Listing, signature
 from runward.daemon.rundir.tailing import NotRegular, open_in_run, open_regular
 from runward.handlers.layouts import native
 from runward.handlers.layouts.places import (

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from runward.daemon.ports.files import Gone
-from runward.daemon.ports.session_reads import NOTHING_READ, FilesRead, Identity, LogPortion, SessionSight
 from runward.daemon.rundir.growing import CannotUnpack, Unpacked
 from runward.daemon.rundir.opening import (
     ABSENT,
@@ -16,6 +14,7 @@ from runward.daemon.rundir.opening import (
     LINK,
     REFUSED,
     ROOT,
+    Gone,
     open_place,
     opened,
     opened_below,
@@ -32,6 +31,7 @@ from runward.daemon.rundir.session_places import (
     recognise_head,
     recognise_inside,
 )
+from runward.daemon.rundir.session_reads import NOTHING_READ, FilesRead, Identity, LogPortion, SessionSight
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.layouts.places import (
     LOG,

@@ -11,10 +11,10 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.date import DateTrigger
 
-from runward.daemon.ports.clock import Clock
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.triggers import all_standings
 from runward.daemon.worker.part import Part
+from runward.daemon.world.clock import Clock
 from runward.handlers.model.schedules import LOST, ScheduleChanged
 
 PERIOD: Final = 5.0

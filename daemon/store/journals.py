@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-from runward.daemon.ports.journals import Journal, StandingLines
+from runward.daemon.rundir.journals import Journal, StandingLines
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.store.values import as_bytes, as_int, listed

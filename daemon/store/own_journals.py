@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from runward.daemon.disk.durable import make_durably, write_durably
-from runward.daemon.ports.journals import Journal
+from runward.daemon.rundir.journals import Journal
 from runward.daemon.store.packed_document import COLUMNS, unpack
 from runward.daemon.store.values import as_bytes, as_int
 from runward.handlers.journal.place import OWN_PLACE

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
 from runward.daemon.disk.file_systems import is_local
-from runward.daemon.ports.files import Gone
 from runward.daemon.processes.identity import read_stat
 from runward.daemon.processes.tree import children_of
 from runward.daemon.rundir.artifacts import contract_facts
 from runward.daemon.rundir.changes import last_change
 from runward.daemon.rundir.intents import INTENTS
+from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import look
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, open_in_run
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.text import iso
-from runward.daemon.world.machine import RealProcesses
+from runward.daemon.world.processes import RealProcesses
 from runward.handlers.contracts.snapshots import NO_CONTRACT, snapshot_from_run, stored_contract
 from runward.handlers.contracts.verify import boundary, dump_verification, missing_summary, verify
 from runward.handlers.exchange.intent import NotAnIntent, parse_intent, shown

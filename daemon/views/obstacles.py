@@ -161,7 +161,7 @@ def of_job(connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float)
 def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Obstacle:
     """Why another tool's session still counts as running."""
     from runward.daemon.looking.remembered import read_remembered
-    from runward.daemon.world.machine import RealProcesses
+    from runward.daemon.world.processes import RealProcesses
 
     text = reading_sessions.remembered(connection, row.key)
     remembered = read_remembered(text) if text is not None else None
@@ -181,7 +181,7 @@ def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Ob
 
 def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Obstacle:
     """Why a native session still counts as running."""
-    from runward.daemon.world.machine import RealProcesses
+    from runward.daemon.world.processes import RealProcesses
     from runward.handlers.model.processes import is_here
     from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
 

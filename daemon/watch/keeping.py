@@ -8,11 +8,11 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
-from runward.daemon.ports.processes import Processes
 from runward.daemon.watch.hints import ITSELF, Coverage, Hints, Target, Why
 from runward.daemon.watch.notifications import CannotWatch, Notifications, Watching
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
+from runward.daemon.world.processes import Processes
 from runward.handlers.model.processes import RecordedProcess
 
 RETRY: Final = 30.0

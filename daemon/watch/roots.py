@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from runward.config.problem import printable
 from runward.config.settings import Root
 from runward.config.settings_keys import AUTO, DEFAULT_LAYOUT
-from runward.daemon.ports.files import Standing
+from runward.daemon.rundir.run_directories import Standing
 from runward.daemon.store.ownership import UNREAD
 from runward.handlers.layouts.places import Shape
 from runward.handlers.model.processes import RecordedProcess

@@ -17,13 +17,14 @@ import anyio
 import structlog
 
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files, Gone, Listing, Standing
-from runward.daemon.ports.processes import Processes
-from runward.daemon.rundir.run_directories import mark, trusted_mark
+from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.run_directories import Listing, Standing, mark, trusted_mark
 from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.hints import Coverage, Hints, Target, Why
 from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
+from runward.daemon.world.processes import Processes
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import Signature
 from runward.handlers.model.unreadable import Unreadable

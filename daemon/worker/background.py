@@ -17,12 +17,12 @@ import anyio.from_thread
 import anyio.to_thread
 import structlog
 
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Halted
 from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
+from runward.daemon.rundir.opening import Halted
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.worker.deciding import Arguments, Decider, Result
+from runward.daemon.world.clock import Clock
 from runward.handlers.model.events import OfFiles
 
 GATHER: Final = 1.0

@@ -15,9 +15,9 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.faults import point
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files, Gone
-from runward.daemon.ports.journals import AlteredLine, Compared, Journal, StandingLines
+from runward.daemon.rundir.journal_reading import AlteredLine, Compared
+from runward.daemon.rundir.journals import Journal, StandingLines
+from runward.daemon.rundir.opening import Gone
 from runward.daemon.store import journals
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import journal_lines
@@ -25,6 +25,8 @@ from runward.daemon.store.transaction import CommitUnknown, Statement
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.worker.pacing import let_verdicts_pass
 from runward.daemon.worker.part import Done
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
 from runward.handlers.model.journal import JournalDamaged, RepairJournal
 from runward.handlers.model.unreadable import Unreadable
 

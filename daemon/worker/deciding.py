@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack
 
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Halted
+from runward.daemon.rundir.opening import Halted
 from runward.daemon.store.tables.jobs import Job, JobResult, put_back
 from runward.daemon.store.tables.table import Fold
+from runward.daemon.world.clock import Clock
 from runward.handlers import route
 from runward.handlers.model.asking import Given, NotYet, Question, TryLater
 from runward.handlers.model.effects import Deciding, Effect, Effects

@@ -20,16 +20,23 @@ import anyio.to_thread
 import structlog
 
 from runward.daemon.faults import point
-from runward.daemon.ports.clock import Clock
-from runward.daemon.ports.files import Files
-from runward.daemon.ports.journals import Appended, Journal, JournalLine, NotAppended, NotFirst, StandingLines
 from runward.daemon.rundir.journals import MANY as SYNC_MANY
+from runward.daemon.rundir.journals import (
+    Appended,
+    Journal,
+    JournalLine,
+    NotAppended,
+    NotFirst,
+    StandingLines,
+)
 from runward.daemon.store import journals
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import journal_lines
 from runward.daemon.store.tables.journal_lines import LinePlace, OwedLine
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 from runward.daemon.worker.pacing import Delayed, delayed, let_verdicts_pass
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
 
 SWEEP: Final = 5.0
 """Seconds between sweeps of syncs. A power cut may undo this much, and the next start restores it."""

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import anyio
 
-from runward.daemon.ports.clock import Clock
+from runward.daemon.world.clock import Clock
 
 LONGEST_WAIT: Final = 30.0
 """The longest pause between two tries, in seconds."""

@@ -15,10 +15,8 @@ import structlog
 
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.inbox.requests import kept_with, load_request
-from runward.daemon.inbox.spool import first_batch
+from runward.daemon.inbox.spool import InboxFile, first_batch
 from runward.daemon.looking.looks import Looks
-from runward.daemon.ports.files import Files
-from runward.daemon.ports.inbox import InboxFile
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import jobs
@@ -28,6 +26,7 @@ from runward.daemon.watch.hints import Hint, Hints
 from runward.daemon.worker.deciding import Decider
 from runward.daemon.worker.outbox import MANY_OWED, Outbox
 from runward.daemon.worker.part import Reactions
+from runward.daemon.world.files import Files
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0

@@ -1,4 +1,4 @@
-"""The files port on a real file system."""
+"""Agents' files, and the inbox, as the daemon uses them."""
 
 import ctypes
 import errno
@@ -9,49 +9,30 @@ from typing import TypeVar
 
 from runward.config.json_value import JsonValue
 from runward.daemon.disk.durable import make_durably
-from runward.daemon.disk.epoch import read_epoch
+from runward.daemon.disk.epoch import EpochPassed, read_epoch
 from runward.daemon.disk.file_systems import is_local
 from runward.daemon.inbox import spool
+from runward.daemon.inbox.spool import InboxFile
 from runward.daemon.launch.worktree import place_of
-from runward.daemon.ports.files import (
-    Gone,
-    KeptAside,
-    Listing,
-    Mark,
-    PartMissing,
-    PartsPlaced,
-    ReplayStanding,
-    Sight,
-    Standing,
-)
-from runward.daemon.ports.inbox import InboxFile
-from runward.daemon.ports.intents import IntentCursor, IntentsRead
-from runward.daemon.ports.journals import (
-    Appended,
-    Compared,
-    EpochPassed,
-    JournalLine,
-    NotAppended,
-    NotFirst,
-    StandingLines,
-)
-from runward.daemon.ports.processes import RunPlace
-from runward.daemon.ports.session_reads import FilesRead, Identity, SessionSight
+from runward.daemon.processes.ending_runs import RunPlace
 from runward.daemon.rundir import bundle_parts, journals, run_directories, session_places
 from runward.daemon.rundir.artifacts import artifact_facts
+from runward.daemon.rundir.bundle_parts import KeptAside, PartMissing, PartsPlaced, ReplayStanding
 from runward.daemon.rundir.bundle_verifying import receipt_fields
 from runward.daemon.rundir.call_reading import CallReading, told_by
 from runward.daemon.rundir.hashes import file_hashes
-from runward.daemon.rundir.intents import has_intents, read_intents
-from runward.daemon.rundir.journal_reading import compare
+from runward.daemon.rundir.intents import IntentCursor, IntentsRead, has_intents, read_intents
+from runward.daemon.rundir.journal_reading import Compared, compare
+from runward.daemon.rundir.journals import Appended, JournalLine, NotAppended, NotFirst, StandingLines
 from runward.daemon.rundir.left_files import left_files_in
 from runward.daemon.rundir.legs import early_legs, filled_without
-from runward.daemon.rundir.opening import ABSENT, unreadable
+from runward.daemon.rundir.opening import ABSENT, Gone, unreadable
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
 from runward.daemon.rundir.play_files import play_files
 from runward.daemon.rundir.report_reading import Reports
-from runward.daemon.rundir.run_directories import change_of_run, leave_word
+from runward.daemon.rundir.run_directories import Listing, Mark, Sight, Standing, change_of_run, leave_word
 from runward.daemon.rundir.session_reading import final_message, identify, look_at_session
+from runward.daemon.rundir.session_reads import FilesRead, Identity, SessionSight
 from runward.daemon.rundir.work_tree import work_tree_since
 from runward.handlers.calls import Told
 from runward.handlers.layouts.places import Shape
@@ -69,8 +50,8 @@ from runward.handlers.model.unreadable import Unreadable
 _Found = TypeVar("_Found")
 
 
-class RealFiles:
-    """Agents' files, and the inbox, of the daemon whose state directory is `state`."""
+class Files:
+    """Agents' files, and the inbox, of the daemon whose state directory is `state`. Nothing here follows a link."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
@@ -83,9 +64,14 @@ class RealFiles:
         return run_directories.standing(path)
 
     def know_roots(self, identities: Mapping[str, str | None]) -> None:
+        """From here on the directories at these paths are known by these identities.
+
+        While another directory is in the place of a root, nothing below it is read, and nothing is written there.
+        """
         self._roots = [(root, f"{root}/", identity) for root, identity in identities.items()]
 
     def away(self, path: str) -> str | None:
+        """Why nothing can be said about a path now: another directory is in its root's place; else None."""
         for root, below, identity in self._roots:
             if path.startswith(below) or path == root:
                 found = run_directories.identity(root)
@@ -94,6 +80,7 @@ class RealFiles:
         return None
 
     def is_local(self, path: str) -> bool:
+        """Whether only this machine's kernel writes the file system that the path is on; False if that can't be told."""
         return is_local(path)
 
     def list_root(self, root: str) -> Listing | Unreadable | Gone:
@@ -128,6 +115,7 @@ class RealFiles:
         return run_directories.look(root, directory, names, known)
 
     def signature(self, root: str, directory: str, name: str) -> Signature | None:
+        """The signature of a file in a run directory; None if there is none."""
         return run_directories.signature_at(f"{root}/{directory}/{name}")
 
     def unchanged(
@@ -136,15 +124,18 @@ class RealFiles:
         return run_directories.unchanged(root, names, known)
 
     def mark_of(self, directory: str, names: Sequence[str]) -> Mark | None:
+        """What tells this state of a directory and of the files with these names from the next; None if it can't be reached."""
         return run_directories.mark_of(directory, names)
 
     def is_as_marked(self, directory: str, mark: Mark) -> bool:
+        """Whether no entry of the directory came or went since, and none of the marked files changed."""
         return run_directories.is_as_marked(directory, mark)
 
     def artifacts(self, root: str, within: str, paths: Sequence[str | RuledPath]) -> RootFacts | Unreadable:
         return self._unless_away(within or root, artifact_facts(root, within, paths))
 
     def change_of_run(self, path: str) -> LastChange | Unreadable | None:
+        """When the files of the native run in this directory changed last; None if it has no `exit.json`."""
         return self._unless_away(path, change_of_run(path))
 
     def early_legs(self, question: LegsBefore) -> EarlyLegs | Unreadable:
@@ -156,18 +147,23 @@ class RealFiles:
         return self._unless_away(path, outcomes_in(path, artifacts_path, named, self._reports))
 
     def play_files(self, path: str) -> PlayFiles | Unreadable:
+        """What the play in this directory, and its show's, say of it."""
         return self._unless_away(path, play_files(path))
 
     def final_message(self, layout: str, path: str) -> str | Unreadable | None:
+        """The agent's last message in a foreign session whose log is at `path`; None if nothing contains it."""
         return self._unless_away(path, final_message(layout, path))
 
     def outcomes_digest(self, path: str) -> str | None:
+        """What tells this state of the files with outcomes in the run directory `path` from the next; None without any."""
         return None if self.away(path) is not None else outcomes_digest(path)
 
     def has_intents(self, path: str) -> bool:
+        """Whether the run in this directory wrote intents."""
         return has_intents(path)
 
     def intents(self, path: str, cursor: IntentCursor, most: int, is_over: bool) -> IntentsRead | None:
+        """Up to `most` lines after the cursor; None if there is no such file. Raises `OSError`."""
         away = self.away(path)
         if away is not None:
             raise OSError(errno.ENOENT, away)
@@ -194,6 +190,8 @@ class RealFiles:
     def left(
         self, places: Sequence[LeftPlace], elsewhere: Sequence[WorkPlace], go_on: Callable[[int], bool]
     ) -> tuple[LeftFiles | Unreadable, ...]:
+        """All files that runs left in these places and elsewhere, with their hashes. Raises `Halted` if `go_on` says
+        no."""
         worked = [
             each._replace(path=place_of(str(self._state), each.path)) if each.is_worktree else each
             for each in elsewhere
@@ -204,6 +202,7 @@ class RealFiles:
         return tuple(self._unless_away(path, each) for path, each in zip(paths, found, strict=True))
 
     def append(self, lines: Sequence[JournalLine], epoch: int) -> list[Appended | NotAppended | NotFirst]:
+        """Append lines to one journal, in order, up to the first one that can't be written. Raises `EpochPassed`."""
         directory = lines[0].directory
         if not os.path.isabs(directory):
             try:
@@ -222,6 +221,7 @@ class RealFiles:
         return results
 
     def check_epoch(self, epoch: int) -> None:
+        """Raises `EpochPassed` if another daemon took the state directory over."""
         current = read_epoch(self._state)
         if current != epoch:
             raise EpochPassed(
@@ -253,15 +253,22 @@ class RealFiles:
         return self._unless_away(directory, compare(self._place(directory), name, lines))
 
     def work_tree(self, cwd: str, since: float) -> WorkTree | None:
+        """What changed since then in the git work tree around a directory; None without one, or if git doesn't say."""
         return work_tree_since(cwd, since)
 
     def told(self, layout: str, path: str, go_on: Callable[[int], bool]) -> Iterator[Told]:
+        """What a session's files say about its calls, in order.
+
+        Raises `Halted` if `go_on` says no, and `CannotReadNow`.
+        """
         return told_by(layout, path, go_on, waits=True)
 
     def calls(self, layout: str, path: str) -> CallReading:
+        """A reading of a session's calls, which begins with the first one."""
         return CallReading(layout, path)
 
     def replay_standing(self, directory: str, name: str, most: int) -> ReplayStanding | Unreadable:
+        """The first bytes of a replay that may have grown there, by their hash."""
         try:
             return self._in_place(directory, lambda place: bundle_parts.standing(place, name, most))
         except OSError as error:
@@ -270,6 +277,7 @@ class RealFiles:
     def shown_lines(
         self, directory: str, name: str, length: int, sha256: str
     ) -> Iterator[bytes] | Unreadable | None:
+        """The lines that were shown of a replay; None if they are no longer there."""
         try:
             return self._in_place(
                 directory, lambda place: bundle_parts.shown_lines(place, name, length, sha256)
@@ -280,6 +288,7 @@ class RealFiles:
     def write_lines(
         self, directory: str, name: str, at: int, lines: bytes
     ) -> KeptAside | Unreadable | Gone | None:
+        """Put further lines of a replay at their place; None if they are there now."""
         return self._in_place(directory, lambda place: bundle_parts.write_lines(place, name, at, lines))
 
     def clear_parts(self, directory: str, names: Sequence[str]) -> Unreadable | NoDraft | Gone | None:
@@ -296,15 +305,19 @@ class RealFiles:
         return self._in_place(directory, lambda place: bundle_parts.place_parts(place, parts))
 
     def missing_parts(self, directory: str, names: Sequence[str]) -> list[str] | Unreadable | Gone:
+        """Which of these names nothing in the directory of a bundle has."""
         return self._in_place(directory, lambda place: bundle_parts.missing_parts(place, names))
 
     def replace_parts(self, directory: str, parts: Sequence[Part]) -> Unreadable | None:
+        """Give each part its name, replacing Runward's own part with that name."""
         return self._in_place(directory, lambda place: bundle_parts.replace_parts(place, parts))
 
     def receipt(self, directory: str, attempt: int) -> dict[str, JsonValue] | Unreadable | None:
+        """The fields of the receipt there; None if there is none that can be read."""
         return self._in_place(directory, lambda place: _receipt(place, attempt))
 
     def remove_parts(self, directory: str, names: Sequence[str]) -> Unreadable | None:
+        """Remove parts of a bundle from our own state for good; `directory` is relative to it."""
         return bundle_parts.remove_parts(self._place(directory), names)
 
     def _in_place(self, directory: str, act: Callable[[str], _Found]) -> _Found | Unreadable:

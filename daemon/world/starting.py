@@ -12,11 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.launch import detached, worktree
 from runward.daemon.launch.ticket import throw_away
-from runward.daemon.ports.journals import EpochPassed
-from runward.daemon.ports.processes import Begun, NotBegun, NotRemoved
-from runward.daemon.world.machine import RealProcesses
+from runward.daemon.world.processes import Begun, NotBegun, NotRemoved, RealProcesses
 from runward.handlers.model.starts import StartRun
 from runward.handlers.model.stored import as_json
 
@@ -63,7 +62,7 @@ daemon.
 
 
 class StartingProcesses(RealProcesses):
-    """The processes port of a daemon that starts runs; `state` is its state directory."""
+    """The processes of a daemon that starts runs; `state` is its state directory."""
 
     def __init__(self, state: Path) -> None:
         super().__init__()

@@ -34,7 +34,7 @@ from runward.daemon.store.checkpoint import Checkpointer
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.hints import Why
-from runward.daemon.world.machine import SystemClock, SystemRandomness
+from runward.daemon.world.clock import SystemClock, SystemRandomness
 
 FEW: Final = 1_000
 """Sessions of the store that the large one is held against."""

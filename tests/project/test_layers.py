@@ -62,10 +62,10 @@ PLANTED = {
         "from runward.handlers.model import events",
         "runward.config.up -> runward.handlers.model.events",
     ),
-    "config/far_up.py": ("import runward.daemon.ports", "runward.config.far_up -> runward.daemon.ports"),
+    "config/far_up.py": ("import runward.daemon.world", "runward.config.far_up -> runward.daemon.world"),
     "handlers/up.py": (
-        "from runward.daemon.ports import Clock",
-        "runward.handlers.up -> runward.daemon.ports",
+        "from runward.daemon.world import processes",
+        "runward.handlers.up -> runward.daemon.world",
     ),
     "handlers/sessions/impure.py": ("import sqlite3", "runward.handlers.sessions.impure -> sqlite3"),
     "handlers/late.py": ("def late() -> None:\n    import time", "runward.handlers.late -> time"),

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from runward.daemon.disk.epoch import HeldEpoch
-from runward.daemon.ports.journals import Appended, JournalLine, NotAppended, NotFirst
 from runward.daemon.rundir import journals
+from runward.daemon.rundir.journals import Appended, JournalLine, NotAppended, NotFirst
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
 from runward.daemon.store.tables import jobs
 from runward.daemon.store.tables.table import Write
 from runward.daemon.world import starting
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 
 
 def _epoch_of_the_store() -> None:
@@ -38,25 +38,25 @@ def _epoch_of_the_journal() -> None:
     """Lines are appended without reading the epoch inside the lock."""
 
     def append(
-        self: RealFiles, lines: Sequence[JournalLine], epoch: int
+        self: Files, lines: Sequence[JournalLine], epoch: int
     ) -> list[Appended | NotAppended | NotFirst]:
         return journals.append(lines, epoch, lambda: epoch)
 
-    RealFiles.append = append  # type: ignore[method-assign] # to take it out is the purpose
+    Files.append = append  # type: ignore[method-assign] # to take it out is the purpose
 
 
 def _look_for_lines() -> None:
     """What an earlier daemon owed is written without looking whether it stands already."""
-    looked = RealFiles.append
+    looked = Files.append
 
     def append(
-        self: RealFiles, lines: Sequence[JournalLine], epoch: int
+        self: Files, lines: Sequence[JournalLine], epoch: int
     ) -> list[Appended | NotAppended | NotFirst]:
         return looked(
             self, [line._replace(check=False, known=None, only_first=False) for line in lines], epoch
         )
 
-    RealFiles.append = append  # type: ignore[method-assign] # to take it out is the purpose
+    Files.append = append  # type: ignore[method-assign] # to take it out is the purpose
 
 
 def _look_at_the_epoch() -> None:
@@ -71,10 +71,10 @@ def _look_at_the_epoch() -> None:
 def _epoch_of_the_files() -> None:
     """Parts of bundles get their names, and what is left of runs goes, without reading the epoch."""
 
-    def unchecked(self: RealFiles, epoch: int) -> None:
+    def unchecked(self: Files, epoch: int) -> None:
         return None
 
-    RealFiles.check_epoch = unchecked  # type: ignore[method-assign] # to take it out is the purpose
+    Files.check_epoch = unchecked  # type: ignore[method-assign] # to take it out is the purpose
 
 
 def _of_the_launcher(name: str) -> Callable[[], None]:

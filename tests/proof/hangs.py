@@ -17,7 +17,7 @@ from runward.daemon.configuration import settings, settings_files
 from runward.daemon.disk.epoch import HeldEpoch
 from runward.daemon.host import service
 from runward.daemon.watch.notifications import Inotify
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 
 _LIBC: Final = ctypes.CDLL(None)
 
@@ -42,13 +42,13 @@ def _migration() -> None:
 HANGS: Final[Mapping[str, Callable[[], None]]] = {
     "the store is opened": _migration,
     "the watch is set up": _method(Inotify, "set_up"),
-    "roots are looked at": _method(RealFiles, "standing"),
-    "a root is listed": _method(RealFiles, "list_root"),
-    "a run is looked at": _method(RealFiles, "look"),
-    "an artifact is looked at": _method(RealFiles, "artifacts"),
-    "a file is hashed": _method(RealFiles, "hashes"),
-    "a line is written": _method(RealFiles, "append"),
-    "a journal is synced": _method(RealFiles, "sync"),
+    "roots are looked at": _method(Files, "standing"),
+    "a root is listed": _method(Files, "list_root"),
+    "a run is looked at": _method(Files, "look"),
+    "an artifact is looked at": _method(Files, "artifacts"),
+    "a file is hashed": _method(Files, "hashes"),
+    "a line is written": _method(Files, "append"),
+    "a journal is synced": _method(Files, "sync"),
     "the loop reads the epoch": _method(HeldEpoch, "check"),
 }
 

@@ -29,8 +29,8 @@ from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.store import Store, connect
 from runward.daemon.watch.notifications import Inotify
-from runward.daemon.world.files import RealFiles
-from runward.daemon.world.machine import SystemClock, SystemRandomness
+from runward.daemon.world.clock import SystemClock, SystemRandomness
+from runward.daemon.world.files import Files
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.model.contracts import Declarations
 from runward.handlers.model.files import RootFacts
@@ -41,7 +41,7 @@ STEPS = [timedelta(hours=1), timedelta(hours=-1), timedelta(days=1), timedelta(d
 
 
 @dataclass
-class BrokenArtifacts(RealFiles):
+class BrokenArtifacts(Files):
     """Files of a disk that can't read artifacts for a while, so that jobs have to be tried again."""
 
     state: Path
@@ -49,7 +49,7 @@ class BrokenArtifacts(RealFiles):
     asked: int = field(default=0)
 
     def __post_init__(self) -> None:
-        RealFiles.__init__(self, self.state)
+        Files.__init__(self, self.state)
 
     def artifacts(self, root: str, within: str, paths: object) -> RootFacts | Unreadable:
         self.asked += 1

@@ -20,8 +20,10 @@ from runward.daemon.launch import ticket
 from runward.daemon.launch.detached import BEGUN, FAILED, HELD, SUPERSEDED, TAKEN
 from runward.daemon.launch.record import EXIT, PROCESS, RUN, START, BegunAlready, NameTaken, RunDirectory
 from runward.daemon.launch.ticket import EpochOver, TicketHeld
-from runward.daemon.ports.processes import Begun as HasBegun
-from runward.daemon.ports.processes import NotBegun, NotRemoved, NotTold, RunPlace, Told, WriterOf
+from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told
+from runward.daemon.rundir.liveness import WriterOf
+from runward.daemon.world.processes import Begun as HasBegun
+from runward.daemon.world.processes import NotBegun, NotRemoved
 from runward.daemon.world.starting import PATIENCE, understood
 from runward.handlers.model.chains import chain_run_of
 from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, RecordedProcess, Whereabouts
@@ -362,7 +364,7 @@ class Launcher:
 
 
 class SimulatedProcesses:
-    """The processes port of one daemon."""
+    """The processes as one daemon knows them."""
 
     def __init__(self, table: ProcessTable, launchers: Launchers) -> None:
         self._table = table

@@ -20,7 +20,7 @@ from tests.simulation.timers import Timers
 from tests.simulation.universe import Universe
 
 from runward.daemon.backup.restore import MAYBE_BEGUN
-from runward.daemon.ports.journals import Appended, JournalLine, NotAppended
+from runward.daemon.rundir.journals import Appended, JournalLine, NotAppended
 from runward.daemon.store.hash_chain import GENESIS, event_hash
 from runward.handlers.chains.continuing import WITHDRAWN
 from runward.handlers.journal.place import journal_directory

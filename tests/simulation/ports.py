@@ -1,4 +1,4 @@
-"""The daemon's ports onto the simulated world: clock, files, processes, randomness, notifications, alarm."""
+"""What the daemon reaches in the simulated world: clock, files, processes, randomness, notifications, alarm."""
 
 import asyncio
 import random
@@ -18,13 +18,13 @@ from runward.config.exchange import ExchangeRules
 from runward.config.playbook import Playbook
 from runward.daemon.disk.receipt_keys import OwnKey
 from runward.daemon.inbox import spool
-from runward.daemon.ports.files import Gone, KeptAside
-from runward.daemon.ports.inbox import InboxFile
-from runward.daemon.ports.journals import Appended, JournalLine, NotAppended, NotFirst
+from runward.daemon.rundir.bundle_parts import KeptAside
+from runward.daemon.rundir.journals import Appended, JournalLine, NotAppended, NotFirst
+from runward.daemon.rundir.opening import Gone
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import CannotWatch, Translator, Watching
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 from runward.handlers.bundle.signatures import SecretKey
 from runward.handlers.model.contracts import Declarations
 from runward.handlers.model.processes import ProcessState, RecordedProcess
@@ -140,8 +140,8 @@ class Written:
     process: str
 
 
-class SimulatedFiles(RealFiles):
-    """The real files port over the simulated kernel. What it answers about lines is kept for the laws."""
+class SimulatedFiles(Files):
+    """The real files over the simulated kernel. What it answers about lines is kept for the laws."""
 
     def __init__(
         self, kernel: Kernel, written: list[Written], look: Callable[[str, str], None] = lambda *path: None
@@ -170,9 +170,6 @@ class SimulatedFiles(RealFiles):
             return super().write_lines(directory, name, at, lines)
         finally:
             self._look(directory, name)
-
-    def inbox(self) -> tuple[InboxFile, ...]:
-        return spool.list_inbox(STATE)
 
     def clear(self, name: str, rejected: bool) -> None:
         path = f"{INBOX}/{name}{spool.SUFFIX}"

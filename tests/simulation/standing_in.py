@@ -1,6 +1,6 @@
 """Where the simulated machine stands in for the real one, and where the story's bugs are put in.
 
-Everything else reaches the daemon through its ports. The modules that make system calls get the
+Everything else reaches the daemon through `ports.py`. The modules that make system calls get the
 kernel in place of `os` and `fcntl`, so that they run themselves; threads are replaced by virtual
 time, for real ones would finish in any order; and the report, which nobody reads here, is left out.
 """

@@ -16,7 +16,7 @@ from tests.simulation.tally import Tally
 from runward.daemon.parts.intents import Intents, _Reading
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 from runward.handlers import route
 from runward.handlers.exchange.reading import Reading
 from runward.handlers.layouts.native import RunName
@@ -128,7 +128,7 @@ def without_the_question_who_a_run_is(patch: pytest.MonkeyPatch) -> None:
 
 def without_a_wait_for_a_root_that_is_missing(patch: pytest.MonkeyPatch) -> None:
     """While a root is missing, everything in it counts as removed."""
-    patch.setattr(RealFiles, "_check_root_of", lambda self, path: None)
+    patch.setattr(Files, "_check_root_of", lambda self, path: None)
 
 
 def without_the_end_of_a_file_that_was_removed(patch: pytest.MonkeyPatch) -> None:

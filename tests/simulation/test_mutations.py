@@ -23,16 +23,16 @@ from runward.daemon.looking import following, places
 from runward.daemon.looking.remembered import load_remembered
 from runward.daemon.parts import notices
 from runward.daemon.parts.orders import CancelOrders
-from runward.daemon.ports.files import Files
-from runward.daemon.ports.processes import Told
-from runward.daemon.ports.session_reads import NOTHING_READ
+from runward.daemon.processes.ending_runs import Told
 from runward.daemon.queue.queue import Queue
 from runward.daemon.rundir import journal_reading, journals
+from runward.daemon.rundir.session_reads import NOTHING_READ
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import bundles, jobs, journal_lines, starts
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.worker.outbox import Outbox
 from runward.daemon.world import files
+from runward.daemon.world.files import Files
 from runward.handlers import notices as addressed
 from runward.handlers.bundle.replay import Replay
 from runward.handlers.contracts import hashes

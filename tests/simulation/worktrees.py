@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.broken import Broken
 
-from runward.daemon.ports.processes import NotRemoved
+from runward.daemon.world.processes import NotRemoved
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe

@@ -16,11 +16,12 @@ from runward.config.counting import counted
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, safe
-from runward.daemon.ports.files import Gone
-from runward.daemon.ports.journals import AlteredLine, StandingLines
 from runward.daemon.rundir.artifacts import contract_facts
 from runward.daemon.rundir.hashes import file_hashes
+from runward.daemon.rundir.journal_reading import AlteredLine
 from runward.daemon.rundir.journal_reading import compare as compare_content
+from runward.daemon.rundir.journals import StandingLines
+from runward.daemon.rundir.opening import Gone
 from runward.daemon.store.hash_chain import BrokenChain, broken_event, lines_off_the_chain
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.reading_files import KeptFile

@@ -7,7 +7,7 @@ a copy of the run's directory. A run is known by the names that it ever had in `
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.daemon.ports.intents import IntentCursor
+from runward.daemon.rundir.intents import IntentCursor
 from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write, answers_by

@@ -15,9 +15,9 @@ from tests.waiting import PATIENCE_S
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.session import verify as session_record
 from runward.daemon.cli.session import verify as session_verify
-from runward.daemon.ports.files import Gone
-from runward.daemon.ports.journals import Compared, StandingLines
-from runward.daemon.rundir.journal_reading import compare
+from runward.daemon.rundir.journal_reading import Compared, compare
+from runward.daemon.rundir.journals import StandingLines
+from runward.daemon.rundir.opening import Gone
 from runward.handlers.model.unreadable import Unreadable
 
 FILES = {"review.md": "fine\n", "report.md": "done\n"}

@@ -9,8 +9,9 @@ import pytest
 from tests.contract_json import entry
 from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 
-from runward.daemon.ports.files import Gone, Sight
-from runward.daemon.world.files import RealFiles
+from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.run_directories import Sight
+from runward.daemon.world.files import Files
 from runward.handlers.model.sessions import Signature
 from runward.handlers.model.unreadable import Unreadable
 
@@ -49,15 +50,15 @@ def _age(run: Path) -> None:
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The run directories that were looked into, in order."""
     names: list[str] = []
-    look = RealFiles.look
+    look = Files.look
 
     def noted(
-        self: RealFiles, root: str, directory: str, documents: Sequence[str], known: Mapping[str, Signature]
+        self: Files, root: str, directory: str, documents: Sequence[str], known: Mapping[str, Signature]
     ) -> Sight | Unreadable | Gone:
         names.append(directory)
         return look(self, root, directory, documents, known)
 
-    monkeypatch.setattr(RealFiles, "look", noted)
+    monkeypatch.setattr(Files, "look", noted)
     return names
 
 

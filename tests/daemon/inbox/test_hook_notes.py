@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from runward.daemon.hooks import runward_hook
 from runward.daemon.inbox.requests import load_request
-from runward.daemon.inbox.spool import list_inbox
-from runward.daemon.ports.inbox import InboxFile
+from runward.daemon.inbox.spool import InboxFile, list_inbox
 from runward.handlers.model.sessions import HookSpoke
 
 ID = "00391a7d-01ed-4b8a-934b-6cd5927bc522"

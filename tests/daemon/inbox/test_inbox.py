@@ -14,8 +14,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.inbox import spool
 from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.requests import load_request
-from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, clear, list_inbox, put
-from runward.daemon.ports.inbox import InboxFile
+from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, InboxFile, clear, list_inbox, put
 from runward.handlers.model.approvals import ApprovalRequested
 from runward.handlers.model.bundle import ReceiptSignRequested
 from runward.handlers.model.chains import (

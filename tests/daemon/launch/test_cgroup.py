@@ -10,8 +10,8 @@ import pytest
 from runward.daemon.launch import cgroup
 from runward.daemon.launch.cgroup import cgroup_of, end_run_in
 from runward.daemon.launch.containment_methods import ContainmentUnavailable
-from runward.daemon.ports.processes import Told
-from runward.daemon.world import machine
+from runward.daemon.processes.ending_runs import Told
+from runward.daemon.world import processes
 from runward.handlers.model.sessions import RunProcesses
 
 
@@ -78,8 +78,8 @@ def test_ending_a_run_begins_with_its_cgroup_also_if_its_recorded_processes_are_
         killed.append(path)
         return 2
 
-    monkeypatch.setattr(machine, "end_run_in", kill)
-    answer = machine.RealProcesses().end_tree(RunProcesses(cgroup="/sys/fs/cgroup/runward-a-1f"), "/runs/a")
+    monkeypatch.setattr(processes, "end_run_in", kill)
+    answer = processes.RealProcesses().end_tree(RunProcesses(cgroup="/sys/fs/cgroup/runward-a-1f"), "/runs/a")
     assert killed == ["/sys/fs/cgroup/runward-a-1f"]
     assert answer == Told("2 processes in its cgroup were killed")
 

@@ -22,7 +22,7 @@ from runward.daemon.parts.answering import Bundled, no_bundles
 from runward.daemon.queue import clock_steps
 from runward.daemon.store.transaction import Row, Statement
 from runward.daemon.watch.hints import Why
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook
 from runward.handlers.model.processes import FIRST_NAMESPACE, RecordedProcess, Whereabouts
@@ -463,7 +463,7 @@ async def test_growth_takes_a_death_back_and_shows_that_others_write_in_that_hom
 async def test_a_start_of_this_machine_ends_only_what_no_other_machine_can_be_writing(
     tmp_path: Path, is_shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RealFiles, "is_local", lambda self, path: not is_shared)
+    monkeypatch.setattr(Files, "is_local", lambda self, path: not is_shared)
     home = Home(tmp_path, entrypoint="cli")
     home.transcript.prompt("fix it")
     home.write()
@@ -542,9 +542,9 @@ async def test_a_move_is_noticed_though_the_disk_refused_to_show_the_new_place_o
     home.transcript.text("fixed")
     home.write()
     refused: list[str] = []
-    real = RealFiles.place_signature
+    real = Files.place_signature
 
-    def signature(files: RealFiles, root: str, place: str, shape: Any) -> Any:
+    def signature(files: Files, root: str, place: str, shape: Any) -> Any:
         if place.startswith("archive/") and not refused:
             refused.append(place)
             return None
@@ -552,7 +552,7 @@ async def test_a_move_is_noticed_though_the_disk_refused_to_show_the_new_place_o
 
     async with home.open() as running:
         await home.rest(running)
-        monkeypatch.setattr(RealFiles, "place_signature", signature)
+        monkeypatch.setattr(Files, "place_signature", signature)
         place = home.projects / "archive" / home.place.name
         place.parent.mkdir()
         home.place.rename(place)
@@ -655,8 +655,8 @@ async def test_a_restart_looks_at_no_transcript_that_stayed_as_it_was(
     home.write()
     async with home.open() as running:
         await home.rest(running)
-    monkeypatch.setattr(RealFiles, "look_at_session", _unexpected)
-    monkeypatch.setattr(RealFiles, "identify", _unexpected)
+    monkeypatch.setattr(Files, "look_at_session", _unexpected)
+    monkeypatch.setattr(Files, "identify", _unexpected)
     async with home.open() as running:
         await running.settle()
         assert await attempts(running) == [(1, "completed", "declared", "run.completed.ok")]
@@ -764,20 +764,20 @@ async def test_a_mistake_of_ours_in_one_sessions_look_is_shown_and_harms_no_othe
     home.transcript.text("fixed")
     home.write()
     home.write(home.projects / "other" / "5d0f8a52-1c7e-4b7b-9a63-0f2d6c1e8b22.jsonl")
-    real = RealFiles.look_at_session
+    real = Files.look_at_session
 
-    def look(files: RealFiles, root: str, place: str, *more: object) -> object:
+    def look(files: Files, root: str, place: str, *more: object) -> object:
         if place.startswith("other/"):
             raise ZeroDivisionError("ours")
         return real(files, root, place, *more)  # type: ignore[arg-type] # passed on as it came
 
-    monkeypatch.setattr(RealFiles, "look_at_session", look)
+    monkeypatch.setattr(Files, "look_at_session", look)
     async with home.open() as running:
         await home.rest(running)
         assert [row[:2] for row in await sessions(running)] == [(KEY, "completed")]
         ((message,),) = await running.rows("select message from problems")
         assert "because of a bug in Runward: ZeroDivisionError('ours')" in str(message)
-    monkeypatch.setattr(RealFiles, "look_at_session", real)
+    monkeypatch.setattr(Files, "look_at_session", real)
     async with home.open() as running:
         await home.rest(running)
         assert await running.rows("select * from problems") == []

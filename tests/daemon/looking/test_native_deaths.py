@@ -8,7 +8,7 @@ import pytest
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.json_value import JsonValue
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 from runward.handlers.model.processes import FIRST_NAMESPACE, Whereabouts
 from runward.handlers.sessions.observe import GRACE
 
@@ -81,7 +81,7 @@ async def test_a_missing_process_ends_its_run_only_if_it_can_not_be_alive_elsewh
     was_seen: bool,
     expected: str,
 ) -> None:
-    monkeypatch.setattr(RealFiles, "is_local", lambda files, path: is_local)
+    monkeypatch.setattr(Files, "is_local", lambda files, path: is_local)
     begin(tmp_path, boot, namespace=namespace)
     clock, processes = StillClock(), Told()
     if was_seen:

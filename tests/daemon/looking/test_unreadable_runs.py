@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 
-from runward.daemon.ports.files import Gone, Sight
-from runward.daemon.world.files import RealFiles
+from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.run_directories import Sight
+from runward.daemon.world.files import Files
 from runward.handlers.model.sessions import Signature
 from runward.handlers.model.unreadable import Unreadable
 
@@ -15,16 +16,16 @@ from runward.handlers.model.unreadable import Unreadable
 async def test_it_is_a_problem_of_its_root_until_it_can_be_read_or_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look, denied = RealFiles.look, {"one", "two"}
+    look, denied = Files.look, {"one", "two"}
 
     def refused(
-        self: RealFiles, root: str, directory: str, documents: Sequence[str], known: Mapping[str, Signature]
+        self: Files, root: str, directory: str, documents: Sequence[str], known: Mapping[str, Signature]
     ) -> Sight | Unreadable | Gone:
         seen = look(self, root, directory, documents, known)
         is_refused = directory in denied and not isinstance(seen, Gone)
         return Unreadable("Permission denied") if is_refused else seen
 
-    monkeypatch.setattr(RealFiles, "look", refused)
+    monkeypatch.setattr(Files, "look", refused)
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
 
         async def problem() -> str | None:

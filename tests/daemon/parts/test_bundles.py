@@ -24,7 +24,7 @@ from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.rundir import call_reading
 from runward.daemon.store.tables.bundles import UnplacedBundle
 from runward.daemon.store.tables.jobs import JobResult
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 from runward.handlers.model.bundle import BundleRulesOf, NoDraft, Sealed, load_order
 from runward.handlers.model.unreadable import Unreadable
 
@@ -462,13 +462,13 @@ async def test_our_own_files_in_a_finished_run_cause_no_other_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[str] = []
-    look = RealFiles.look
+    look = Files.look
 
-    def counted(files: RealFiles, root: str, directory: str, *rest: Any) -> Any:
+    def counted(files: Files, root: str, directory: str, *rest: Any) -> Any:
         looked.append(directory)
         return look(files, root, directory, *rest)
 
-    monkeypatch.setattr(RealFiles, "look", counted)
+    monkeypatch.setattr(Files, "look", counted)
     clock = StillClock(wall=time.time() + 3600)  # so that what a look saw is old enough to be trusted
     async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
         run, other = worked(tmp_path, "run"), worked(tmp_path, "other")

@@ -9,7 +9,7 @@ import structlog
 from runward.daemon.parts.starting import FreeSlots
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.store import Store, connect
-from runward.daemon.world.machine import SystemClock
+from runward.daemon.world.clock import SystemClock
 from runward.handlers.model.chains import WAITS_FOR_SLOT, SlotOffered
 
 EVENT = (

@@ -11,8 +11,8 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.parts.orders import CancelOrders
-from runward.daemon.ports.processes import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import WORD
+from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told
 from runward.daemon.store.tables.starts import OwedCancellation
 from runward.handlers.model.requests import SessionCancelRequested
 from runward.handlers.model.sessions import RunProcesses

@@ -12,7 +12,7 @@ from runward.config.settings import Root
 from runward.daemon.parts.running_outcomes import MOST_TOLD, RunningOutcomes
 from runward.daemon.store.tables import sessions
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 from runward.handlers.model.outcomes import OutcomesChanged
 from runward.handlers.model.sessions import Session
 
@@ -72,7 +72,7 @@ def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Running:
     roots = {"runs": WatchedRoot(Root("runs", str(tmp_path), "native"))}
     anything: Any = store
     hands: Any = clock
-    part = RunningOutcomes(RealFiles(tmp_path), anything, hands, structlog.get_logger(), roots, told.append)
+    part = RunningOutcomes(Files(tmp_path), anything, hands, structlog.get_logger(), roots, told.append)
     return Running(run, part, clock, known, told)
 
 

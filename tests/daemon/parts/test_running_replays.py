@@ -17,7 +17,7 @@ from runward.daemon.parts.running_replays import QUIET_PERIOD
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import bundles
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.model.bundle import BundleRulesOf
 
@@ -244,9 +244,9 @@ async def test_a_frozen_daemon_that_wakes_up_later_writes_nothing_twice(tmp_path
     async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
         await settle(running)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(RealFiles, "write_lines", lambda self, *call: frozen.append(call))
+            patch.setattr(Files, "write_lines", lambda self, *call: frozen.append(call))
             await grow(running)
-    files = RealFiles(tmp_path / "state")
+    files = Files(tmp_path / "state")
     async with daemon(tmp_path, clock, ToldProcesses(), bundled=bundled) as running:
         await settle(running)
         await grow(running)

@@ -10,11 +10,11 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.config.json_value import JsonValue
 from runward.config.playbook import read_playbook
+from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import put
-from runward.daemon.ports.journals import EpochPassed
-from runward.daemon.ports.processes import Begun, NotBegun
 from runward.daemon.store.transaction import Statement
+from runward.daemon.world.processes import Begun, NotBegun
 from runward.handlers.model.requests import PlayRunRequested
 from runward.handlers.model.starts import Play, StartRun
 from runward.handlers.requests.asked import run_name

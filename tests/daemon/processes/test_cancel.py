@@ -13,9 +13,8 @@ import pytest
 from tests.daemon.launching import Launcher, members
 from tests.waiting import wait_for
 
-from runward.daemon.ports.processes import NotTold, RunPlace, Told
 from runward.daemon.processes.cancelling import CANCEL, WORD, order_text, read_word
-from runward.daemon.processes.ending_runs import tell_to_end
+from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told, tell_to_end
 from runward.daemon.processes.identity import current_boot_id, identity_of, read_stat
 from runward.daemon.rundir.run_directories import leave_word
 from runward.handlers.model.processes import RecordedProcess

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from runward.config.json_value import JsonValue
 from runward.daemon.looking.remembered import Remembered, dump_remembered, load_remembered
-from runward.daemon.ports.files import Gone
-from runward.daemon.ports.session_reads import NOTHING_READ, SessionSight
+from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.session_reading import look_at_session
+from runward.daemon.rundir.session_reads import NOTHING_READ, SessionSight
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.model.unreadable import Unreadable
 

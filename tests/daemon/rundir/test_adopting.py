@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.ports.journals import Appended, JournalLine, StandingLines
 from runward.daemon.rundir import journals
+from runward.daemon.rundir.journals import Appended, JournalLine, StandingLines
 
 EPOCH = 7
 BEFORE, NOW = "a" * 64, "b" * 64

@@ -8,9 +8,9 @@ import pytest
 import zstandard
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
-from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import growing
 from runward.daemon.rundir.call_reading import CallReading, told_by
+from runward.daemon.rundir.opening import Halted
 from runward.handlers.calls import Called, Returned, Told, Unusable
 
 CALL = b'{"event":"ToolCall","id":"%d","tool":"x"}'

@@ -15,10 +15,10 @@ from tests.daemon.rundir.test_journals import (
     VERIFIED,
 )
 
-from runward.daemon.ports.files import Gone
-from runward.daemon.ports.journals import AlteredLine, Compared, StandingLines
-from runward.daemon.rundir.journal_reading import compare
-from runward.daemon.world.files import RealFiles
+from runward.daemon.rundir.journal_reading import AlteredLine, Compared, compare
+from runward.daemon.rundir.journals import StandingLines
+from runward.daemon.rundir.opening import Gone
+from runward.daemon.world.files import Files
 from runward.handlers.model.unreadable import Unreadable
 
 ROWS = [StandingLines(256, FIRST, 0), StandingLines(512, SECOND, len(FIRST))]
@@ -149,7 +149,7 @@ def test_nothing_is_said_while_the_root_is_away_or_empty(tmp_path: Path) -> None
 
 
 def test_a_journal_of_our_own_that_was_never_made_lacks_all_its_lines(tmp_path: Path) -> None:
-    files = RealFiles(tmp_path)
+    files = Files(tmp_path)
     answer = files.compare("sessions/codex/ab/abcd", "events.jsonl", ROWS)
     assert isinstance(answer, Compared)
     assert {(each.row, each.state) for each in answer.altered} == {(256, "gone"), (512, "gone")}

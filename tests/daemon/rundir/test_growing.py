@@ -14,9 +14,9 @@ from tests.daemon.rundir.grown_logs import growing as open_log
 from tests.daemon.rundir.grown_logs import read
 from tests.project.repository import ROOT
 
-from runward.daemon.ports.session_reads import UNREAD, Cursor
 from runward.daemon.rundir import growing
 from runward.daemon.rundir.growing import FROM_THE_BEGINNING, LONGEST_KEPT, CannotUnpack, Growing
+from runward.daemon.rundir.session_reads import UNREAD, Cursor
 from runward.daemon.rundir.tailing import NotRegular
 
 

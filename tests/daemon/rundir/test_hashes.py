@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import hashes
 from runward.daemon.rundir.hashes import file_hashes
+from runward.daemon.rundir.opening import Halted
 from runward.handlers.model.files import FileHash, RootHashes
 from runward.handlers.model.unreadable import Unreadable
 

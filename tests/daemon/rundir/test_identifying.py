@@ -11,9 +11,9 @@ from tests.daemon.rundir.looking_on import append, lines
 from tests.handlers.layouts import claude_code_lines, codex_lines, lionagi_lines
 from tests.handlers.layouts.tiny import begin, layouts
 
-from runward.daemon.ports.session_reads import Identity
 from runward.daemon.rundir import session_reading
 from runward.daemon.rundir.session_reading import identify
+from runward.daemon.rundir.session_reads import Identity
 from runward.handlers.layouts.registry import LAYOUTS, Layouts
 from runward.handlers.model.unreadable import Unreadable
 

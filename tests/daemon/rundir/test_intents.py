@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runward.daemon.ports.intents import IntentCursor, IntentLine, IntentsRead
-from runward.daemon.rundir.intents import INTENTS, read_intents
+from runward.daemon.rundir.intents import INTENTS, IntentCursor, IntentLine, IntentsRead, read_intents
 from runward.handlers.exchange.intent import LONGEST_LINE
 
 START = IntentCursor()

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.ports.journals import Appended, EpochPassed, JournalLine, NotAppended, NotFirst
+from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.rundir import journals
+from runward.daemon.rundir.journals import Appended, JournalLine, NotAppended, NotFirst
 
 EPOCH = 7
 STARTED = b'{"ts":"1","role":"runward","event":"session_started","path":"","hash":"aa"}\n'

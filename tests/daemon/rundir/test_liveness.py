@@ -20,7 +20,7 @@ from runward.daemon.processes.identity import identity_of
 from runward.daemon.processes.whereabouts import NotThere
 from runward.daemon.rundir import liveness
 from runward.daemon.rundir.liveness import Writers
-from runward.daemon.world.machine import RealProcesses
+from runward.daemon.world.processes import RealProcesses
 from runward.handlers.model.processes import FIRST_NAMESPACE, NO_TICKS, RecordedProcess
 from runward.handlers.sessions.over import Absence, Writer
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.ports.files import Gone, Listing, Sight
-from runward.daemon.rundir.run_directories import MAXIMUM_DOCUMENT, list_root, look, standing
+from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.run_directories import MAXIMUM_DOCUMENT, Listing, Sight, list_root, look, standing
 from runward.handlers.layouts.native import DOCUMENTS
 from runward.handlers.model.sessions import Document, Signature
 from runward.handlers.model.unreadable import Unreadable

@@ -16,14 +16,14 @@ from tests.daemon.rundir.looking_on import Onlooker, append, lines
 from tests.handlers.layouts import claude_code_lines, codex_lines, ctcp_lines, lionagi_lines
 from tests.handlers.layouts.tiny import END, begin, layouts
 
-from runward.daemon.ports.files import Gone
-from runward.daemon.ports.session_reads import NOTHING_READ, SessionSight
 from runward.daemon.rundir import growing, session_files
 from runward.daemon.rundir.growing import LONGEST_KEPT
+from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import RACY
 from runward.daemon.rundir.session_files import JUST_WRITTEN, LONGEST_WAIT, MOST_FILES
 from runward.daemon.rundir.session_places import list_places, place_signature
 from runward.daemon.rundir.session_reading import read_session
+from runward.daemon.rundir.session_reads import NOTHING_READ, SessionSight
 from runward.handlers.layouts.places import shape_of
 from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
 from runward.handlers.layouts.transcript import Told

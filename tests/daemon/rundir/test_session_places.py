@@ -8,8 +8,9 @@ import pytest
 from tests.daemon.rundir.looking_on import append
 from tests.handlers.layouts.tiny import layouts
 
-from runward.daemon.ports.files import Gone, Listing
 from runward.daemon.rundir import session_places
+from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.run_directories import Listing
 from runward.daemon.rundir.session_places import list_places, place_signature
 from runward.handlers.layouts.places import LEVELS, Shape, shape_of
 from runward.handlers.layouts.registry import LAYOUTS

@@ -9,7 +9,7 @@ from runward.config.settings import Root
 from runward.daemon.rundir.run_directories import UNTRUSTED, mark
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import scan, settle
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 
 NOW = 1000.0
 
@@ -21,8 +21,8 @@ def root(tmp_path: Path) -> WatchedRoot:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> RealFiles:
-    return RealFiles(tmp_path)
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
 
 
 def make(root: WatchedRoot, *names: str) -> None:
@@ -30,7 +30,7 @@ def make(root: WatchedRoot, *names: str) -> None:
         Path(root.path, name).mkdir()
 
 
-def found(files: RealFiles, root: WatchedRoot, everything: bool = False) -> list[str]:
+def found(files: Files, root: WatchedRoot, everything: bool = False) -> list[str]:
     return sorted(name for _, name in scan(files, root, everything, NOW).targets)
 
 
@@ -40,13 +40,13 @@ def trust(root: WatchedRoot, *names: str) -> None:
         root.seen[name] = mark((status.st_ino, status.st_size, status.st_mtime_ns))
 
 
-def test_what_was_never_seen_is_found(files: RealFiles, root: WatchedRoot) -> None:
+def test_what_was_never_seen_is_found(files: Files, root: WatchedRoot) -> None:
     make(root, "a", "b", ".hidden")
     assert found(files, root) == ["a", "b"]
 
 
 def test_what_is_as_it_was_seen_is_left_alone_unless_everything_is_asked_for(
-    files: RealFiles, root: WatchedRoot
+    files: Files, root: WatchedRoot
 ) -> None:
     make(root, "a", "b")
     trust(root, "a", "b")
@@ -54,7 +54,7 @@ def test_what_is_as_it_was_seen_is_left_alone_unless_everything_is_asked_for(
     assert found(files, root, everything=True) == ["a", "b"]
 
 
-def test_what_changed_since_or_may_have_is_found(files: RealFiles, root: WatchedRoot) -> None:
+def test_what_changed_since_or_may_have_is_found(files: Files, root: WatchedRoot) -> None:
     make(root, "a", "b", "c")
     trust(root, "a", "b", "c")
     os.utime(Path(root.path, "a"), ns=(1, 1))
@@ -63,7 +63,7 @@ def test_what_changed_since_or_may_have_is_found(files: RealFiles, root: Watched
 
 
 def test_what_is_gone_is_found_also_if_only_its_open_attempt_is_remembered(
-    files: RealFiles, root: WatchedRoot
+    files: Files, root: WatchedRoot
 ) -> None:
     make(root, "a", "b")
     trust(root, "a")
@@ -73,13 +73,13 @@ def test_what_is_gone_is_found_also_if_only_its_open_attempt_is_remembered(
     assert found(files, root) == ["a", "c"]
 
 
-def test_what_the_settings_ignore_is_ignored(files: RealFiles, root: WatchedRoot) -> None:
+def test_what_the_settings_ignore_is_ignored(files: Files, root: WatchedRoot) -> None:
     root.settings = root.settings._replace(ignore=("tmp-*", "B"))
     make(root, "tmp-1", "a", "b")
     assert found(files, root) == ["a", "b"]
 
 
-def test_a_root_that_is_away_says_nothing_of_the_runs_inside_it(files: RealFiles, root: WatchedRoot) -> None:
+def test_a_root_that_is_away_says_nothing_of_the_runs_inside_it(files: Files, root: WatchedRoot) -> None:
     root.seen["a"], root.open["a"] = 7, ()
     Path(root.path).rmdir()
     scanned = scan(files, root, True, NOW)
@@ -88,7 +88,7 @@ def test_a_root_that_is_away_says_nothing_of_the_runs_inside_it(files: RealFiles
     assert (root.health, root.seen) == ("missing", {"a": 7})
 
 
-def test_a_complaint_about_a_root_is_made_once_and_taken_back(files: RealFiles, root: WatchedRoot) -> None:
+def test_a_complaint_about_a_root_is_made_once_and_taken_back(files: Files, root: WatchedRoot) -> None:
     assert settle(scan(files, root, False, NOW)) is None
     assert (root.health, root.problem) == ("ok", None)
     os.mkdir(os.fsencode(root.path) + b"/\xff")

@@ -7,19 +7,19 @@ import pytest
 import structlog
 
 from runward.config.settings import Root
-from runward.daemon.ports.files import Gone, Listing
-from runward.daemon.rundir.run_directories import UNTRUSTED, mark, signature
+from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.run_directories import UNTRUSTED, Listing, mark, signature
 from runward.daemon.watch.hints import Coverage, Hints, Why
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import ASKED, Rounds
-from runward.daemon.world.files import RealFiles
-from runward.daemon.world.machine import SystemClock
+from runward.daemon.world.clock import SystemClock
+from runward.daemon.world.files import Files
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.unreadable import Unreadable
 
 
-class ListedJustBefore(RealFiles):
+class ListedJustBefore(Files):
     """Right after the first listing a run appears, and the watch that stands from then on asks for a scan."""
 
     rounds: Rounds
@@ -34,7 +34,7 @@ class ListedJustBefore(RealFiles):
         return listing
 
 
-def rounds_over(files: RealFiles, hints: Hints, state: Path, root: WatchedRoot) -> Rounds:
+def rounds_over(files: Files, hints: Hints, state: Path, root: WatchedRoot) -> Rounds:
     return Rounds(
         files,
         StartingProcesses(state),
@@ -82,7 +82,7 @@ async def test_a_scan_that_is_requested_during_a_scan_is_made_after_it(
 
 async def test_an_end_that_nobody_told_is_found_without_a_scan(tmp_path: Path, root: WatchedRoot) -> None:
     hints = Hints(lambda: None)
-    rounds = rounds_over(RealFiles(tmp_path), hints, tmp_path, root)
+    rounds = rounds_over(Files(tmp_path), hints, tmp_path, root)
     running(root, "quiet", "ended")
     assert await rounds.check_running() == 0
     Path(root.path, "ended", "exit.json").write_text("{}")
@@ -94,7 +94,7 @@ async def test_a_directory_that_changed_while_it_was_looked_at_is_looked_at_agai
     tmp_path: Path, root: WatchedRoot
 ) -> None:
     hints = Hints(lambda: None)
-    rounds = rounds_over(RealFiles(tmp_path), hints, tmp_path, root)
+    rounds = rounds_over(Files(tmp_path), hints, tmp_path, root)
     Path(root.path, "empty-yet").mkdir()
     root.seen["empty-yet"] = UNTRUSTED
     root.unsettled.add("empty-yet")
@@ -104,7 +104,7 @@ async def test_a_directory_that_changed_while_it_was_looked_at_is_looked_at_agai
 
 async def test_each_of_many_running_sessions_gets_its_turn(tmp_path: Path, root: WatchedRoot) -> None:
     hints = Hints(lambda: None)
-    rounds = rounds_over(RealFiles(tmp_path), hints, tmp_path, root)
+    rounds = rounds_over(Files(tmp_path), hints, tmp_path, root)
     names = [f"run-{number}" for number in range(2 * ASKED + 20)]
     running(root, *names)
     for name in names:
@@ -117,7 +117,7 @@ async def test_each_of_many_running_sessions_gets_its_turn(tmp_path: Path, root:
 
 async def test_a_directory_that_can_not_be_reached_is_nobodys_hint(tmp_path: Path, root: WatchedRoot) -> None:
     hints = Hints(lambda: None)
-    rounds = rounds_over(RealFiles(tmp_path), hints, tmp_path, root)
+    rounds = rounds_over(Files(tmp_path), hints, tmp_path, root)
     running(root, "gone")
     Path(root.path).rename(tmp_path / "away")
     assert await rounds.check_running() == 0
@@ -127,7 +127,7 @@ async def test_a_root_that_leaves_the_settings_while_processes_are_checked_is_pa
     tmp_path: Path, root: WatchedRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root.open["run"] = (RecordedProcess(1, 2, "this"),)
-    rounds = rounds_over(RealFiles(tmp_path), Hints(lambda: None), tmp_path, root)
+    rounds = rounds_over(Files(tmp_path), Hints(lambda: None), tmp_path, root)
 
     def leave(self: Rounds, asked: object) -> list[object]:
         self.roots.clear()

@@ -33,7 +33,8 @@ from runward.daemon.parts.answering import (
     no_rules,
 )
 from runward.daemon.parts.notices import NOBODY, Messenger
-from runward.daemon.ports.processes import Begun, NotBegun, NotTold, RunPlace, Told, WriterOf
+from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told
+from runward.daemon.rundir.liveness import WriterOf
 from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.reading_told_actions import told_actions_in
@@ -42,8 +43,9 @@ from runward.daemon.store.transaction import Row
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.world.files import RealFiles
-from runward.daemon.world.machine import SystemRandomness
+from runward.daemon.world.clock import SystemRandomness
+from runward.daemon.world.files import Files
+from runward.daemon.world.processes import Begun, NotBegun
 from runward.handlers.model.contracts import Declarations
 from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import RunProcesses
@@ -269,7 +271,7 @@ async def daemon(
     settings = Settings(str(state), (), (), (Root("runs", str(root)), *roots), batch)
     world = World(
         clock,
-        RealFiles(state),
+        Files(state),
         processes,
         SystemRandomness(),
         NoNotifications(),

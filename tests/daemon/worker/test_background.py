@@ -16,10 +16,10 @@ from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
 from runward.daemon.parts import log_lines
-from runward.daemon.ports.files import Halted
 from runward.daemon.rundir import hashes
+from runward.daemon.rundir.opening import Halted
 from runward.daemon.worker import background
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 from runward.handlers.contracts.hashes import TRIES
 from runward.handlers.model.files import FileHash, RootHashes
 from runward.handlers.model.unreadable import Unreadable
@@ -89,10 +89,10 @@ class Gate:
         self.opened = threading.Event()
         self.most = self._now = 0
         self._lock = threading.Lock()
-        real = RealFiles.hashes
+        real = Files.hashes
 
         def held(
-            files: RealFiles, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
+            files: Files, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
         ) -> RootHashes | Unreadable:
             with self._lock:
                 self._now += 1
@@ -104,7 +104,7 @@ class Gate:
                 self._now -= 1
             return real(files, root, within, paths, go_on)
 
-        monkeypatch.setattr(RealFiles, "hashes", held)
+        monkeypatch.setattr(Files, "hashes", held)
 
     async def wait_for(self, readers: int) -> None:
         """Until so many readers have come."""
@@ -202,12 +202,12 @@ async def test_a_file_that_is_always_changing_is_given_up_after_some_tries(
     tries: list[int] = []
 
     def changing(
-        files: RealFiles, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
+        files: Files, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
     ) -> RootHashes:
         tries.append(1)
         return RootHashes(True, (FileHash("changing"),))
 
-    monkeypatch.setattr(RealFiles, "hashes", changing)
+    monkeypatch.setattr(Files, "hashes", changing)
     clock = StillClock()
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
         produce(tmp_path, "r", a=b"one")
@@ -228,7 +228,7 @@ async def test_a_place_that_can_not_be_read_is_waited_for(
 ) -> None:
     clock = StillClock()
     with monkeypatch.context() as broken:
-        broken.setattr(RealFiles, "hashes", lambda *asked: Unreadable("Input/output error"))
+        broken.setattr(Files, "hashes", lambda *asked: Unreadable("Input/output error"))
         async with daemon(tmp_path, clock, ToldProcesses()) as running:
             produce(tmp_path, "r", a=b"one")
             for _ in range(3 * TRIES):
@@ -282,11 +282,11 @@ async def test_giants_take_one_place_of_the_two(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(background, "LARGE", 100)
     monkeypatch.setattr(background, "MANY_BYTES", 1)
     read: list[str] = []
-    reading, real = threading.Semaphore(0), RealFiles.hashes
+    reading, real = threading.Semaphore(0), Files.hashes
     released = threading.Event()
 
     def held(
-        files: RealFiles, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
+        files: Files, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
     ) -> RootHashes | Unreadable:
         read.append(root.split("/")[-2])
         if "-giant/" in root:
@@ -295,7 +295,7 @@ async def test_giants_take_one_place_of_the_two(tmp_path: Path, monkeypatch: pyt
                 pass
         return real(files, root, within, paths, go_on)
 
-    monkeypatch.setattr(RealFiles, "hashes", held)
+    monkeypatch.setattr(Files, "hashes", held)
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         for name in ("a-giant", "b-giant"):
             produce(tmp_path, name, a=b"x" * 101)
@@ -318,11 +318,11 @@ async def test_a_job_whose_files_grew_since_its_verdict_is_put_back_and_done_alo
     clock = StillClock()
     monkeypatch.setattr(background, "LARGE", 100)
     calls: list[str] = []
-    reading, real = threading.Semaphore(0), RealFiles.hashes
+    reading, real = threading.Semaphore(0), Files.hashes
     released = threading.Event()
 
     def held(
-        files: RealFiles, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
+        files: Files, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
     ) -> RootHashes | Unreadable:
         name = root.split("/")[-2]
         calls.append(name)
@@ -336,7 +336,7 @@ async def test_a_job_whose_files_grew_since_its_verdict_is_put_back_and_done_alo
                 pass
         return real(files, root, within, paths, go_on)
 
-    monkeypatch.setattr(RealFiles, "hashes", held)
+    monkeypatch.setattr(Files, "hashes", held)
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
         for name in ("a-giant", "b-giant", "c", "d", "e"):
             produce(tmp_path, name, a=b"x")
@@ -546,16 +546,16 @@ async def test_while_the_store_refuses_status_says_so_and_a_stop_is_not_held_up(
 async def test_a_handler_that_fails_holds_its_own_job_and_the_others_are_hashed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = RealFiles.hashes
+    real = Files.hashes
 
     def buggy(
-        files: RealFiles, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
+        files: Files, root: str, within: str, paths: Sequence[str], go_on: Callable[[int], bool]
     ) -> RootHashes | Unreadable:
         if "/bad/" in root:
             raise ZeroDivisionError("a bug of ours")
         return real(files, root, within, paths, go_on)
 
-    monkeypatch.setattr(RealFiles, "hashes", buggy)
+    monkeypatch.setattr(Files, "hashes", buggy)
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
         for name in ("bad", "good"):
             produce(tmp_path, name, a=b"one")

@@ -17,7 +17,7 @@ from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import list_inbox, put
 from runward.daemon.store.batch import Batch
 from runward.daemon.worker.turn import StoppedInTrouble
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 from runward.handlers.model.contracts import Declarations
 from runward.handlers.model.events import Request
 from runward.handlers.model.files import RootFacts
@@ -245,12 +245,12 @@ async def test_artifacts_that_cannot_be_read_hold_the_verdict_back_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contract: JsonValue = {"expected": [{"id": "a", "path": "a.md"}]}
-    clock, artifacts = StillClock(), RealFiles.artifacts
+    clock, artifacts = StillClock(), Files.artifacts
 
-    def broken(self: RealFiles, root: str, within: str, paths: tuple[str, ...]) -> RootFacts | Unreadable:
+    def broken(self: Files, root: str, within: str, paths: tuple[str, ...]) -> RootFacts | Unreadable:
         return Unreadable("Input/output error") if "/bad/" in root else artifacts(self, root, within, paths)
 
-    monkeypatch.setattr(RealFiles, "artifacts", broken)
+    monkeypatch.setattr(Files, "artifacts", broken)
     async with daemon(tmp_path, clock, ToldProcesses()) as running:
         for name in ("bad", "good"):
             directory = begin(tmp_path, name, {"schema": "runward-run-v1", "contract": contract})
@@ -309,9 +309,9 @@ async def test_a_request_that_comes_while_the_inbox_is_listed_is_not_left_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as running:
-        worker, real, listed = running.supervisor.assembly.worker, RealFiles.inbox, list[object]()
+        worker, real, listed = running.supervisor.assembly.worker, Files.inbox, list[object]()
 
-        def listed_before(files: RealFiles) -> object:
+        def listed_before(files: Files) -> object:
             found = real(files)
             listed.append(found)
             if len(listed) == 1:
@@ -319,7 +319,7 @@ async def test_a_request_that_comes_while_the_inbox_is_listed_is_not_left_there(
                 worker.inbox_waits = True  # as its notification does
             return found
 
-        monkeypatch.setattr(RealFiles, "inbox", listed_before)
+        monkeypatch.setattr(Files, "inbox", listed_before)
         worker.inbox_waits = True
         await running.work()
         assert list_inbox(running.state) == ()

@@ -27,17 +27,17 @@ from runward.config.settings import Root, Settings
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.host.world import World
 from runward.daemon.parts.answering import no_playbooks, no_rules
-from runward.daemon.ports.files import Gone
-from runward.daemon.ports.journals import Compared, StandingLines
-from runward.daemon.rundir.journal_reading import compare
+from runward.daemon.rundir.journal_reading import Compared, compare
+from runward.daemon.rundir.journals import StandingLines
+from runward.daemon.rundir.opening import Gone
 from runward.daemon.store import journals
 from runward.daemon.store.journals import SETTLE_PERIOD
 from runward.daemon.store.store import Store, connect
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.notifications import Watching
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.world.files import RealFiles
-from runward.daemon.world.machine import SystemRandomness
+from runward.daemon.world.clock import SystemRandomness
+from runward.daemon.world.files import Files
 from runward.handlers.model.contracts import Declarations
 from runward.handlers.model.unreadable import Unreadable
 
@@ -294,7 +294,7 @@ async def test_a_line_that_is_marked_late_is_as_new_as_any(tmp_path: Path) -> No
     assert lines_of(directory)[: len(ours)] == ours
 
 
-class SlowToCompare(RealFiles):
+class SlowToCompare(Files):
     """Files whose comparison takes until it may."""
 
     def __init__(self, state: Path) -> None:

@@ -10,7 +10,7 @@ from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, headle
 
 from runward.config.settings import Root
 from runward.daemon.looking.remembered import load_remembered
-from runward.daemon.world.files import RealFiles
+from runward.daemon.world.files import Files
 from runward.handlers.layouts.registry import LAYOUTS
 
 CLAUDE = "laptop/projects/-home-dev-app"
@@ -188,7 +188,7 @@ async def test_what_is_known_of_a_root_is_known_when_its_layout_is_changed_to_au
     tree.claude()
     async with tree.open(layout) as running:
         await tree.rest(running)
-    monkeypatch.setattr(RealFiles, "look_at_session", _unexpected)
+    monkeypatch.setattr(Files, "look_at_session", _unexpected)
     async with tree.open({"auto": "claude-code", "claude-code": "auto"}[layout]) as running:
         await tree.scan(running)
         assert await told(running) == {f"claude-code:{SESSION}": ("claude-code", "completed")}
@@ -204,8 +204,8 @@ async def test_a_restart_and_a_scan_look_at_nothing_that_stayed_as_it_was(
     tree.put_json("app/run.json", {"no": "session"})
     async with tree.open() as running:
         await tree.rest(running)
-    monkeypatch.setattr(RealFiles, "look_at_session", _unexpected)
-    monkeypatch.setattr(RealFiles, "identify", _unexpected)
+    monkeypatch.setattr(Files, "look_at_session", _unexpected)
+    monkeypatch.setattr(Files, "identify", _unexpected)
     async with tree.open() as running:
         await tree.scan(running)
         assert len(await told(running)) == 2

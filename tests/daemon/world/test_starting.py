@@ -16,13 +16,12 @@ from tests.daemon.launching import is_alive, members
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
-from runward.daemon.disk.epoch import write_epoch
-from runward.daemon.ports.journals import EpochPassed
-from runward.daemon.ports.processes import Begun, NotBegun
+from runward.daemon.disk.epoch import EpochPassed, write_epoch
 from runward.daemon.processes.identity import read_stat
 from runward.daemon.processes.tree import send_signal
 from runward.daemon.store.ownership import prepare
 from runward.daemon.world import starting
+from runward.daemon.world.processes import Begun, NotBegun
 from runward.daemon.world.starting import StartingProcesses, environment
 from runward.handlers.model.starts import StartRun
 

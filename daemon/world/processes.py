@@ -1,41 +1,26 @@
-"""The port to processes: what the machine knows of recorded ones, and runs to be started or ended."""
+"""What the machine knows of recorded processes."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-if TYPE_CHECKING:  # commands that only ask the store needn't load the scanners of all layouts
-    from runward.handlers.model.processes import ProcessState, RecordedProcess, Whereabouts
-    from runward.handlers.model.sessions import RunProcesses
+from runward.daemon.launch.cgroup import end_run_in
+from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told, end_tree, tell_to_end
+from runward.daemon.processes.identity import (
+    ProcessIdentity,
+    booted_at,
+    current_boot_id,
+    descriptor_of,
+    seconds_since_start,
+    state_of,
+)
+from runward.daemon.processes.whereabouts import NotThere, launcher_of, number_of, own_host, own_whereabouts
+from runward.daemon.rundir.liveness import WriterOf, Writers, says_so
+from runward.handlers.model.processes import ProcessState, RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import RunProcesses
+
+if TYPE_CHECKING:  # commands that only look at processes needn't load playbooks
     from runward.handlers.model.starts import StartRun
-    from runward.handlers.sessions.over import Writer
-
-
-class RunPlace(NamedTuple):
-    """A run directory as it is: its owner's uid, which one it is, and why no note could be left in it."""
-
-    owner: int
-    device: int
-    inode: int
-    problem: str | None = None
-
-
-class Told(NamedTuple):
-    """A process got the order to end; `who` says which."""
-
-    who: str
-
-
-class NotTold(NamedTuple):
-    """No process could get the order to end, and asking again changes nothing.
-
-    `too_late`: because nothing is left of the run, perhaps due to an earlier try.
-    """
-
-    why: str
-    too_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +38,6 @@ class NotBegun(NamedTuple):
 
     why: str
     for_good: bool = False
-
-
-WriterOf: TypeAlias = "Callable[[str, str, str], Writer]"
-"""What is known now of the process that writes a session: by its layout, the path of its log or directory, and its id."""
 
 
 class NotRemoved(NamedTuple):
@@ -115,7 +96,7 @@ class Processes(Protocol):
         """Seconds since this process started, whether or not it is alive; None if it is from another boot."""
         ...
 
-    def start(self, order: StartRun, epoch: int) -> Begun | NotBegun: ...
+    def start(self, order: "StartRun", epoch: int) -> Begun | NotBegun: ...
 
     def expect_start(self, epoch: int) -> None:
         """A run was started, so another one may follow soon: get ready for it. Raises OSError."""
@@ -126,3 +107,58 @@ class Processes(Protocol):
     def remove_worktree(self, name: str, repo: str) -> str | NotRemoved | None:
         """Remove the worktree of the run of this name, if it is there; what is left to do if `repo` may still list it."""
         ...
+
+
+class RealProcesses:
+    """What /proc knows of recorded processes."""
+
+    def __init__(self) -> None:
+        self._host = own_host()
+        self._whereabouts = own_whereabouts()
+
+    def host(self) -> str:
+        return self._host
+
+    def whereabouts(self) -> Whereabouts:
+        return self._whereabouts
+
+    def boot_id(self) -> str:
+        try:
+            return current_boot_id()
+        except OSError:
+            return ""
+
+    def booted_at(self) -> float | None:
+        return booted_at()
+
+    def descriptor(self, process: RecordedProcess) -> int | None:
+        return descriptor_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
+
+    def writers(self) -> WriterOf:
+        return Writers().writer
+
+    def launcher_of(self, process: RecordedProcess, layout: str, path: str) -> str | None:
+        return launcher_of(process) if says_so(process, layout, path) else None
+
+    def state(self, process: RecordedProcess) -> ProcessState:
+        return state_of(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
+
+    def end_tree(self, processes: RunProcesses, directory: str) -> Told | NotTold:
+        in_cgroup = 0 if processes.cgroup is None else end_run_in(processes.cgroup)
+        answer = end_tree(processes, directory)
+        if not in_cgroup:
+            return answer
+        others = f", and {answer.who}" if isinstance(answer, Told) else ""
+        return Told(f"{in_cgroup} processes in its cgroup were killed{others}")
+
+    def is_nowhere(self, process: RecordedProcess) -> bool:
+        found = number_of(process.pid, process.start_ticks)
+        return isinstance(found, NotThere) and found.is_certain
+
+    def age(self, process: RecordedProcess) -> float | None:
+        if process.boot_id != self.boot_id():
+            return None
+        return seconds_since_start(ProcessIdentity(process.pid, process.start_ticks, process.boot_id))
+
+    def tell_to_end(self, processes: RunProcesses, place: RunPlace) -> Told | NotTold:
+        return tell_to_end(processes, place)

@@ -3,7 +3,7 @@
 import pytest
 
 from runward.daemon.looking.remembered import Remembered, dump_remembered, load_remembered
-from runward.daemon.ports.session_reads import NOT_KNOWN, NOTHING_READ, Cursor, FilesRead, LogRead
+from runward.daemon.rundir.session_reads import NOT_KNOWN, NOTHING_READ, Cursor, FilesRead, LogRead
 
 
 def stored(read: FilesRead) -> str:
