@@ -1,7 +1,8 @@
 """Agent profiles: Markdown whose frontmatter may hold an agent's default artifacts (ADR-0029).
 
 Profiles belong primarily to the agents' own tools: keys that Runward doesn't know are allowed, but a key that looks
-like a misspelled key of Runward's causes a warning."""
+like a misspelled key of Runward's causes a warning.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -10,10 +11,26 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, W
 
 from runward.config.contract import ExpectedArtifact, declared_artifacts
 from runward.config.contract_schema import DECLARATION_SCHEMA
-from runward.config.document import Document
-from runward.config.frontmatter import read_frontmatter
-from runward.config.problem import SLIP, Complaint, Parsed, has_errors, nearest, unknown_key
-from runward.config.pydantic_problems import complaints_of
+from runward.config.document import Document, Mark
+from runward.config.playbook import complaints_of
+from runward.config.problem import SLIP, Complaint, Parsed, Problem, has_errors, nearest, unknown_key
+from runward.config.yaml_document import read_yaml
+
+
+def read_frontmatter(text: str, name: str) -> Parsed[Document]:
+    """The frontmatter of file `name`; its root is None if there is none or an empty one. Never raises."""
+    first, _, rest = text.removeprefix("\ufeff").partition("\n")
+    if first.rstrip() != "---":
+        return Parsed(Document(name, None, {(): Mark((1, 1))}))
+    block: list[str] = []
+    for line in rest.split("\n"):
+        if line.rstrip() == "---":
+            # A blank line replaces the first fence, so every line keeps its number in the file.
+            return read_yaml("\n" + "\n".join(block), name)
+        block.append(line)
+    problem = Problem(name, 1, 1, "the frontmatter never ends", "close it with a line of three dashes: ---")
+    return Parsed(None, (problem,))
+
 
 _SUFFIX = ".md"
 

@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 
 from runward.config.ctcp_profile import BY_PATH, CTCP
 from runward.config.glob_rule import GlobError, check_path_glob
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, is_text
 from runward.config.path_rule import MAX_PATH_BYTES, PathRuleError, relative_parts
-from runward.config.plain_data import is_text
 from runward.config.problem import Complaint, Location, has_errors, kind, quoted
 from runward.config.shape import size_of
 

@@ -8,9 +8,8 @@ imports this module within its start-up budget, and a snapshot in a run director
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, is_text
 from runward.config.path_rule import PathRuleError, relative_parts
-from runward.config.plain_data import is_text
 from runward.config.problem import (
     MAX_PROBLEMS,
     Complaint,

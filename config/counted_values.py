@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from runward.config.expression_syntax import ExpressionError
-from runward.config.json_value import JsonValue
-from runward.config.plain_data import MAX_INTEGER
+from runward.config.json_value import MAX_INTEGER, JsonValue
 from runward.config.problem import kind, quoted
 
 LONGEST_RESULT: Final = 64 << 10

@@ -1,11 +1,12 @@
-"""A document that somebody wrote, as plain data that still knows the place of each of its values."""
+"""A document that somebody wrote, as plain data that still knows the place of each of its values; and strict JSON."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple, NoReturn
 
-from runward.config.json_value import JsonValue
-from runward.config.problem import MAX_PROBLEMS, Complaint, Location, Place, Problem
+from runward.config.json_value import MAX_BYTES, MAX_INTEGER, JsonValue, not_plain
+from runward.config.problem import MAX_PROBLEMS, Complaint, Location, Parsed, Place, Problem, quoted
 
 
 class Mark(NamedTuple):
@@ -43,8 +44,8 @@ class Document(NamedTuple):
 
     def problems(self, complaints: Iterable[Complaint]) -> tuple[Problem, ...]:
         """The complaints with their places, in the order of the text. Of too many, errors are kept before warnings."""
-        found = sorted(complaints, key=lambda complaint: complaint.severity)[:MAX_PROBLEMS]
-        problems = [self.problem(complaint) for complaint in found]
+        kept = sorted(complaints, key=lambda complaint: complaint.severity)[:MAX_PROBLEMS]
+        problems = [self.problem(complaint) for complaint in kept]
         return tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
 
 
@@ -62,3 +63,57 @@ class Lines:
         """Line and column, both from 1, of the character at `offset`."""
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
+
+
+_MAX_DIGITS: Final = 400
+
+
+def read_json(text: str, name: str) -> Parsed[Document]:
+    """The JSON in `text`, which came from `name`, or what is wrong with it. It has no places. Never raises."""
+    import json  # settings without a file don't need it
+
+    if len(text) > MAX_BYTES:
+        return _refused(name, f"is larger than {MAX_BYTES >> 20} MiB", "split it")
+    try:
+        root = json.loads(
+            text.removeprefix("\ufeff"),
+            object_pairs_hook=_table,
+            parse_constant=_constant,
+            parse_int=_integer,
+            parse_float=float,
+        )
+    except json.JSONDecodeError as error:
+        message = f"is not JSON: {error.msg}"
+        return Parsed(None, (Problem(name, error.lineno, error.colno, message, "write it as JSON"),))
+    except _RefusedError as error:
+        return _refused(name, str(error), "write each key once and finite numbers only")
+    except RecursionError:
+        return _refused(name, "is nested too deeply to be read", "nest less")
+    document = Document(name, root, {})
+    faults = list(islice(not_plain(root), MAX_PROBLEMS))
+    return Parsed(None, document.problems(faults)) if faults else Parsed(document)
+
+
+class _RefusedError(Exception):
+    """JSON that Python's reader would accept, but that is ambiguous."""
+
+
+def _table(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in table if keys.count(key) > 1)
+        raise _RefusedError(f"key {quoted(twice)} appears twice")
+    return table
+
+
+def _constant(word: str) -> NoReturn:
+    raise _RefusedError(f"{word} is not JSON")
+
+
+def _integer(digits: str) -> int:
+    return int(digits) if len(digits) <= _MAX_DIGITS else MAX_INTEGER + 1
+
+
+def _refused(name: str, message: str, fix: str) -> Parsed[Document]:
+    return Parsed(None, (Problem(name, None, None, message, fix),))

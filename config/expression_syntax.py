@@ -10,7 +10,7 @@ from typing import Final
 
 from jinja2 import Environment, TemplateError, nodes
 
-from runward.config.plain_data import MAX_INTEGER, is_text
+from runward.config.json_value import MAX_INTEGER, is_text
 from runward.config.problem import nearest, quoted
 
 _ALLOWED: Final = (

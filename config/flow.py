@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from runward.config.contract import check_id
-from runward.config.json_value import JsonValue
+from runward.config.json_value import JsonValue, is_text
 from runward.config.path_rule import PathRuleError, relative_parts
-from runward.config.plain_data import is_text
 from runward.config.problem import MAX_PROBLEMS, Complaint, Location, Parsed, has_errors, kind, quoted
 
 MAX_LEGS: Final = 256

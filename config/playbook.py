@@ -8,17 +8,59 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from runward.config.contract import ExpectedArtifact, declared_artifacts
 from runward.config.contract_schema import DECLARATION_SCHEMA
 from runward.config.document import Document
 from runward.config.duration import Duration
-from runward.config.problem import Complaint, Parsed, extra_key, has_errors, nearest, quoted
-from runward.config.pydantic_problems import complaints_of
+from runward.config.problem import (
+    Complaint,
+    Parsed,
+    extra_key,
+    has_errors,
+    kind,
+    nearest,
+    quoted,
+    unknown_key,
+)
 from runward.config.settings_keys import PLAYBOOK_SUFFIX
 from runward.config.template import TemplateError, names_used, parse_template
 from runward.config.yaml_document import read_yaml
+
+_WANTED: Final = {
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a table of keys",
+    "model_type": "a table of keys",
+    "model_attributes_type": "a table of keys",
+}
+_FIXES: Final = {"a text": "put it in quotes", "true or false": "write true or false, without quotes"}
+
+
+def complaints_of(error: ValidationError, known_keys: tuple[str, ...]) -> list[Complaint]:
+    """A complaint for each of pydantic's errors; `known_keys` are what an unknown key is compared with."""
+    return [_complaint(details, known_keys) for details in error.errors(include_url=False)]
+
+
+def _complaint(details: ErrorDetails, known_keys: tuple[str, ...]) -> Complaint:
+    loc, sort = details["loc"], details["type"]
+    if sort == "missing":
+        return Complaint(loc[:-1], f"has no '{loc[-1]}'", f"add '{loc[-1]}: …'")
+    if sort == "extra_forbidden":
+        return unknown_key(loc, known_keys)
+    if sort in _WANTED:
+        wanted = _WANTED[sort]
+        message = f"must be {wanted}, not {kind(details['input'])}"
+        return Complaint(loc, message, _FIXES.get(wanted, f"make it {wanted}"))
+    message = details["msg"][:1].lower() + details["msg"][1:]
+    fix = details.get("ctx", {}).get("fix")
+    return Complaint(loc, message, str(fix) if fix is not None else "correct it")
+
 
 FOREIGN_KEYS: Final = ("model", "prompt", "description")
 """Keys of ADR-0029's playbooks and of the tools that share them: those tools read them, they are ignored here."""

@@ -167,3 +167,8 @@ def unknown_field(name: str, loc: Location, whose: str, known: Iterable[str]) ->
 def _key(key: str) -> str:
     plain = key.replace("-", "").replace("_", "")
     return key if plain.isascii() and plain.isalnum() and len(key) <= MAX_QUOTED else quoted(key)
+
+
+def counted(count: int, one: str, more: str) -> str:
+    """The number with the noun for one, or with that for none or several."""
+    return f"{count:,} {one if count == 1 else more}"

@@ -324,7 +324,7 @@ def _variable(variable: str, key: str, text: str) -> Parsed[Document]:
     """The variable as a document with its one key. Texts are taken as they are, everything else is JSON."""
     if key == "state_dir":
         return Parsed(Document(variable, {key: text}, {}))
-    from runward.config.json_document import read_json
+    from runward.config.document import read_json
 
     parsed = read_json(text, variable)
     if parsed.value is None:

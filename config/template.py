@@ -1,4 +1,4 @@
-"""Templates: texts in which `{{ with.NAME }}` is replaced by a value that is given at the start.
+"""Templates: texts in which `{{ with.NAME }}` is replaced by a value that is given at the start; and such values.
 
 They only have look-ups, also into tables (`{{ with.pull.number }}`): no expressions, no defaults, no shell.
 A value stays inside the text that it was put into, whatever it contains.
@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from runward.config.document import read_json
 from runward.config.json_value import JsonValue
-from runward.config.problem import kind, nearest, quoted
+from runward.config.problem import Problem, kind, nearest, quoted
 
 NAME: Final = "[A-Za-z_][A-Za-z0-9_-]*"
 """The valid names of values."""
@@ -117,3 +118,35 @@ def _not_given(look_up: LookUp, known: Mapping[str, JsonValue]) -> TemplateError
 
 def _called(look_up: LookUp) -> str:
     return ".".join(("with", *look_up))
+
+
+_VALUE: Final = re.compile(rf"({NAME})(:?=)(.*)", re.DOTALL)
+
+
+class WrongValue(Exception):
+    """A word is not a value, or its JSON has `problems`."""
+
+    def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
+def given_values(words: Sequence[str]) -> dict[str, JsonValue]:
+    """`KEY=VALUE` as text, `KEY:=JSON` as JSON. Raises `WrongValue`."""
+    given: dict[str, JsonValue] = {}
+    for word in words:
+        match = _VALUE.fullmatch(word)
+        if match is None:
+            raise WrongValue(f"{word!r} is not a value: write KEY=TEXT or KEY:=JSON")
+        key, sign, text = match.groups()
+        if key in given:
+            raise WrongValue(f"{key!r} is given twice")
+        given[key] = text if sign == "=" else _json(key, text)
+    return given
+
+
+def _json(key: str, text: str) -> JsonValue:
+    parsed = read_json(text, f"{key}:=")
+    if parsed.value is None:
+        raise WrongValue("; ".join(each.render() for each in parsed.problems), parsed.problems)
+    return parsed.value.root

@@ -11,8 +11,7 @@ from typing import Final
 import yaml
 
 from runward.config.document import Document, Lines, Mark
-from runward.config.json_value import JsonValue
-from runward.config.plain_data import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, is_text
+from runward.config.json_value import MAX_BYTES, MAX_DEPTH, MAX_INTEGER, JsonValue, is_text
 from runward.config.problem import MAX_PROBLEMS, Location, Parsed, Place, Problem, has_errors, quoted
 
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from runward.config.json_value import JsonValue
-from runward.config.plain_data import LATEST
+from runward.config.json_value import LATEST, JsonValue
 
 MAXIMUM_DEPTH: Final = 64
 

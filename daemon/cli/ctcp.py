@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import click
 from click.shell_completion import CompletionItem
 
-from runward.config.counting import counted
+from runward.config.problem import counted
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.paths import NamedPath

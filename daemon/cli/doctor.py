@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from runward.config.counting import counted
 from runward.config.json_value import JsonValue
+from runward.config.problem import counted
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.context import read_settings_of
 from runward.daemon.cli.terminal.output import (

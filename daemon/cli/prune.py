@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from runward.config.counting import counted
 from runward.config.duration import MAX_DURATION_S, render_duration
+from runward.config.problem import counted
 from runward.config.settings import Settings
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.request_waiting import note_without_daemon, refuse_without_daemon, wait_for

@@ -8,8 +8,8 @@ from typing import Final, NoReturn
 
 import click
 
-from runward.config.counting import counted
 from runward.config.json_value import JsonValue
+from runward.config.problem import counted
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.context import settings_in_force

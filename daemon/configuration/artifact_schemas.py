@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from runward.config.artifact_rules import MAX_SCHEMA
 from runward.config.contract import ExpectedArtifact
-from runward.config.json_document import read_json
+from runward.config.document import read_json
 from runward.config.problem import Problem
 
 

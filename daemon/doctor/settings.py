@@ -8,10 +8,9 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from runward.config.counting import counted
 from runward.config.listening import Http, TcpAddress, address_of
 from runward.config.notification import Recipient
-from runward.config.problem import printable
+from runward.config.problem import counted, printable
 from runward.config.settings import Root
 from runward.daemon.configuration.agent_homes import agent_home
 from runward.daemon.configuration.extras import FIX, why_not_over_http

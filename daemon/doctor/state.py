@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from runward.config.counting import counted
+from runward.config.problem import counted
 from runward.daemon.disk.state_rights import openings
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.host.report import read_report

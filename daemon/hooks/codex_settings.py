@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Place, Problem
-from runward.config.toml_document import line_of_deep_key, read_toml
-from runward.config.toml_positions import toml_positions, toml_texts
+from runward.config.toml_document import line_of_deep_key, read_toml, toml_positions, toml_texts
 from runward.daemon.hooks.settings_file import Edited, Refused, is_ours, refused
 
 AGENT: Final = "codex"

@@ -16,7 +16,7 @@ import anyio.lowlevel
 import structlog
 from anyio.abc import TaskGroup
 
-from runward.config.counting import counted
+from runward.config.problem import counted
 from runward.config.settings import Settings, changed_keys, settings_to_json
 from runward.config.settings_layers import DEFAULT
 from runward.daemon import __version__

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from runward.config.ctcp_profile import BY_PATH, CTCP
-from runward.config.plain_data import is_text
+from runward.config.json_value import is_text
 from runward.config.problem import printable
 from runward.daemon.rundir.artifacts import NOWHERE, fact_at
 from runward.daemon.rundir.opening import LINK, REFUSED, REGULAR, opened, opened_below

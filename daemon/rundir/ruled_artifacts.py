@@ -17,9 +17,9 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from runward.config.artifact_rules import TEXT_TYPES, ArtifactRules
-from runward.config.counting import counted
 from runward.config.glob_rule import path_matches
 from runward.config.path_rule import names_in
+from runward.config.problem import counted
 from runward.daemon.rundir import schema_child
 from runward.daemon.rundir.artifacts import fact_at, modified_ns, refusal, resolve
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR

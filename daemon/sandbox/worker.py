@@ -32,7 +32,7 @@ _LONGEST_TEXT = 2000
 _TOO_MUCH = "output_limit"
 _LARGEST = 2**63 - 1
 _LEVELS, _LEVELS_OF_ARGUMENTS = 49, 48
-"""What the daemon's reader of JSON takes (`config/plain_data.py`): its levels, less those that the line has itself."""
+"""What the daemon's reader of JSON takes (`config/json_value.py`): its levels, less those that the line has itself."""
 _NOT_FOR_CONTRACTS = ("__import__", "open", "eval", "exec", "compile", "input")
 _NICER = 5
 """Code gets less of a busy processor than the daemon, so verdicts don't wait for it."""

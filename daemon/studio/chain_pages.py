@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from runward.config.given_values import WrongValue, given_values
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
+from runward.config.template import WrongValue, given_values
 from runward.daemon.configuration.settings import chain_names
 from runward.daemon.inbox.approval_answers import LONGEST_NOTE
 from runward.daemon.store.reading_chains import (

@@ -7,7 +7,7 @@ versions have, and rules about what is well-formed but should be noticed, are wa
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.config.counting import counted
+from runward.config.problem import counted
 
 Severity: TypeAlias = Literal["error", "warning"]
 

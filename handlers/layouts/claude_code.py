@@ -15,8 +15,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from runward.config.json_value import JsonValue
-from runward.config.plain_data import LATEST
+from runward.config.json_value import LATEST, JsonValue
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
 from runward.handlers.layouts.claude_code_records import (
     LONGEST_ID,

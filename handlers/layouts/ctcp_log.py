@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.config.json_value import JsonValue
-from runward.config.plain_data import LATEST
+from runward.config.json_value import LATEST, JsonValue
 from runward.config.problem import kind
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import is_error_code

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from runward.config.json_value import JsonValue
-from runward.config.plain_data import LATEST
+from runward.config.json_value import LATEST, JsonValue
 from runward.handlers.foreign_json import MAXIMUM_DEPTH, NotJson, read_json
 from runward.handlers.layouts.transcript_lines import decode, error_line, why_not
 from runward.handlers.model.sessions import Complaint, Document

@@ -12,8 +12,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from msgspec import Struct
 
-from runward.config.json_value import JsonValue
-from runward.config.plain_data import LATEST, MAX_INTEGER
+from runward.config.json_value import LATEST, MAX_INTEGER, JsonValue
 from runward.handlers.model.stored import Stored, as_json
 
 MAXIMUM_DEPTH: Final = 32

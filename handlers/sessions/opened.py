@@ -12,8 +12,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from runward.config.contract import Contract
-from runward.config.counting import counted
 from runward.config.json_value import JsonValue
+from runward.config.problem import counted
 from runward.handlers.contracts.fold import Folded, Unfoldable, fold_legs, why_too_late
 from runward.handlers.contracts.snapshots import (
     NO_CONTRACT,

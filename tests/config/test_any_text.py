@@ -6,11 +6,10 @@ from typing import Final
 
 import pytest
 
-from runward.config.agent import read_agent
+from runward.config.agent import read_agent, read_frontmatter
 from runward.config.chain import read_chain
-from runward.config.frontmatter import read_frontmatter
+from runward.config.document import read_json
 from runward.config.glob_rule import GlobError, check_path_glob, check_text_glob
-from runward.config.json_document import read_json
 from runward.config.json_value import JsonValue
 from runward.config.playbook import read_playbook
 from runward.config.problem import Parsed

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.config.json_document import read_json
+from runward.config.document import read_json
 
 
 @pytest.mark.parametrize(

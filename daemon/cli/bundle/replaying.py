@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import click
 
-from runward.config.counting import counted
 from runward.config.json_value import JsonValue
+from runward.config.problem import counted
 from runward.config.settings import Settings
 from runward.daemon.cli.bundle.verify import is_key
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE

@@ -15,7 +15,7 @@ import click
 from runward.config.chain import Chain
 from runward.config.contract import resolve_contract
 from runward.config.counted_values import Budget
-from runward.config.json_document import read_json
+from runward.config.document import read_json
 from runward.config.json_value import JsonValue
 from runward.config.problem import kind
 from runward.config.seen import SeenChain, SeenStep

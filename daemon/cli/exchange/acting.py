@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from runward.config.json_document import read_json
+from runward.config.document import read_json
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import click
 
-from runward.config.counting import counted
 from runward.config.json_value import JsonValue
+from runward.config.problem import counted
 from runward.config.settings import Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO

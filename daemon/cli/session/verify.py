@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import click
 
 from runward.config.contract import Contract
-from runward.config.counting import counted
 from runward.config.json_value import JsonValue
+from runward.config.problem import counted
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, safe
 from runward.daemon.rundir.artifacts import contract_facts
