@@ -9,10 +9,18 @@ from runward.config.step import NOT_STARTED
 from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.chains import EventOccurred, ListenersTo
 from runward.handlers.model.effects import Deciding, Effects, Emit
-from runward.handlers.model.invocations import EndInvocation, EndStatus, Invocation, InvocationOf, LinkSession
+from runward.handlers.model.invocations import (
+    EndInvocation,
+    EndStatus,
+    GiveUpStart,
+    Invocation,
+    InvocationOf,
+    LinkSession,
+    StartedEarlier,
+    StartFailed,
+)
 from runward.handlers.model.outcomes import LatestOutcomeOf, outcome_among
 from runward.handlers.model.sessions import Session, SessionOf, verdict_among
-from runward.handlers.model.starts import GiveUpStart, StartedEarlier, StartFailed
 
 
 def of_chain_run(run: str) -> str:

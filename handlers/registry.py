@@ -6,7 +6,7 @@ from pkgutil import iter_modules
 from typing import Any, Final
 
 from runward.handlers import model
-from runward.handlers.exchange import acting_with_code
+from runward.handlers.exchange import reading
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event, Request, UnknownEvent, load
@@ -16,7 +16,7 @@ from runward.handlers.model.stored import Stored
 # is no list. The modules come in the order of their names, and nothing but the tables of the reference follows it.
 _MODULES: Final = (
     *(import_module(f"{model.__name__}.{found.name}") for found in iter_modules(model.__path__)),
-    acting_with_code,
+    reading,
 )
 
 

@@ -9,11 +9,10 @@ Each line of `ROUTES` is a handler's duty towards an event: its name, the functi
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from runward.handlers import invocations, notices, schedules
-from runward.handlers.approvals import deciding
+from runward.handlers import approvals, invocations, notices, requests, schedules
 from runward.handlers.bundle import orders
 from runward.handlers.chains import continuing, firing, gather
-from runward.handlers.contracts import hashes
+from runward.handlers.contracts import files
 from runward.handlers.exchange import act, told
 from runward.handlers.journal import lines
 from runward.handlers.model.approvals import ApprovalDecided, ApprovalRequested, ApprovalWanted
@@ -42,6 +41,7 @@ from runward.handlers.model.exchange import (
     MintRequested,
     PrincipalCreateRequested,
 )
+from runward.handlers.model.invocations import StartedEarlier, StartFailed
 from runward.handlers.model.journal import JournalDamaged
 from runward.handlers.model.notices import NoticeRetryRequested
 from runward.handlers.model.outcomes import ArtifactAddRequested, ArtifactFilesNamed, OutcomesChanged
@@ -56,7 +56,7 @@ from runward.handlers.model.requests import (
     SessionSeenRequested,
 )
 from runward.handlers.model.schedules import LANE as SCHEDULE
-from runward.handlers.model.schedules import ScheduleChanged
+from runward.handlers.model.schedules import ScheduleChanged, TimerRang, TimerSet
 from runward.handlers.model.sessions import (
     AttemptEnded,
     AttemptStarted,
@@ -65,12 +65,9 @@ from runward.handlers.model.sessions import (
     SessionFinished,
 )
 from runward.handlers.model.shows import PlayChanged
-from runward.handlers.model.starts import StartedEarlier, StartFailed
-from runward.handlers.model.timers import TimerRang, TimerSet
-from runward.handlers.outcomes import added, recording
-from runward.handlers.requests import asked
-from runward.handlers.sessions import deadline, ended, opened
-from runward.handlers.shows.recording import play_changed
+from runward.handlers.outcomes import recording
+from runward.handlers.sessions import ended, opened
+from runward.handlers.shows import play_changed
 
 Decision: TypeAlias = Effects | Deciding
 
@@ -146,7 +143,7 @@ def _artifact_files(event: ArtifactFilesNamed) -> str:
 
 
 def _deadline(event: RunLaunched) -> str | None:
-    return None if deadline.due(event) is None else deadline.lane(event.session_key)
+    return None if ended.deadline_due(event) is None else ended.deadline_lane(event.session_key)
 
 
 def _schedule(event: TimerRang) -> str | None:
@@ -166,26 +163,26 @@ ROUTES: Final = (
     _route(AttemptStarted, "chains/begun", continuing.end_withdrawn_step, _chain_run, number=1),
     _route(FlowPlanned, "contracts/planned", opened.fold_plan),
     _route(AttemptEnded, "sessions/ended", ended.end_attempt),
-    _route(SessionFinished, "contracts/hashes", hashes.hash_produced, _files),
+    _route(SessionFinished, "contracts/hashes", files.hash_produced, _files),
     _route(SessionFinished, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
     _route(SessionFinished, "bundle/write", orders.write_after_verdict, _bundle, number=2),
     _route(ReceiptSignRequested, "bundle/sign", orders.sign_receipt),
     _route(JournalDamaged, "journal/repair", lines.repair_journal),
-    _route(JobRetryRequested, "requests/retry", asked.retry_job),
-    _route(JobDiscardRequested, "requests/discard", asked.discard_job),
-    _route(SessionCancelRequested, "requests/cancel", asked.cancel_session),
-    _route(SessionSeenRequested, "requests/seen", asked.mark_seen),
-    _route(PlayRunRequested, "requests/play", asked.run_play),
+    _route(JobRetryRequested, "requests/retry", requests.retry_job),
+    _route(JobDiscardRequested, "requests/discard", requests.discard_job),
+    _route(SessionCancelRequested, "requests/cancel", requests.cancel_session),
+    _route(SessionSeenRequested, "requests/seen", requests.mark_seen),
+    _route(PlayRunRequested, "requests/play", requests.run_play),
     _route(HookSpoke, "sessions/hooked", opened.note_hook),
-    _route(ScanRequested, "requests/scan", asked.scan_roots),
-    _route(PruneRequested, "requests/prune", asked.prune_sessions),
-    _route(RootAcceptRequested, "requests/accept", asked.accept_root),
+    _route(ScanRequested, "requests/scan", requests.scan_roots),
+    _route(PruneRequested, "requests/prune", requests.prune_sessions),
+    _route(RootAcceptRequested, "requests/accept", requests.accept_root),
     _route(
         RunLaunched,
         "sessions/deadline",
-        deadline.enforce_deadline,
+        ended.enforce_deadline,
         _deadline,
-        lambda event: deadline.due(event) or 0.0,
+        lambda event: ended.deadline_due(event) or 0.0,
     ),
     _route(EventOccurred, "chains/match", firing.fire_what_listens),
     _route(TriggerMatched, "chains/gather", gather.gather_event),
@@ -203,16 +200,16 @@ ROUTES: Final = (
     _route(StartedEarlier, "chains/advance", continuing.advance_after_step, _chain_run, number=1),
     _route(TimerSet, "timers/ring", schedules.ring_timer, due=lambda event: event.due),
     _route(TimerRang, "chains/rang", continuing.advance_after_timer, _run),
-    _route(TimerRang, "approvals/expire", deciding.expire_approval, _approval, number=1),
+    _route(TimerRang, "approvals/expire", approvals.expire_approval, _approval, number=1),
     _route(TimerRang, "schedules/due", schedules.fire_what_is_due, _schedule, number=2),
-    _route(ApprovalWanted, "approvals/show", deciding.ask_a_person),
-    _route(ApprovalRequested, "approvals/answer", deciding.answer_approval),
+    _route(ApprovalWanted, "approvals/show", approvals.ask_a_person),
+    _route(ApprovalRequested, "approvals/answer", approvals.answer_approval),
     _route(ApprovalDecided, "chains/approved", continuing.advance_after_decision),
     _route(NoticeRetryRequested, "notices/retry", notices.retry_notice),
-    _route(ArtifactAddRequested, "outcomes/added", added.add_artifact),
+    _route(ArtifactAddRequested, "outcomes/added", recording.add_artifact),
     _route(OutcomesChanged, "outcomes/changed", recording.outcomes_changed),
     _route(PlayChanged, "shows/changed", play_changed),
-    _route(ArtifactFilesNamed, "outcomes/files", added.hash_files, _artifact_files),
+    _route(ArtifactFilesNamed, "outcomes/files", recording.hash_files, _artifact_files),
     _route(IntentMade, "exchange/act", act.carry_out),
     _route(ActionRequested, "exchange/act", act.carry_out),
     _route(ActionTaken, "exchange/tell", told.tell_result),

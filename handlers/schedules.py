@@ -14,10 +14,11 @@ from runward.handlers.model.schedules import (
     ScheduleIn,
     ScheduleOf,
     SetSchedule,
+    TimerRang,
+    TimerSet,
     chain_and_item,
 )
 from runward.handlers.model.schedules import LANE as SCHEDULE
-from runward.handlers.model.timers import TimerRang, TimerSet
 from runward.handlers.times import in_utc
 
 PATIENCE: Final = 30.0

@@ -33,8 +33,8 @@ from runward.daemon.views.obstacles import Obstacle
 from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged_called
 from runward.daemon.views.why import Story, approval_story, asked_run_story, chain_run_story, session_story
-from runward.handlers.requests.subjects import START, of_start
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
+from runward.handlers.subjects import START, of_start
 
 _JOB = "job:"
 _CHAIN_RUN = "cr_"
@@ -94,7 +94,7 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
         return asked_run_story(asked, is_up)
     from runward.daemon.inbox.requests import load_request
     from runward.handlers.model.requests import PlayRunRequested
-    from runward.handlers.requests.asked import run_name
+    from runward.handlers.requests import run_name
 
     for file in files:
         event = load_request(file)

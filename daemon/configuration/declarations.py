@@ -34,9 +34,9 @@ from runward.daemon.configuration.settings import (
 from runward.daemon.configuration.settings_files import Look, look_at, look_into, wait_until_quiet
 from runward.handlers.model.bundle import BundleRulesOf
 from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook
+from runward.handlers.model.invocations import Play
 from runward.handlers.model.schedules import Scheduled, chain_and_item
 from runward.handlers.model.sessions import CoveringRoot, RootOf
-from runward.handlers.model.starts import Play
 from runward.handlers.schedules import PATIENCE
 
 NO_ROOT: Final = "no root of the settings has the layout 'native', for new runs to go to"

@@ -19,8 +19,7 @@ from runward.daemon.store.migrate import make_empty
 from runward.handlers.exchange import invoke
 from runward.handlers.exchange.accounts import Accounts, CodeRun, Ran, accounts_of
 from runward.handlers.exchange.act import worked_out
-from runward.handlers.exchange.acting_with_code import ActedWithCode, Worked
-from runward.handlers.exchange.reading import ReadTooMuch
+from runward.handlers.exchange.reading import ActedWithCode, ReadTooMuch, Worked
 from runward.handlers.model.asking import Asking, Question
 from runward.handlers.model.exchange import (
     BalanceOf,

@@ -50,13 +50,13 @@ from runward.daemon.worker.turn import Worker
 from runward.handlers.model.chains import EventOccurred, SlotOffered
 from runward.handlers.model.events import Event
 from runward.handlers.model.exchange import RecordAction
+from runward.handlers.model.invocations import StartEvent, StartRun
 from runward.handlers.model.journal import AppendLines, JournalDamaged, RepairJournal
 from runward.handlers.model.outcomes import OutcomesChanged
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.requests import ScanRoots
 from runward.handlers.model.schedules import ScheduleChanged
 from runward.handlers.model.sessions import EndAttempt, NoteHook
-from runward.handlers.model.starts import StartEvent, StartRun
 
 
 class Assembly:

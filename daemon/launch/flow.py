@@ -21,8 +21,8 @@ from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Planned
 from runward.handlers.model.contracts import LegsBefore
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Complaint
-from runward.handlers.model.unreadable import Unreadable
 
 
 class NotFolded(Exception):

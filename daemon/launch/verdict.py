@@ -9,7 +9,7 @@ from runward.config.contract import Contract, contract_from_json
 from runward.config.json_value import JsonValue
 from runward.daemon.rundir.artifacts import contract_facts
 from runward.handlers.contracts.verify import failure_summary, verify
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 
 def contract_of(snapshot: JsonValue) -> Contract | None:

@@ -18,9 +18,9 @@ from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
 from runward.handlers.contracts.verify import boundary
-from runward.handlers.layouts import native, native_calls
+from runward.handlers.layouts import call_readers, native
 from runward.handlers.layouts.native import Ended, Item, Started
-from runward.handlers.model.files import RootFacts
+from runward.handlers.model.files import RootFacts, Unreadable
 from runward.handlers.model.outcomes import BeingRead
 from runward.handlers.model.processes import (
     ProcessState,
@@ -31,7 +31,6 @@ from runward.handlers.model.processes import (
 )
 from runward.handlers.model.sessions import LastChange, Launch
 from runward.handlers.model.shows import PlayChanged
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions.late import CORRECTED_WITHIN, Lacking, outcome_has_arrived
 from runward.handlers.sessions.observe import (
     NEVER_SEEN,
@@ -100,7 +99,7 @@ AtEnd: TypeAlias = Callable[[WatchedRoot, str, int], tuple[Rows, ...]]
 
 NOTHING_LACKS: Final[Mapping[str, Lacking]] = {}
 
-_WRITTEN_BY_RUNS: Final = (native.RUN, native.PROCESS, native_calls.TRACE, "stdout.log", "stderr.log")
+_WRITTEN_BY_RUNS: Final = (native.RUN, native.PROCESS, call_readers.TRACE, "stdout.log", "stderr.log")
 _NANOSECONDS: Final = 1e9
 
 AT_ONCE: Final = 32
@@ -284,7 +283,7 @@ class Looker:
         """A further attempt changes the documents before it writes a trace."""
         if after.phase == "open" and after.attempt == 1:
             return after, events
-        found = self._files.signature(root.path, directory, native_calls.TRACE) or (0, 0, 0)
+        found = self._files.signature(root.path, directory, call_readers.TRACE) or (0, 0, 0)
         known = {directory: dict(after.signatures)}
         is_settled = directory in self._files.unchanged(root.path, native.DOCUMENTS, known)
         return divided(watched, after, events, TraceRead(*found[:2]), is_settled=is_settled)

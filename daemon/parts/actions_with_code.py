@@ -21,18 +21,18 @@ from typing import Final, TypeAlias
 from runward.config.executor import DEFAULT_WORKERS
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.worker.part import Done
-from runward.handlers.exchange.acting_with_code import (
+from runward.handlers.exchange.intent import Refused
+from runward.handlers.exchange.reading import (
     Acted,
     ActedWithCode,
     CodeOf,
     CodeRan,
     Decided,
+    Reading,
     Running,
     Unable,
     Worked,
 )
-from runward.handlers.exchange.intent import Refused
-from runward.handlers.exchange.reading import Reading
 from runward.handlers.model.asking import TryLater
 from runward.handlers.model.exchange import RecordAction
 

@@ -16,7 +16,7 @@ from runward.daemon.store.tables import all as tables
 from runward.daemon.worker.deciding import Answers
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
-from runward.handlers.exchange.acting_with_code import ActedWithCode, CodeOf
+from runward.handlers.exchange.reading import ActedWithCode, CodeOf
 from runward.handlers.model.approvals import FilesLeftIn
 from runward.handlers.model.bundle import BundleRulesOf, Draft, DraftOf, NoDraft, WorkTreeOf
 from runward.handlers.model.chains import ChainNamed, ListenersTo, StepsAtOnce
@@ -30,13 +30,13 @@ from runward.handlers.model.contracts import (
     RuledPlaybook,
 )
 from runward.handlers.model.exchange import ExchangeRulesNow
+from runward.handlers.model.files import Unreadable
+from runward.handlers.model.invocations import ActionOf, Play, PlayOf
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import FinalMessageOf, OutcomesIn
 from runward.handlers.model.schedules import Scheduled, ScheduleIn
 from runward.handlers.model.sessions import AgeOf, CoveringRoot, LastChangeOf, LinkedSessionsOf, RootOf
 from runward.handlers.model.shows import PlayFilesIn
-from runward.handlers.model.starts import ActionOf, Play, PlayOf
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.registry import QUESTIONS
 
 Declared: TypeAlias = Callable[[str | None, str | None], Declarations]

@@ -58,8 +58,8 @@ from runward.handlers.model.bundle import (
     Sealed,
     load_order,
 )
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.part import Part as BundlePart
-from runward.handlers.model.unreadable import Unreadable
 
 BATCH: Final = 64
 """Bundles that are put in place before they are marked."""

@@ -20,7 +20,7 @@ from runward.handlers.bundle.replay import Replay
 from runward.handlers.calls import Returned, Told, as_shown
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.model.bundle import BundleOrder, Grown, Step, Stretch, Verdict
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 MOST_STEPS: Final = 1000
 """Times that actions in the exchange are shown among a running session's calls; further ones are shown at its end."""

@@ -28,10 +28,10 @@ from runward.daemon.worker.part import Part
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.processes import is_here
 from runward.handlers.model.requests import CancelRun
 from runward.handlers.model.sessions import EndTree
-from runward.handlers.model.unreadable import Unreadable
 
 PERIOD: Final = 5.0
 """Seconds before something that the machine refused is tried again."""

@@ -40,10 +40,10 @@ from runward.daemon.world.files import Files
 from runward.handlers.bundle.parts import REPLAY, part_name
 from runward.handlers.exchange.told import RESULTS
 from runward.handlers.layouts import native
-from runward.handlers.layouts.native_calls import TRACE
+from runward.handlers.layouts.call_readers import TRACE
 from runward.handlers.model.bundle import BegunReplay, BundleRulesOf, Grown, Stretch
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Signature
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions.observe import read_watched
 
 SOURCES: Final = (TRACE, RESULTS, native.FLOW)

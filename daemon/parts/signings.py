@@ -31,8 +31,8 @@ from runward.handlers.bundle.parts import RECEIPT, part_name
 from runward.handlers.bundle.receipt import receipt_hash, receipt_text
 from runward.handlers.bundle.signatures import NoLibrary, NotSignable, SecretKey, sign
 from runward.handlers.model.bundle import NoDraft, SignReceipt
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.part import Part as BundlePart
-from runward.handlers.model.unreadable import Unreadable
 
 BATCH: Final = 64
 """Receipts that are signed before they are marked."""

@@ -38,7 +38,7 @@ from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Begun, NotBegun, Processes
 from runward.handlers.layouts.native import RUN
 from runward.handlers.model.chains import SlotOffered
-from runward.handlers.model.starts import StartedEarlier, StartEvent, StartFailed, StartRun
+from runward.handlers.model.invocations import StartedEarlier, StartEvent, StartFailed, StartRun
 
 AT_ONCE: Final = 4
 """How many launchers may be beginning at the same time."""

@@ -18,7 +18,7 @@ from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
 from runward.daemon.worker.part import Part
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.processes import NotRemoved, Processes
-from runward.handlers.model.starts import RemoveWorktree
+from runward.handlers.model.invocations import RemoveWorktree
 
 _PERIOD: Final = 30.0
 """Seconds before something that the machine refused is tried again."""

@@ -28,8 +28,7 @@ from runward.daemon.rundir.opening import (
     opened_below,
     unreadable,
 )
-from runward.handlers.model.files import FileFact, RootFacts, RuledPath
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import FileFact, RootFacts, RuledPath, Unreadable
 
 MAXIMUM_LINKS: Final = 40
 """Links that are followed for one path, as the kernel does."""
@@ -294,7 +293,7 @@ def contract_facts(
     """
     if all(entry.rules is None for entry in contract.expected):
         return artifact_facts(root, within, [entry.path for entry in contract.expected])
-    from runward.handlers.contracts.needed_facts import (
+    from runward.handlers.contracts.files import (
         outcome_kinds,
         outcome_paths,
         paths_asked,

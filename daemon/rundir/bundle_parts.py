@@ -24,8 +24,8 @@ from runward.handlers.bundle.replay import Replay, receipt_body, summary_of
 from runward.handlers.bundle.summary import summary_text
 from runward.handlers.calls import Told, by_time
 from runward.handlers.model.bundle import BundleOrder, NoDraft
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.part import Part
-from runward.handlers.model.unreadable import Unreadable
 
 
 class ReplayStanding(NamedTuple):

@@ -15,8 +15,7 @@ from runward.config.path_rule import names_in
 from runward.daemon.rundir.artifacts import modified_ns, open_artifacts, refusal, resolve
 from runward.daemon.rundir.opening import REGULAR, Halted, unreadable
 from runward.daemon.rundir.tailing import data_after
-from runward.handlers.model.files import MOST_GIB, FileFact, FileHash, RootHashes
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import MOST_GIB, FileFact, FileHash, RootHashes, Unreadable
 
 CHUNK: Final = 8 << 20
 """Bytes that are read and hashed in one go, outside the interpreter's lock; a stop waits for at most one such piece.

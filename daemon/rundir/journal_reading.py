@@ -16,7 +16,7 @@ from runward.daemon.rundir.journals import SEARCHED, Line, StandingLines, each_l
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, Gone, opened, unreadable
 from runward.daemon.rundir.tailing import whole_lines
 from runward.handlers.foreign_json import read_json
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 LineState: TypeAlias = Literal["gone", "torn", "changed", "moved"]
 """What happened to a line of Runward's: nothing or only its beginning remains, it was changed or removed in place, or it

@@ -29,13 +29,12 @@ from runward.daemon.rundir.opening import (
     unreadable,
 )
 from runward.daemon.rundir.work_tree import checked_out
-from runward.handlers.approvals import left_files
+from runward.handlers import left_files
 from runward.handlers.bundle.parts import is_part_or_temporary
 from runward.handlers.exchange.told import RESULTS
 from runward.handlers.journal.lines import EVENTS
 from runward.handlers.model.approvals import FileIdentity, LeftFile, LeftFiles, LeftPlace, WorkPlace
-from runward.handlers.model.files import FileHash
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import FileHash, Unreadable
 
 DEEPEST: Final = 40
 """Directories below a run's own: each one is open while what is in it is listed."""

@@ -14,7 +14,7 @@ from runward.daemon.rundir.artifacts import open_artifacts
 from runward.daemon.rundir.opening import ABSENT, LINK, REFUSED, open_below, unreadable
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.model.contracts import EarlyLegs, LegsBefore
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 MAXIMUM_ENTRIES: Final = 2048
 """Entries of directories that are looked at for one flow."""

@@ -21,9 +21,9 @@ from runward.daemon.rundir.report_reading import LARGEST_REPORT, LargeReport, Re
 from runward.daemon.rundir.run_directories import signature
 from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.layouts.native import ARTIFACTS, OUTCOME_NAMES
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.outcomes import BeingRead, OutcomeFile
 from runward.handlers.model.sessions import Signature
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes.reading import LARGEST
 from runward.handlers.outcomes.report import REPORTS
 

@@ -8,8 +8,8 @@ from typing import Final
 from runward.daemon.rundir.opening import DIRECTORY, opened, unreadable
 from runward.daemon.rundir.run_directories import document_at
 from runward.handlers.layouts.show import META, PLAN, VERDICT
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.shows import PlayFiles
-from runward.handlers.model.unreadable import Unreadable
 
 DOCUMENTS: Final = ("_intent.md", "_prompt.md", META, VERDICT)
 

@@ -15,8 +15,8 @@ from runward.daemon.rundir.changes import MOST_ENTRIES
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, Gone, unreadable
 from runward.handlers.bundle.parts import OURS, is_part_or_temporary
 from runward.handlers.layouts import native
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Document, LastChange, Signature
-from runward.handlers.model.unreadable import Unreadable
 
 
 class Standing(NamedTuple):

@@ -33,8 +33,8 @@ from runward.handlers.layouts.places import (
     unpacked_name,
 )
 from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayout
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Signature
-from runward.handlers.model.unreadable import Unreadable
 
 HEAD: Final = 256 << 10
 """Bytes of a file that are looked at; the first line of a transcript alone may have a tenth of that."""

@@ -44,8 +44,8 @@ from runward.handlers.layouts.places import (
 )
 from runward.handlers.layouts.registry import FINAL_MESSAGES, DirectoryLayout, Layouts, LogLayout, Scan
 from runward.handlers.layouts.transcript import LogLine, Told
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Complaint, Document, Signature
-from runward.handlers.model.unreadable import Unreadable
 
 
 def look_at_session(

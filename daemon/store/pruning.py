@@ -19,8 +19,8 @@ from runward.handlers.model.events import Event
 from runward.handlers.model.exchange import IntentMade
 from runward.handlers.model.requests import PlayRunRequested
 from runward.handlers.model.sessions import AttemptStarted, HookSpoke
-from runward.handlers.requests.asked import run_name
-from runward.handlers.requests.subjects import of_start
+from runward.handlers.requests import run_name
+from runward.handlers.subjects import of_start
 
 _CANDIDATES: Final = (
     f"select s.key, s.started_at, s.rowid, s.finished_at < ?1 and {NOTHING_OWED} and not exists ("  # noqa: S608 # our own words

@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Final, NamedTuple
 
-from runward.handlers.requests.subjects import START, of_start
+from runward.handlers.subjects import START, of_start
 
 
 class StartRow(NamedTuple):

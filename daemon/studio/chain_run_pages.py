@@ -35,7 +35,7 @@ from runward.daemon.views.chain_runs import (
 )
 from runward.daemon.views.session_files import LOGS, NoFile, log_file, text_of
 from runward.daemon.views.text import moment_of
-from runward.handlers.approvals.left_files import unbound
+from runward.handlers.left_files import unbound
 from runward.handlers.secrets import json_without_secrets, without_secrets_in
 
 if TYPE_CHECKING:

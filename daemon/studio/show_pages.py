@@ -33,7 +33,7 @@ from runward.daemon.studio.rendering import PAGE, address, page
 from runward.daemon.views.outcomes import outcomes_as_json
 from runward.daemon.views.session_files import NoFile, play_file
 from runward.daemon.views.shows import listed_show, whole_show
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 _FILTERS: Final = ("path", "play", "file", DOWNLOAD, "after")
 

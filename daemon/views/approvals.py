@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.daemon.store.reading_chains import ApprovalRow
 from runward.daemon.views.text import iso, visible
-from runward.handlers.approvals.left_files import ELSEWHERE, as_lines, unbound
+from runward.handlers.left_files import ELSEWHERE, as_lines, unbound
 
 _MOST_SHOWN: Final = 256 << 10
 """Characters of each part; the hash covers all of it."""

@@ -17,7 +17,7 @@ from runward.daemon.store.reading_causes import CancellationRow, DecisionRow, Ev
 from runward.daemon.store.reading_sessions import StatusChange
 from runward.daemon.views.text import duration, iso, local
 from runward.handlers.exchange.intent import line_without_content, without_content
-from runward.handlers.requests.subjects import of_start
+from runward.handlers.subjects import of_start
 
 Fact: TypeAlias = Mapping[str, JsonValue]
 

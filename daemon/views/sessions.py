@@ -18,8 +18,8 @@ from runward.daemon.store.reading_problems import problems
 from runward.daemon.store.reading_sessions import SessionRow, StatusChange
 from runward.daemon.views.text import iso
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
-from runward.handlers.contracts.artifact_facts import RULES
 from runward.handlers.foreign_json import NotJson, read_json
+from runward.handlers.model.files import RULES
 from runward.handlers.secrets import json_without_secrets, without_secrets_in
 
 _LONGEST: Final = 1 << 20

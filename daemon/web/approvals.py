@@ -27,7 +27,7 @@ from runward.daemon.store.tables.notices import PendingNotice
 from runward.daemon.views.approvals import shown_approval, step_id
 from runward.daemon.web.requests import BodyReader, BodyTooLong
 from runward.daemon.web.sockets import CannotListen
-from runward.handlers.approvals.left_files import MOST_LISTED
+from runward.handlers.left_files import MOST_LISTED
 
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:50rem;padding:0 1rem;color:#111;background:#fff}"

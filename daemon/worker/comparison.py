@@ -27,8 +27,8 @@ from runward.daemon.worker.pacing import let_verdicts_pass
 from runward.daemon.worker.part import Done
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.journal import JournalDamaged, RepairJournal
-from runward.handlers.model.unreadable import Unreadable
 
 BATCH: Final = 64
 """Journals that are compared between two looks at whether verdicts are waiting."""

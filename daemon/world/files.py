@@ -40,12 +40,11 @@ from runward.handlers.layouts.registry import DirectoryLayout, Layouts, LogLayou
 from runward.handlers.model.approvals import LeftFiles, LeftPlace, WorkPlace
 from runward.handlers.model.bundle import NoDraft, WorkTree
 from runward.handlers.model.contracts import EarlyLegs, LegsBefore
-from runward.handlers.model.files import RootFacts, RootHashes, RuledPath
+from runward.handlers.model.files import RootFacts, RootHashes, RuledPath, Unreadable
 from runward.handlers.model.outcomes import BeingRead, OutcomeFile
 from runward.handlers.model.part import Part
 from runward.handlers.model.sessions import LastChange, Signature
 from runward.handlers.model.shows import PlayFiles
-from runward.handlers.model.unreadable import Unreadable
 
 _Found = TypeVar("_Found")
 

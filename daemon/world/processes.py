@@ -20,7 +20,7 @@ from runward.handlers.model.processes import ProcessState, RecordedProcess, Wher
 from runward.handlers.model.sessions import RunProcesses
 
 if TYPE_CHECKING:  # commands that only look at processes needn't load playbooks
-    from runward.handlers.model.starts import StartRun
+    from runward.handlers.model.invocations import StartRun
 
 
 @dataclass(frozen=True, slots=True)

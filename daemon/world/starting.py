@@ -16,7 +16,7 @@ from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.launch import detached, worktree
 from runward.daemon.launch.ticket import throw_away
 from runward.daemon.world.processes import Begun, NotBegun, NotRemoved, RealProcesses
-from runward.handlers.model.starts import StartRun
+from runward.handlers.model.invocations import StartRun
 from runward.handlers.model.stored import as_json
 
 LAUNCHER: Final = (sys.executable, "-P", "-m", detached.__name__)

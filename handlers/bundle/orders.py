@@ -23,8 +23,8 @@ from runward.handlers.model.bundle import (
 )
 from runward.handlers.model.effects import Deciding, Effects, Explain
 from runward.handlers.model.exchange import ActionsOf
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import SessionFinished, SessionOf, Status
-from runward.handlers.model.unreadable import Unreadable
 
 
 def sign_receipt(event: ReceiptSignRequested, given: Given) -> Effects:

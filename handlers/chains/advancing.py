@@ -40,9 +40,8 @@ from runward.handlers.model.chains import (
     Waiter,
 )
 from runward.handlers.model.effects import Effect, Emit, Explain
-from runward.handlers.model.invocations import OpenInvocation
-from runward.handlers.model.starts import ActionOf, Play, PlayOf, StartRun
-from runward.handlers.model.timers import TimerSet
+from runward.handlers.model.invocations import ActionOf, OpenInvocation, Play, PlayOf, StartRun
+from runward.handlers.model.schedules import TimerSet
 from runward.handlers.times import in_utc
 
 FAILED_BY: Final[Mapping[StepStatus, str]] = {

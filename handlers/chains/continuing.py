@@ -43,12 +43,17 @@ from runward.handlers.model.chains import (
     chain_run_of,
 )
 from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
-from runward.handlers.model.invocations import InvocationOf
+from runward.handlers.model.invocations import (
+    InvocationOf,
+    RemoveWorktree,
+    StartedEarlier,
+    StartFailed,
+    WithdrawStart,
+)
 from runward.handlers.model.outcomes import lane
 from runward.handlers.model.requests import SessionCancelRequested
+from runward.handlers.model.schedules import TimerRang, TimerSet
 from runward.handlers.model.sessions import AttemptStarted, SessionFinished, SessionOf
-from runward.handlers.model.starts import RemoveWorktree, StartedEarlier, StartFailed, WithdrawStart
-from runward.handlers.model.timers import TimerRang, TimerSet
 
 
 def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, given: Given) -> Deciding:

@@ -55,7 +55,7 @@ from runward.handlers.model.chains import (
 )
 from runward.handlers.model.effects import Deciding, Effect, Effects, Emit, Explain
 from runward.handlers.model.invocations import Invocation, OpenInvocation
-from runward.handlers.model.timers import TimerSet
+from runward.handlers.model.schedules import TimerSet
 from runward.handlers.notices import notices
 from runward.handlers.times import in_utc
 

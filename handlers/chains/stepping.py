@@ -13,9 +13,9 @@ from runward.config.problem import quoted
 from runward.config.seen import SeenChain, SeenStep
 from runward.config.step import NAMES, Step
 from runward.config.template import TemplateError, parse_template
-from runward.handlers.contracts.artifact_facts import RULES
 from runward.handlers.model.chains import MOST_OUTCOMES, StepResult
-from runward.handlers.model.starts import Play
+from runward.handlers.model.files import RULES
+from runward.handlers.model.invocations import Play
 from runward.handlers.secrets import names_secret, text_without_secrets
 
 _MOST_SHOWN: Final = 8

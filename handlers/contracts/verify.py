@@ -9,8 +9,8 @@ from pydantic_core import to_json
 from runward.config.contract import Contract, ContractEntry
 from runward.config.json_value import JsonValue
 from runward.config.problem import printable
-from runward.handlers.contracts.artifact_facts import RULES, there_is
 from runward.handlers.model.files import (
+    RULES,
     DeliveryState,
     FileFact,
     FileHash,
@@ -18,6 +18,7 @@ from runward.handlers.model.files import (
     Produced,
     RootFacts,
     RuleFact,
+    there_is,
 )
 
 VerificationStatus: TypeAlias = Literal["passed", "failed", "warning"]

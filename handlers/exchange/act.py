@@ -18,15 +18,6 @@ from runward.handlers.exchange.accounts import (
     principal_artifact,
     taken,
 )
-from runward.handlers.exchange.acting_with_code import (
-    Acted,
-    ActedWithCode,
-    CodeOf,
-    CodeRan,
-    Decided,
-    Running,
-    Unable,
-)
 from runward.handlers.exchange.intent import (
     ActionResult,
     Intent,
@@ -36,7 +27,16 @@ from runward.handlers.exchange.intent import (
     result_to_json,
     shown,
 )
-from runward.handlers.exchange.reading import ReadTooMuch
+from runward.handlers.exchange.reading import (
+    Acted,
+    ActedWithCode,
+    CodeOf,
+    CodeRan,
+    Decided,
+    ReadTooMuch,
+    Running,
+    Unable,
+)
 from runward.handlers.model.asking import Asking, Given, NotYet, ask
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.exchange import (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange import artifacts, genesis, resources
+from runward.handlers.exchange import artifacts, genesis
 from runward.handlers.exchange.accounts import Accounts, CodeRun, Frame
 from runward.handlers.exchange.contracts import permitted, price
 from runward.handlers.exchange.intent import DEFAULT_METHOD, ActionResult, Intent, Refused
@@ -162,7 +162,7 @@ def _pay(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]
     if not frame.acts:
         error = f"the code of {frame.artifact} acts for nobody: its owner did not write it"
         return {"success": False, "amount": amount, "target": to, "error": error}
-    refused = yield from _attempted(accounts, resources.transfer_scrip(accounts, frame.artifact, to, amount))
+    refused = yield from _attempted(accounts, genesis.transfer_scrip(accounts, frame.artifact, to, amount))
     return {
         "success": refused is None,
         "amount": amount,
@@ -220,14 +220,16 @@ def _transfer_scrip(accounts: Accounts, frame: Frame, args: Arguments) -> Asking
     giver, to, amount = str(args[0]), str(args[1]), args[2]
     if not _may_take(frame, giver):
         return False
-    return (yield from _attempted(accounts, resources.transfer_scrip(accounts, giver, to, amount))) is None
+    return (yield from _attempted(accounts, genesis.transfer_scrip(accounts, giver, to, amount))) is None
 
 
 def _transfer_resource(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
     giver, to, name, amount = str(args[0]), str(args[1]), str(args[2]), args[3]
     if not _may_take(frame, giver):
         return False
-    return (yield from _attempted(accounts, resources.transfer(accounts, giver, to, name, amount))) is None
+    return (
+        yield from _attempted(accounts, genesis.transfer_resource(accounts, giver, to, name, amount))
+    ) is None
 
 
 def _write(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue]:
@@ -261,7 +263,7 @@ def _balance(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
 
 
 def _resource(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
-    return (yield from resources.amount(accounts, str(args[0]), str(args[1])))
+    return (yield from genesis.amount_of(accounts, str(args[0]), str(args[1])))
 
 
 def _owned(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
@@ -284,12 +286,12 @@ def _can_afford(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
 
 
 def _can_spend(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
-    has = yield from resources.amount(accounts, str(args[0]), str(args[1]))
+    has = yield from genesis.amount_of(accounts, str(args[0]), str(args[1]))
     return isinstance(args[2], int | float) and (has is None or has >= args[2])
 
 
 def _all_resources(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
-    return {**(yield from resources.all_of(accounts, str(args[0])))}
+    return {**(yield from genesis.resources_of(accounts, str(args[0])))}
 
 
 def _exists(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:

@@ -15,11 +15,10 @@ from pydantic_core import to_json
 
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
-from runward.handlers.contracts.artifact_facts import RULES
 from runward.handlers.contracts.snapshots import BrokenSnapshot, snapshot_of, stored_contract
 from runward.handlers.contracts.verify import VerificationStatus, entry_as_json
 from runward.handlers.model.effects import Effect, Effects
-from runward.handlers.model.files import DeliveryState, Produced
+from runward.handlers.model.files import RULES, DeliveryState, Produced
 from runward.handlers.model.sessions import (
     AttemptStarted,
     ContractBasis,

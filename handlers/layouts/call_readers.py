@@ -1,5 +1,7 @@
 """What the reader of a layout's calls gets and returns, and what several readers share: plans, and REPLAY events.
 
+Also the reader of a native run, whose trace has such events.
+
 A reader goes through a session's files once, in order, and reports each call with its place. It keeps nothing
 of what it has reported except what it needs to continue. It never raises because of what an agent wrote.
 """
@@ -21,9 +23,17 @@ from runward.handlers.calls import (
     Unusable,
     VerificationTold,
 )
+from runward.handlers.exchange.told import CALL, NAMES
 from runward.handlers.foreign_json import NotJson, parse_time, read_json
-from runward.handlers.layouts.foreign_values import number_in, text_in, whole_in, whole_text_in
-from runward.handlers.model.sessions import Document
+from runward.handlers.layouts.foreign_values import (
+    document_object,
+    number_in,
+    text_in,
+    whole_in,
+    whole_text_in,
+)
+from runward.handlers.layouts.native import RUN
+from runward.handlers.model.sessions import Complaint, Document
 
 LONGEST_LINE: Final = 64 << 20
 """Bytes of a line that is read. Longer lines are not read at all."""
@@ -252,3 +262,42 @@ def _ended(place: Place, record: dict[str, JsonValue]) -> Iterator[Told]:
 def _count(value: JsonValue) -> int | None:
     count = whole_in(value)
     return count if count is not None and count >= 0 else None
+
+
+# A native run writes REPLAY events without hashes to its trace. `SessionStart` and `SessionEnd` only say what Runward can't
+# know: the issue, the policy and the confidence. If the trace names no issue, it is the `issue_number` in the metadata of
+# `run.json`. The run's actions in the exchange are calls, too, and the store reports them.
+
+TRACE: Final = "trace.jsonl"
+
+
+class NativeCalls(WithoutDocuments):
+    """Reads a run's trace."""
+
+    def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
+        """What further lines say. These lines don't report actions in the exchange."""
+        for told in told_by_events(source, lines):
+            if isinstance(told, Called | Returned) and told.id.startswith(CALL):
+                yield Unusable(told.place, f"an id that begins with {CALL} is one of Runward's own")
+            elif isinstance(told, Called) and told.tool.startswith(NAMES):
+                yield Unusable(
+                    told.place,
+                    f"a tool that begins with {NAMES} belongs to the exchange, and Runward reports it itself",
+                )
+            else:
+                yield told
+
+    def see(self, document: Document) -> Iterator[Told]:
+        """The issue that the launcher kept with the run. Faults in the file are reported where it is judged."""
+        run = document_object(document) if document.name == RUN else {}
+        metadata = {} if isinstance(run, Complaint) else run.get("metadata")
+        issue = whole_in(metadata.get("issue_number")) if isinstance(metadata, dict) else None
+        if issue is not None:
+            yield Stated(Place(RUN, 0, 0, 0), issue_number=issue)
+
+
+def _start(_name: str) -> CallReader:
+    return NativeCalls()
+
+
+CALLS: Final = CallLayout(_start, logs=(TRACE,), documents=(RUN,))

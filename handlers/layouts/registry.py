@@ -11,14 +11,13 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeAlias
 from runward.config.json_value import JsonValue
 from runward.handlers.layouts import (
     adjutant,
+    call_readers,
     claude_code,
-    claude_code_contents,
     codex,
     codex_contents,
     ctcp,
     lionagi,
     native,
-    native_calls,
     show,
 )
 from runward.handlers.layouts.call_readers import CallLayout
@@ -235,8 +234,8 @@ LAYOUTS: Final = Layouts(
 """What Runward reads. Adding a layout means adding an entry here."""
 
 CALLS: Final[Mapping[str, CallLayout]] = {
-    native.LAYOUT: native_calls.CALLS,
-    claude_code.LAYOUT: claude_code_contents.CALLS,
+    native.LAYOUT: call_readers.CALLS,
+    claude_code.LAYOUT: claude_code.CALLS,
     codex.LAYOUT: codex_contents.CALLS,
     ctcp.LAYOUT: ctcp.CALLS,
     adjutant.LAYOUT: adjutant.CALLS,
@@ -246,13 +245,13 @@ CALLS: Final[Mapping[str, CallLayout]] = {
 """How the calls of a layout's sessions are read, by the layout's name."""
 
 FINAL_MESSAGES: Final[Mapping[str, Callable[[Iterable[bytes]], str | None]]] = {
-    claude_code.LAYOUT: claude_code_contents.final_message,
+    claude_code.LAYOUT: claude_code.final_message,
     codex.LAYOUT: codex_contents.final_message,
 }
 """How a layout's last message is found in the lines of a log, newest first, by the layout's name."""
 
 MESSAGES: Final[Mapping[str, Callable[[bytes], Said | None]]] = {
-    claude_code.LAYOUT: claude_code_contents.message_in,
+    claude_code.LAYOUT: claude_code.message_in,
     codex.LAYOUT: codex_contents.message_in,
 }
 """The text that a line of a layout's log adds to the conversation, by the layout's name."""

@@ -6,8 +6,10 @@ from runward.config.json_value import JsonValue
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event, Request
-from runward.handlers.model.files import HashState
-from runward.handlers.model.unreadable import Unreadable  # noqa: F401 - in the types of answers
+from runward.handlers.model.files import (
+    HashState,
+    Unreadable,  # noqa: F401 - in the types of answers
+)
 
 LeftState: TypeAlias = HashState | Literal["link", "many", "not_listed", "commit"]
 """`link`: a link, which is bound by its target and not followed. `many`: all files beyond those that are shown one by

@@ -6,11 +6,13 @@ from runward.config.bundle import BundleRules, Scheme
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import OfSession, Request
-from runward.handlers.model.files import DeliveryState
+from runward.handlers.model.files import (
+    DeliveryState,
+    Unreadable,  # noqa: F401 - in the types of answers
+)
 from runward.handlers.model.part import Part
 from runward.handlers.model.sessions import Status
 from runward.handlers.model.stored import Stored, as_json
-from runward.handlers.model.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
 
 class FileEdit(NamedTuple):

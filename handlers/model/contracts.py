@@ -7,8 +7,14 @@ from runward.config.flow import Leg
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event, OfSession
-from runward.handlers.model.files import FileProblem, Produced, RootFacts, RootHashes, RuledPath  # noqa: F401 - in the types of answers
-from runward.handlers.model.unreadable import Unreadable  # noqa: F401 - in the types of answers
+from runward.handlers.model.files import (  # noqa: F401 - in the types of answers
+    FileProblem,
+    Produced,
+    RootFacts,
+    RootHashes,
+    RuledPath,
+    Unreadable,
+)
 
 
 class FlowPlanned(OfSession, Event, frozen=True):

@@ -1,7 +1,13 @@
-"""What is found where files are expected, and their hashes. It imports little, because commands and launchers start with it."""
+"""What is found where files are expected, or why that can't be read. And hashes.
 
+It imports little, because commands and launchers start with it.
+"""
+
+import unicodedata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+
+from runward.config.problem import quoted
 
 if TYPE_CHECKING:
     from runward.config.artifact_rules import ArtifactRules
@@ -147,3 +153,27 @@ class Produced(NamedTuple):
     path: str
     size: int
     modified_ns: int = 0
+
+
+class Unreadable(NamedTuple):
+    """An answer that couldn't be had, and why. Trying again later may help."""
+
+    why: str
+
+
+RULES: Final = "rules"
+"""The key of the stored verification that ADR-0029's object doesn't have."""
+
+
+def there_is(near: str, wanted: str) -> str:
+    """Names the file that is nearly the one that is `wanted`, or one of a glob. Names that look the same are spelled out."""
+    shown, meant = unicodedata.normalize("NFC", near), unicodedata.normalize("NFC", wanted)
+    if shown == meant or (not shown.isascii() and _matches(shown, meant)):
+        return f"there is {near!a}, in another Unicode form than {wanted!a}"
+    return f"there is {quoted(near)}"
+
+
+def _matches(path: str, glob: str) -> bool:
+    from runward.config.glob_rule import path_matches  # only what is nearly there pays for this
+
+    return path_matches(f"/{path}", f"/{glob}")

@@ -8,8 +8,10 @@ from runward.config.json_value import JsonValue
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect, Effects
 from runward.handlers.model.events import Event, OfSession, Request
-from runward.handlers.model.files import FileProblem
-from runward.handlers.model.unreadable import Unreadable  # noqa: F401 - in the types of answers
+from runward.handlers.model.files import (
+    FileProblem,
+    Unreadable,  # noqa: F401 - in the types of answers
+)
 
 if TYPE_CHECKING:
     from runward.config.outcome import CheckedOutcome

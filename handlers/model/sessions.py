@@ -9,9 +9,12 @@ from runward.config.json_value import JsonValue
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect, Effects, Emit
 from runward.handlers.model.events import Event, FromInbox, OfFiles, OfSession
-from runward.handlers.model.files import DeliveryState, Produced
+from runward.handlers.model.files import (
+    DeliveryState,
+    Produced,
+    Unreadable,  # noqa: F401 - in the types of answers
+)
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
-from runward.handlers.model.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
 Signature: TypeAlias = tuple[int, int, int]
 """Tells one version of a file from another without reading it: inode, size, mtime in ns."""

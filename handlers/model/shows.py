@@ -6,8 +6,8 @@ from runward.config.json_value import JsonValue
 from runward.handlers.model.asking import Question
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event, OfSession
+from runward.handlers.model.files import Unreadable  # noqa: F401 - in the types of answers
 from runward.handlers.model.sessions import Document
-from runward.handlers.model.unreadable import Unreadable  # noqa: F401 - in the types of answers
 
 
 class Meta(NamedTuple):

@@ -1,28 +1,184 @@
-"""What is kept of a session's outcomes, when it is judged and before that."""
+"""What is kept of a session's outcomes, when it is judged and before that, and of an artifact that somebody adds."""
 
+import hashlib
+import json
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from runward.config import own_events
 from runward.config.json_value import JsonValue
-from runward.handlers.contracts.needed_facts import outcome_kinds
+from runward.config.path_rule import PathRuleError, relative_parts
+from runward.handlers.contracts.files import MAY_PASS, PROBLEMS, TRIES, outcome_kinds
 from runward.handlers.contracts.snapshots import stored_contract
+from runward.handlers.contracts.verify import boundary
 from runward.handlers.layouts.registry import FINAL_MESSAGES, outcome_files
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask
-from runward.handlers.model.effects import Deciding
+from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
+from runward.handlers.model.contracts import HashesOf
+from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
+from runward.handlers.model.files import MEANINGS, FileHash, Unreadable
 from runward.handlers.model.outcomes import (
+    ArtifactAddRequested,
+    ArtifactFilesNamed,
     BeingRead,
     FinalMessageOf,
     OutcomesChanged,
     OutcomesIn,
     ReadOutcome,
     RecordArtifact,
+    RecordArtifactFile,
+    artifact_id,
 )
 from runward.handlers.model.sessions import Session, SessionOf, WorkingDirectoryOf
-from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.outcomes.added import told
 from runward.handlers.outcomes.reading import InvalidOutcome, outcome_in, read_outcomes
+
+ADDED: Final = "artifact.added"
+
+
+def told(session: Session, kept: Sequence[RecordArtifact], at: float) -> Asking[Effects]:
+    """One event for each artifact. The same content of the same attempt is the same event."""
+    if not kept or not (yield from ask(ListenersTo(ADDED))):
+        return ()
+    return tuple(Emit(_occurred(session, each, at)) for each in kept)
+
+
+def _occurred(session: Session, kept: RecordArtifact, at: float) -> EventOccurred:
+    identifier = artifact_id(kept.session_key, kept.kind, kept.name)
+    said = json.dumps([kept.content, kept.file_path], sort_keys=True).encode()
+    version = hashlib.sha256(said).hexdigest()[:16]
+    key = f"{session.key}#{session.attempt}/artifact/{identifier}@{version}"
+    return EventOccurred(
+        key,
+        at,
+        ADDED,
+        f"{identifier}@{session.attempt}/{version}",
+        own_events.ArtifactAdded(
+            id=identifier,
+            kind=kept.kind,
+            name=kept.name,
+            session_id=session.session_id,
+            outcome=kept.content,
+        )._asdict(),
+        by_run=chain_run_of(session.key),
+    )
+
+
+def named(kept: Sequence[RecordArtifact], at: float, cause: str) -> Effects:
+    """Has the large content of these artifacts hashed. `cause` is the key of the event that recorded them."""
+    files = [
+        (artifact_id(each.session_key, each.kind, each.name), each.file_path)
+        for each in kept
+        if each.names_file and each.file_path is not None
+    ]
+    return (Emit(ArtifactFilesNamed(kept[0].session_key, at, cause, tuple(files))),) if files else ()
+
+
+def hash_files(event: ArtifactFilesNamed, given: Given) -> Deciding:
+    """The large content of artifacts: files below a session's artifacts, hashed in the background once they are named.
+
+    Record a hash of each file, or its problem. The path is resolved again each time, and a link or a name that leads
+    out of the artifacts gets no hash.
+    """
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None:
+        raise LookupError(f"{event.key} is about a session that the store does not have")
+    within = boundary(session.artifacts_path, session.path)
+    paths = tuple(path for _, path in event.files)
+    answer = yield from ask(HashesOf(session.artifacts_path, within, paths))
+    if isinstance(answer, Unreadable):
+        raise TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
+    found = answer.files if answer.exists else (FileHash("absent"),) * len(paths)
+    problems = {
+        path: problem
+        for path, each in zip(paths, found, strict=True)
+        if (problem := PROBLEMS.get(each.state))
+    }
+    wrong = {path: MEANINGS[problem] for path, problem in problems.items()}
+    said = ", ".join(f"{path} {meaning}" for path, meaning in wrong.items())
+    if given.tries + 1 < TRIES and MAY_PASS.intersection(problems.values()):
+        raise TryLater(said)
+    effects: Effects = tuple(
+        RecordArtifactFile(identifier, path, each.sha256, each.size, PROBLEMS.get(each.state))
+        for (identifier, path), each in zip(event.files, found, strict=True)
+    )
+    if wrong:
+        effects += (Explain(event.session_key, "decided", said, {"files": dict(wrong)}),)
+    return effects
+
+
+PATIENCE: Final = 8
+"""How often the session may still be unknown."""
+
+
+def add_artifact(event: ArtifactAddRequested, given: Given) -> Deciding:
+    """Somebody adds an artifact to a session with a command: it is stored, or refused with the reason.
+
+    Store it as the session's.
+    """
+    session = yield from ask(SessionOf(event.session_key))
+    if session is None and given.tries < PATIENCE:
+        raise TryLater(f"the session {event.session_key} is not known yet")
+    made = record(event, given.at) if session is not None else "there is no such session"
+    what = f"{event.kind} {event.name}"
+    if isinstance(made, str):
+        why = f"{what} is not added, as {event.said_by} asked: {made}"
+        return (Explain(event.session_key, "refused", why),)
+    assert session is not None, "it was asked for"
+    heard = yield from told(session, (made,), given.at)
+    said = Explain(event.session_key, "decided", f"{what} is added, as {event.said_by} asked")
+    return made, said, *heard, *named((made,), given.at, event.key)
+
+
+def record(event: ArtifactAddRequested, at: float) -> RecordArtifact | str:
+    """What to keep, or what is wrong with it."""
+    from runward.config.outcome import CheckedOutcome, check_outcome, kinds
+
+    if not event.kind or not event.name:
+        return "an artifact has a kind and a name"
+    if event.content is None and event.file_path is None:
+        return "an artifact has a content, or a file"
+    if event.file_path is not None:
+        try:
+            relative_parts(event.file_path)
+        except PathRuleError as error:
+            return f"the file's path {error}"
+    content, summary, passed, file_path = event.content, "", None, event.file_path
+    is_known = event.kind in kinds()
+    if is_known:
+        checked = check_outcome(event.content, event.kind)
+        if not isinstance(checked, CheckedOutcome):
+            return "; ".join(
+                f"{each.field}: {each.message}" if each.field else each.message for each in checked
+            )
+        content, summary, passed = checked.value, checked.summary, checked.passed
+        file_path = file_path or checked.file_path
+    elif isinstance(content, dict):
+        summary, passed = _text(content.get("summary")), _truth(content.get("passed"))
+    return RecordArtifact(
+        *(
+            event.session_key,
+            at,
+            event.kind,
+            event.name,
+            content,
+            summary,
+            passed,
+            file_path,
+            is_known,
+            0,
+        ),
+        names_file=file_path is not None,
+    )
+
+
+def _text(value: JsonValue) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _truth(value: JsonValue) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 class Recorded(NamedTuple):

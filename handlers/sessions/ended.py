@@ -1,4 +1,4 @@
-"""An attempt ended: verify it, set the session's status, and report it.
+"""An attempt ended: verify it, set the session's status, and report it. Or its launcher didn't end it in time.
 
 Verification changes only a clean end (ADR-0029, section 7): a run that failed for a cause of its own
 keeps that cause, and the verification is recorded with it.
@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from runward.config import own_events
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
-from runward.handlers.contracts.needed_facts import (
+from runward.handlers import shows
+from runward.handlers.contracts.files import (
     outcome_kinds,
     outcome_paths,
     paths_asked,
@@ -34,14 +35,17 @@ from runward.handlers.journal import lines
 from runward.handlers.journal.place import journal_directory
 from runward.handlers.layouts import native, show
 from runward.handlers.layouts.registry import outcome_files
-from runward.handlers.model.asking import Asking, Given, TryLater, ask
+from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask
 from runward.handlers.model.chains import EventOccurred, ListenersTo, chain_run_of
 from runward.handlers.model.contracts import ArtifactsUnder
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
-from runward.handlers.model.files import RootFacts
+from runward.handlers.model.files import RootFacts, Unreadable
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.outcomes import ReadOutcome, RecordArtifact, outcome_among
+from runward.handlers.model.processes import RecordedProcess
+from runward.handlers.model.schedules import RingNow
 from runward.handlers.model.sessions import (
+    AgeOf,
     AttemptEnded,
     Cancellation,
     CancellationOf,
@@ -54,6 +58,7 @@ from runward.handlers.model.sessions import (
     LinkedSessions,
     LinkedSessionsOf,
     Reason,
+    RunLaunched,
     RunProcesses,
     Session,
     SessionFinished,
@@ -62,15 +67,60 @@ from runward.handlers.model.sessions import (
     WorkingDirectoryOf,
     verdict_among,
 )
-from runward.handlers.model.timers import RingNow
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.notices import notices
-from runward.handlers.outcomes.added import named
-from runward.handlers.outcomes.added import told as artifacts_told
-from runward.handlers.outcomes.recording import NO_OUTCOMES, Recorded, recorded
-from runward.handlers.sessions import deadline, late
+from runward.handlers.outcomes.recording import NO_OUTCOMES, Recorded, named, recorded
+from runward.handlers.outcomes.recording import told as artifacts_told
+from runward.handlers.sessions import late
 from runward.handlers.sessions.opened import held_to_launch, is_as_launched
-from runward.handlers.shows import recording as shows
+
+DEADLINE_MARGIN: Final = 5.0
+"""Seconds after timeout and grace that the launcher may take to end its run."""
+
+NEXT_CHECK: Final = 60.0
+"""Seconds until the next check for a run that is not yet known as a session."""
+
+
+def deadline_lane(session_key: str) -> str:
+    """The lane of the deadlines of a session's launches."""
+    return f"timer:{session_key}"
+
+
+def deadline_due(event: RunLaunched) -> float | None:
+    """When the launcher must have ended its run (Unix seconds). None if the run has no timeout."""
+    return None if event.timeout is None else event.at + _longest(event)
+
+
+def _longest(event: RunLaunched) -> float:
+    return (event.timeout or 0.0) + (event.grace or 0.0) + DEADLINE_MARGIN
+
+
+def enforce_deadline(event: RunLaunched, given: Given) -> Deciding:
+    """A launched run's deadline passed: if its launcher did not end it, have the whole process tree ended.
+
+    Have the run's processes ended if it still runs after its time, by the machine's own clock.
+    """
+    # The launcher is the first to know: it ends its command at the timeout. But a command may stop or kill its launcher, so
+    # the daemon itself checks a while later.
+    launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
+    session = yield from ask(SessionOf(event.session_key))
+    if session is not None and session.status != "running":
+        return ()
+    age = yield from ask(AgeOf(launcher, process))
+    if age is None:
+        return ()  # both have ended, and the look at the run will report it
+    left = _longest(event) - age
+    if left > 0.0 or session is None:
+        raise NotYet(given.at + (left if left > 0.0 else NEXT_CHECK))
+    processes = RunProcesses(launcher, process, is_recorded=True, cgroup=event.cgroup)
+    return (
+        EndTree(session.key, session.attempt, session.path, processes, event.timeout or 0.0),
+        Explain(
+            session.key,
+            "decided",
+            f"its timeout of {event.timeout:g} s is over and its launcher did not end it: its processes are killed",
+        ),
+    )
+
 
 MOST_AGENTS: Final = 20
 """Agents in one command whose last messages are read."""
@@ -135,7 +185,7 @@ def _by_launch(event: AttemptEnded, given: Given, session: Session, launch: Laun
         processes = RunProcesses(launch.launcher, launch.process, is_recorded=True, cgroup=launch.cgroup)
         held += (EndTree(session.key, event.attempt, session.path, processes, None),)
     if launch.timeout is not None:
-        held += (RingNow(deadline.lane(session.key)),)
+        held += (RingNow(deadline_lane(session.key)),)
     return held
 
 

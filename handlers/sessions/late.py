@@ -8,14 +8,13 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.handlers.contracts.needed_facts import paths_asked
+from runward.handlers.contracts.files import paths_asked
 from runward.handlers.contracts.snapshots import stored_contract
 from runward.handlers.contracts.verify import is_absent
 from runward.handlers.layouts import native
 from runward.handlers.model.asking import Asking, Given, NotYet, TryLater, ask
-from runward.handlers.model.files import RuledPath
+from runward.handlers.model.files import RuledPath, Unreadable
 from runward.handlers.model.sessions import AttemptEnded, LastChangeOf, Session
-from runward.handlers.model.unreadable import Unreadable
 
 QUIET: Final = 2.0
 """Seconds without a change in a run's directory after which it counts as complete."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
 from runward.config.problem import counted
+from runward.handlers import shows
 from runward.handlers.contracts.fold import Folded, Unfoldable, fold_legs, why_too_late
 from runward.handlers.contracts.snapshots import (
     NO_CONTRACT,
@@ -34,6 +35,7 @@ from runward.handlers.model.asking import Asking, Given, TryLater, ask
 from runward.handlers.model.chains import chain_run_of
 from runward.handlers.model.contracts import Declarations, DeclaredContract, FlowPlanned, LegsBefore
 from runward.handlers.model.effects import Deciding, Effect, Effects, Explain
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.invocations import InvocationOf
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
@@ -58,8 +60,6 @@ from runward.handlers.model.sessions import (
     SessionOf,
     why_started,
 )
-from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.shows import recording as shows
 
 _LAUNCHED_ANEW: Final = "it was launched again under another contract, which applies from that attempt on"
 

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from tests.docs.pages import ROOT
 
-from runward.handlers.chains.states import RUN, STEP
+from runward.handlers.model.chains import RUN_STATUSES, STEP_STATUSES
 from runward.handlers.model.reasons import MEANINGS
 from runward.handlers.registry import EFFECTS, EVENTS, QUESTIONS
 from runward.handlers.route import HANDLERS, ROUTES
@@ -117,10 +117,10 @@ PARTS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
     "handlers": ("docs/reference.md", handlers),
     "effects": ("docs/reference.md", effects_table),
     "questions": ("docs/reference.md", questions),
-    "states of a chain run": ("docs/chains.md", lambda: _states(RUN, ("running",))),
+    "states of a chain run": ("docs/chains.md", lambda: _states(RUN_STATUSES, ("running",))),
     "states of a step": (
         "docs/chains.md",
-        lambda: _states(STEP, ("waiting", "waiting_approval", "skipped", "running")),
+        lambda: _states(STEP_STATUSES, ("waiting", "waiting_approval", "skipped", "running")),
     ),
     "states of a session": ("docs/sessions.md", lambda: f"```mermaid\n{states_of_a_session()}\n```"),
 }

@@ -31,6 +31,7 @@ from runward.handlers.model.exchange import (
     MintRequested,
     PrincipalCreateRequested,
 )
+from runward.handlers.model.invocations import StartedEarlier, StartFailed
 from runward.handlers.model.journal import JournalDamaged
 from runward.handlers.model.notices import NoticeRetryRequested
 from runward.handlers.model.outcomes import ArtifactAddRequested, ArtifactFilesNamed, OutcomesChanged
@@ -44,7 +45,7 @@ from runward.handlers.model.requests import (
     SessionCancelRequested,
     SessionSeenRequested,
 )
-from runward.handlers.model.schedules import ScheduleChanged
+from runward.handlers.model.schedules import ScheduleChanged, TimerRang, TimerSet
 from runward.handlers.model.sessions import (
     EVIDENCE_STRENGTH,
     AttemptEnded,
@@ -54,9 +55,7 @@ from runward.handlers.model.sessions import (
     SessionFinished,
 )
 from runward.handlers.model.shows import PlayChanged
-from runward.handlers.model.starts import StartedEarlier, StartFailed
 from runward.handlers.model.stored import as_json
-from runward.handlers.model.timers import TimerRang, TimerSet
 from runward.handlers.registry import EVENTS, load_payload
 
 EXAMPLES: list[Event] = [

@@ -28,10 +28,10 @@ from runward.handlers.model.asking import Question
 from runward.handlers.model.bundle import ReceiptSignRequested
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event, Request
+from runward.handlers.model.invocations import Play
 from runward.handlers.model.reasons import MEANINGS, ReasonCode, status_of
 from runward.handlers.model.requests import PlayRunRequested, SessionCancelRequested
 from runward.handlers.model.sessions import Status
-from runward.handlers.model.starts import Play
 from runward.handlers.registry import EFFECTS, EVENTS, QUESTIONS
 from runward.handlers.route import HANDLERS
 

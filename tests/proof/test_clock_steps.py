@@ -33,8 +33,7 @@ from runward.daemon.world.clock import SystemClock, SystemRandomness
 from runward.daemon.world.files import Files
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.model.contracts import Declarations
-from runward.handlers.model.files import RootFacts
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import RootFacts, Unreadable
 
 NOW = datetime(2026, 10, 24, 12, tzinfo=UTC)
 STEPS = [timedelta(hours=1), timedelta(hours=-1), timedelta(days=1), timedelta(days=-1)]

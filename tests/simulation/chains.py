@@ -19,8 +19,8 @@ from runward.handlers.model.chains import (
     EventOccurred,
     chain_run_of,
 )
+from runward.handlers.model.invocations import Play
 from runward.handlers.model.schedules import Scheduled
-from runward.handlers.model.starts import Play
 from runward.handlers.schedules import PATIENCE
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from runward.daemon.world.processes import Begun as HasBegun
 from runward.daemon.world.processes import NotBegun, NotRemoved
 from runward.daemon.world.starting import PATIENCE, understood
 from runward.handlers.model.chains import chain_run_of
+from runward.handlers.model.invocations import StartRun
 from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import RunProcesses
-from runward.handlers.model.starts import StartRun
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe

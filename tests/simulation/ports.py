@@ -27,9 +27,9 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.signatures import SecretKey
 from runward.handlers.model.contracts import Declarations
+from runward.handlers.model.files import Unreadable
+from runward.handlers.model.invocations import Play
 from runward.handlers.model.processes import ProcessState, RecordedProcess
-from runward.handlers.model.starts import Play
-from runward.handlers.model.unreadable import Unreadable
 
 STATE: Final = Path("/state")
 INBOX: Final = "/state/inbox"

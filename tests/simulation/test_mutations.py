@@ -35,7 +35,7 @@ from runward.daemon.world import files
 from runward.daemon.world.files import Files
 from runward.handlers import notices as addressed
 from runward.handlers.bundle.replay import Replay
-from runward.handlers.contracts import hashes
+from runward.handlers.contracts import files as contract_files
 from runward.handlers.model.contracts import RecordedFile
 from runward.handlers.model.effects import Deciding
 from runward.handlers.model.files import FileHash, Produced
@@ -190,7 +190,7 @@ def without_holding_what_is_compared(patch: pytest.MonkeyPatch) -> None:
 
 def without_comparing_with_what_was_verified(patch: pytest.MonkeyPatch) -> None:
     """A file that changed after its verdict is recorded as if it were what was verified."""
-    record = hashes._record
+    record = contract_files._record
 
     def as_found(verified: Produced, found: FileHash) -> RecordedFile:
         size, modified_ns = (
@@ -200,7 +200,7 @@ def without_comparing_with_what_was_verified(patch: pytest.MonkeyPatch) -> None:
         )
         return record(verified._replace(size=size, modified_ns=modified_ns), found)
 
-    patch.setattr(hashes, "_record", as_found)
+    patch.setattr(contract_files, "_record", as_found)
 
 
 def without_knowing_how_far_logs_were_read(patch: pytest.MonkeyPatch) -> None:

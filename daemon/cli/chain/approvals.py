@@ -20,7 +20,7 @@ from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ApprovalRow
 from runward.daemon.views.approvals import approval_as_json, step_id
 from runward.daemon.views.text import ago
-from runward.handlers.approvals.left_files import ELSEWHERE, as_lines, paths_in, unbound, why_not_without
+from runward.handlers.left_files import ELSEWHERE, as_lines, paths_in, unbound, why_not_without
 
 SHOWN_LINES: Final = 20
 """Files of an approval that the table is followed by."""

@@ -50,7 +50,7 @@ from runward.handlers.chains.stepping import (
     unseen,
 )
 from runward.handlers.model.chains import MOST_OUTCOMES, ChainFireRequested, StepResult
-from runward.handlers.model.starts import Play
+from runward.handlers.model.invocations import Play
 from runward.handlers.times import in_utc
 
 _PERIOD: Final = 0.1

@@ -25,7 +25,7 @@ from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.handlers.layouts.native import session_key
 from runward.handlers.model.requests import PlayRunRequested
-from runward.handlers.requests.asked import run_name
+from runward.handlers.requests import run_name
 
 
 @dataclass(frozen=True, slots=True)

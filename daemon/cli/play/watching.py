@@ -17,7 +17,7 @@ from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, ope
 from runward.daemon.store import reading, reading_causes, reading_sessions, reading_starts
 from runward.daemon.views.bundles import journal_place
 from runward.handlers.foreign_json import NotJson
-from runward.handlers.requests.subjects import of_start
+from runward.handlers.subjects import of_start
 
 _PERIOD: Final = 0.2
 """Seconds between two looks: what a person calls at once."""

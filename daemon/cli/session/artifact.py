@@ -229,7 +229,7 @@ def add_artifact(
     from runward.daemon.inbox.request_file import dump_request
     from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
     from runward.handlers.model.outcomes import ArtifactAddRequested, artifact_id
-    from runward.handlers.outcomes.added import record
+    from runward.handlers.outcomes.recording import record
 
     if not session:
         fail("no session is named: give --session, or call this in a session", WRONG_USAGE)

@@ -39,8 +39,7 @@ from runward.handlers.contracts.verify import (
     verification_as_json,
     verify,
 )
-from runward.handlers.model.files import FileHash, RootFacts
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import FileHash, RootFacts, Unreadable
 
 
 class JournalCheck(NamedTuple):

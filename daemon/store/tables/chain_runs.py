@@ -12,13 +12,13 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
 from runward.daemon.store.values import as_float, as_int, listed
-from runward.handlers.chains import states
 from runward.handlers.chains.advancing import WAITS
-from runward.handlers.chains.states import folded, slots_after
 from runward.handlers.chains.stepping import result_of
 from runward.handlers.model.approvals import ApprovalOf, ApprovalStanding, AskApproval, DecideApproval
 from runward.handlers.model.chains import (
     MOST_OUTCOMES,
+    RUN_STATUSES,
+    STEP_STATUSES,
     WAITS_FOR_SLOT,
     ChainFires,
     ChainFiresNow,
@@ -39,6 +39,9 @@ from runward.handlers.model.chains import (
     StepStanding,
     StepStatus,
     Waiter,
+    run_after,
+    slots_after,
+    statuses_before,
 )
 
 if TYPE_CHECKING:
@@ -64,8 +67,12 @@ RUN: Final = Write(
     " and status in (select value from json_each(?))"
 )
 """From one status to the next. It refuses a change that `states.RUN` does not name."""
-_AFTER_RUN: Final = {status: listed(states.before(states.RUN, status)) for status in get_args(ChainRunStatus)}
-_AFTER_STEP: Final = {status: listed(states.before(states.STEP, status)) for status in get_args(StepStatus)}
+_AFTER_RUN: Final = {
+    status: listed(statuses_before(RUN_STATUSES, status)) for status in get_args(ChainRunStatus)
+}
+_AFTER_STEP: Final = {
+    status: listed(statuses_before(STEP_STATUSES, status)) for status in get_args(StepStatus)
+}
 """What each status may follow, as JSON."""
 
 
@@ -315,17 +322,17 @@ CHAIN_RUNS: Final = Table(
             ),
         ),
         OpenChainRun: (
-            Fold(lambda effect: ChainRunOf(effect.id), folded),
+            Fold(lambda effect: ChainRunOf(effect.id), run_after),
             Fold(
                 lambda effect: OpenRunsOf(effect.chain),
                 lambda runs, effect: (*runs, OpenRun(effect.id, effect.turn, effect.waits)),
             ),
         ),
         SetStep: (
-            Fold(lambda effect: ChainRunOf(effect.run), folded),
+            Fold(lambda effect: ChainRunOf(effect.run), run_after),
             Fold(lambda effect: SlotsNow(), slots_after),
         ),
-        SetChainRun: (Fold(lambda effect: ChainRunOf(effect.run), folded),),
+        SetChainRun: (Fold(lambda effect: ChainRunOf(effect.run), run_after),),
     },
     answers={
         ChainFiresNow: answers_by(firing, lambda asked: asked.chain),

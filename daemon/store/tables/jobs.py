@@ -16,7 +16,7 @@ from runward.handlers.model.chains import LaneWaits
 from runward.handlers.model.effects import Effect, Emit, Explain
 from runward.handlers.model.events import AfterTime, Event, UnknownEvent
 from runward.handlers.model.requests import JobState, JobStateOf, ReleaseJob
-from runward.handlers.model.timers import RingNow
+from runward.handlers.model.schedules import RingNow
 from runward.handlers.registry import load_payload
 from runward.handlers.route import BACKGROUND, SCHEDULED, TIMERS
 

@@ -11,6 +11,7 @@ from runward.daemon.store.tables.table import Table, Write, answers_by
 from runward.daemon.store.transaction import Row, Value
 from runward.daemon.store.values import as_bytes, as_float, as_int, listed, stored_text
 from runward.handlers.model.approvals import Workplace, WorkplaceOf
+from runward.handlers.model.invocations import GiveUpStart, RemoveWorktree, StartRun, WithdrawStart
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.requests import CancelRun
 from runward.handlers.model.sessions import (
@@ -21,7 +22,6 @@ from runward.handlers.model.sessions import (
     LaunchOf,
     RunProcesses,
 )
-from runward.handlers.model.starts import GiveUpStart, RemoveWorktree, StartRun, WithdrawStart
 from runward.handlers.model.stored import Stored, as_json
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from runward.daemon.cli.session import verify as session_verify
 from runward.daemon.rundir.journal_reading import Compared, compare
 from runward.daemon.rundir.journals import StandingLines
 from runward.daemon.rundir.opening import Gone
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 FILES = {"review.md": "fine\n", "report.md": "done\n"}
 

@@ -28,8 +28,8 @@ from runward.daemon.sandbox.execution import CpuTime, Execution
 from runward.daemon.sandbox.workers import Job
 from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.values import as_float, as_int
-from runward.handlers.exchange.acting_with_code import ActedWithCode, Worked
 from runward.handlers.exchange.intent import CODES
+from runward.handlers.exchange.reading import ActedWithCode, Worked
 from runward.handlers.model.exchange import ActionRequested, MintRequested, PrincipalCreateRequested
 
 IN_MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

@@ -12,8 +12,8 @@ from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import Sight
 from runward.daemon.world.files import Files
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Signature
-from runward.handlers.model.unreadable import Unreadable
 
 LONG_AGO = 1_700_000_000
 

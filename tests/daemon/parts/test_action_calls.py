@@ -15,9 +15,8 @@ from runward.daemon.store.reading_told_actions import LastTold
 from runward.handlers.bundle.canonical import hash_of
 from runward.handlers.calls import Told
 from runward.handlers.exchange import act
-from runward.handlers.exchange.acting_with_code import ActedWithCode, Decided, Unable, Worked
 from runward.handlers.exchange.intent import ActionResult
-from runward.handlers.exchange.reading import Reading
+from runward.handlers.exchange.reading import ActedWithCode, Decided, Reading, Unable, Worked
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.exchange import IntentMade
 

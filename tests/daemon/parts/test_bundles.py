@@ -26,7 +26,7 @@ from runward.daemon.store.tables.bundles import UnplacedBundle
 from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.world.files import Files
 from runward.handlers.model.bundle import BundleRulesOf, NoDraft, Sealed, load_order
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 TRACE = (
     '{"event":"ToolCall","id":"a","tool":"Read","params":{"path":"x"},"t":"2026-02-03T04:05:07Z"}\n'

@@ -17,7 +17,7 @@ from runward.daemon.parts.answering import NoChains
 from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.transaction import Statement
 from runward.handlers.model.chains import EventOccurred
-from runward.handlers.model.starts import Play
+from runward.handlers.model.invocations import Play
 
 TEXT = """\
 name: two

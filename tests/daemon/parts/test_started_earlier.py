@@ -9,7 +9,7 @@ from tests.daemon.worker.damaged_journals import begin, finish
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses
 
 from runward.handlers.chains.advancing import run_id
-from runward.handlers.requests.asked import run_name
+from runward.handlers.requests import run_name
 
 INVOCATIONS = "select status, reason_code from invocations where session_key is not null"
 LINKED = "select s.key from sessions s join invocations i on i.id = s.invocation_id and i.session_key = s.key"

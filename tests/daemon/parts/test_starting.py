@@ -15,9 +15,9 @@ from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.transaction import Statement
 from runward.daemon.world.processes import Begun, NotBegun
+from runward.handlers.model.invocations import Play, StartRun
 from runward.handlers.model.requests import PlayRunRequested
-from runward.handlers.model.starts import Play, StartRun
-from runward.handlers.requests.asked import run_name
+from runward.handlers.requests import run_name
 
 AT = 1_789_999_999.0
 ROWS = "select key, state, why from starts order by key"

@@ -22,7 +22,7 @@ from runward.daemon.store.tables.notices import INSERT, PendingNotice, row_of
 from runward.daemon.store.transaction import Statement
 from runward.handlers.model.effects import Emit
 from runward.handlers.model.notices import SendNotice
-from runward.handlers.model.timers import TimerSet
+from runward.handlers.model.schedules import TimerSet
 
 HOUR = 3600.0
 STEPS = [HOUR, -HOUR, 86_400.0, -86_400.0, 0.4, -0.4]

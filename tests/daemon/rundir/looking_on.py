@@ -10,7 +10,7 @@ from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.session_reading import look_at_session
 from runward.daemon.rundir.session_reads import NOTHING_READ, SessionSight
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 LONG_AFTER = 1000.0
 """Seconds after which everything that a test wrote counts as settled."""

@@ -15,8 +15,7 @@ from tests.unprivileged import as_unprivileged
 from tests.waiting import PATIENCE_S
 
 from runward.daemon.rundir.artifacts import artifact_facts
-from runward.handlers.model.files import FileFact, RootFacts
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import FileFact, RootFacts, Unreadable
 
 ROOT_USER = os.geteuid() == 0
 

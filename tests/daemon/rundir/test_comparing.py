@@ -19,7 +19,7 @@ from runward.daemon.rundir.journal_reading import AlteredLine, Compared, compare
 from runward.daemon.rundir.journals import StandingLines
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.world.files import Files
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 ROWS = [StandingLines(256, FIRST, 0), StandingLines(512, SECOND, len(FIRST))]
 OTHER_FACT = CHANGED.replace(b"bb", b"cc")

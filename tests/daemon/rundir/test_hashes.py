@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from runward.daemon.rundir import hashes
 from runward.daemon.rundir.hashes import file_hashes
 from runward.daemon.rundir.opening import Halted
-from runward.handlers.model.files import FileHash, RootHashes
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import FileHash, RootHashes, Unreadable
 
 
 def go_on(read: int) -> bool:

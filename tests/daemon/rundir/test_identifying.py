@@ -15,7 +15,7 @@ from runward.daemon.rundir import session_reading
 from runward.daemon.rundir.session_reading import identify
 from runward.daemon.rundir.session_reads import Identity
 from runward.handlers.layouts.registry import LAYOUTS, Layouts
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 TINY = layouts()
 LOGS = Layouts(TINY.logs)

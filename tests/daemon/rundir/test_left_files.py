@@ -12,7 +12,7 @@ from tests.waiting import wait_for
 from runward.daemon.rundir import hashes
 from runward.daemon.rundir.left_files import DEEPEST, left_files_in
 from runward.daemon.rundir.opening import Halted
-from runward.handlers.approvals import left_files
+from runward.handlers import left_files
 from runward.handlers.model.approvals import LeftFile, LeftFiles, LeftPlace, WorkPlace
 
 

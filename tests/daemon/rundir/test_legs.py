@@ -12,7 +12,7 @@ import pytest
 from runward.daemon.rundir import legs
 from runward.daemon.rundir.legs import early_legs, filled_without
 from runward.handlers.model.contracts import EarlyLegs, LegsBefore
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 ROOT_USER = os.geteuid() == 0
 HOUR = 3600 * 10**9

@@ -10,8 +10,8 @@ import pytest
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import MAXIMUM_DOCUMENT, Listing, Sight, list_root, look, standing
 from runward.handlers.layouts.native import DOCUMENTS
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Document, Signature
-from runward.handlers.model.unreadable import Unreadable
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from runward.daemon.rundir import outcomes
 from runward.daemon.rundir.outcomes import outcomes_digest, outcomes_in
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.outcomes import BeingRead
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes.reading import LARGEST
 
 

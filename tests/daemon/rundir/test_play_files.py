@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from runward.daemon.rundir.play_files import play_files
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Document
 from runward.handlers.model.shows import PlayFiles
-from runward.handlers.model.unreadable import Unreadable
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from runward.daemon.rundir.report_reading import (
     read_apart,
     read_here,
 )
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.outcomes import BeingRead, OutcomeFile, ReadOutcome
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes.reading import read_outcome
 
 CASE = '<testcase classname="com.example.Module" name="does_the_right_thing" time="0.001"/>'

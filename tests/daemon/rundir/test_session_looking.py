@@ -27,8 +27,8 @@ from runward.daemon.rundir.session_reads import NOTHING_READ, SessionSight
 from runward.handlers.layouts.places import shape_of
 from runward.handlers.layouts.registry import LAYOUTS, DirectoryLayout, LogLayout
 from runward.handlers.layouts.transcript import Told
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.sessions import Complaint
-from runward.handlers.model.unreadable import Unreadable
 
 LOG = layouts().logs[0]._replace(beside=("{name}/agents/*.jsonl",))
 (DIRECTORY,) = layouts().directories

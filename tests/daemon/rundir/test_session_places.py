@@ -14,7 +14,7 @@ from runward.daemon.rundir.run_directories import Listing
 from runward.daemon.rundir.session_places import list_places, place_signature
 from runward.handlers.layouts.places import LEVELS, Shape, shape_of
 from runward.handlers.layouts.registry import LAYOUTS
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 CLAUDE, CODEX = (shape_of(each) for each in LAYOUTS.logs)
 DIRECTORY = shape_of(layouts().directories[0])

@@ -17,7 +17,7 @@ from runward.config.json_value import JsonValue
 from runward.config.studio import StudioSettings
 from runward.daemon.store import reading_chains
 from runward.daemon.studio import chain_pages, invocation_pages
-from runward.handlers.approvals.left_files import artifacts_in
+from runward.handlers.left_files import artifacts_in
 
 REVIEW = """\
 command: [sh, -c, 'printf "%s" "$0" > outcome.json; echo "$1"', '{{ with.outcome }}', '{{ with.said }}']

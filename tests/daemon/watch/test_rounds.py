@@ -15,8 +15,8 @@ from runward.daemon.watch.rounds import ASKED, Rounds
 from runward.daemon.world.clock import SystemClock
 from runward.daemon.world.files import Files
 from runward.daemon.world.starting import StartingProcesses
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.processes import RecordedProcess
-from runward.handlers.model.unreadable import Unreadable
 
 
 class ListedJustBefore(Files):

@@ -47,9 +47,9 @@ from runward.daemon.world.clock import SystemRandomness
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Begun, NotBegun
 from runward.handlers.model.contracts import Declarations
+from runward.handlers.model.invocations import StartRun
 from runward.handlers.model.processes import FIRST_NAMESPACE, ProcessState, RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import RunProcesses
-from runward.handlers.model.starts import StartRun
 from runward.handlers.sessions.over import Writer
 
 SILENT: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(

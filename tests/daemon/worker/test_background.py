@@ -20,9 +20,8 @@ from runward.daemon.rundir import hashes
 from runward.daemon.rundir.opening import Halted
 from runward.daemon.worker import background
 from runward.daemon.world.files import Files
-from runward.handlers.contracts.hashes import TRIES
-from runward.handlers.model.files import FileHash, RootHashes
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.contracts.files import TRIES
+from runward.handlers.model.files import FileHash, RootHashes, Unreadable
 
 CONTRACT: JsonValue = {
     "expected": [{"id": "a", "path": "a.md"}, {"id": "b", "path": "b.md", "required": False}]

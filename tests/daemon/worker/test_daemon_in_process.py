@@ -20,10 +20,9 @@ from runward.daemon.worker.turn import StoppedInTrouble
 from runward.daemon.world.files import Files
 from runward.handlers.model.contracts import Declarations
 from runward.handlers.model.events import Request
-from runward.handlers.model.files import RootFacts
+from runward.handlers.model.files import RootFacts, Unreadable
 from runward.handlers.model.requests import JobDiscardRequested, JobRetryRequested, ScanRequested
 from runward.handlers.model.sessions import OpenSession
-from runward.handlers.model.unreadable import Unreadable
 
 RUN: JsonValue = {"schema": "runward-run-v1"}
 REVIEW: JsonValue = {"schema": "runward-run-v1", "playbook": "review"}

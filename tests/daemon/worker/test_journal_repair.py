@@ -39,7 +39,7 @@ from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import SystemRandomness
 from runward.daemon.world.files import Files
 from runward.handlers.model.contracts import Declarations
-from runward.handlers.model.unreadable import Unreadable
+from runward.handlers.model.files import Unreadable
 
 
 async def damage(running: Daemon) -> list[str]:

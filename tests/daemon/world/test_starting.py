@@ -23,7 +23,7 @@ from runward.daemon.store.ownership import prepare
 from runward.daemon.world import starting
 from runward.daemon.world.processes import Begun, NotBegun
 from runward.daemon.world.starting import StartingProcesses, environment
-from runward.handlers.model.starts import StartRun
+from runward.handlers.model.invocations import StartRun
 
 EPOCH = 1
 FAULTY = program(
@@ -266,7 +266,7 @@ def test_what_forks_launchers_ends_with_the_daemon_and_its_launchers_go_on(start
 import os, signal
 from pathlib import Path
 from runward.daemon.world.starting import StartingProcesses
-from runward.handlers.model.starts import StartRun
+from runward.handlers.model.invocations import StartRun
 processes = StartingProcesses(Path({str(starter.state)!r}))
 processes.expect_start({EPOCH})
 processes.start(StartRun("key of one", "native:runs/one", {str(starter.root)!r}, "one", ("sleep", "60"), cwd="/"), {EPOCH})

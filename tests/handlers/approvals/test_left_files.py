@@ -3,7 +3,7 @@
 import pytest
 
 from runward.config.json_value import JsonValue
-from runward.handlers.approvals.left_files import UNBOUND, hash_of, unbound, why_not_without
+from runward.handlers.left_files import UNBOUND, hash_of, unbound, why_not_without
 
 
 def of(*files: tuple[str, str]) -> dict[str, JsonValue]:

@@ -11,13 +11,19 @@ from tests.handlers.chains.chain_world import World
 from tests.handlers.chains.drawn_chains import NOT_STARTED, DrawnChain, DrawnStep, Seen
 
 from runward.config.json_value import JsonValue
-from runward.handlers.chains.states import RUN, STEP
 from runward.handlers.model.approvals import DecideApproval
-from runward.handlers.model.chains import ChainFired, RecordFiring, SetChainRun, SetStep
+from runward.handlers.model.chains import (
+    RUN_STATUSES,
+    STEP_STATUSES,
+    ChainFired,
+    RecordFiring,
+    SetChainRun,
+    SetStep,
+)
 from runward.handlers.model.effects import Effect, Explain
 from runward.handlers.model.events import Event
-from runward.handlers.model.starts import StartRun
-from runward.handlers.model.timers import TimerRang, TimerSet
+from runward.handlers.model.invocations import StartRun
+from runward.handlers.model.schedules import TimerRang, TimerSet
 
 _FIRED: Final = ("firing.fired.event", "firing.fired.by_hand")
 _SKIPPED: Final = (
@@ -73,11 +79,11 @@ class ChainLaws:
     def step_set(self, run: Row, before: Try | None, effect: SetStep) -> None:
         said = f"step {effect.step} of {effect.run}"
         if before is None or before.attempt != effect.attempt:
-            _must(effect.status in (*STEP, "skipped", "failed"), f"{said} begins as {effect.status}")
+            _must(effect.status in (*STEP_STATUSES, "skipped", "failed"), f"{said} begins as {effect.status}")
             _must(before is None or before.status not in NOT_OVER, f"{said} has two tries at once")
             _must(effect.attempt == (1 if before is None else before.attempt + 1), f"{said} leaves a try out")
         else:
-            following = STEP.get(before.status, ())
+            following = STEP_STATUSES.get(before.status, ())
             _must(effect.status in following, f"{said} is {effect.status} after {before.status}")
         _must(
             effect.status in (*NOT_OVER, "completed") or bool(effect.reason_code),
@@ -91,7 +97,7 @@ class ChainLaws:
             )
 
     def run_set(self, run: Row, effect: SetChainRun) -> None:
-        following = RUN.get(run.status, ())
+        following = RUN_STATUSES.get(run.status, ())
         _must(effect.status in following, f"{effect.run} is {effect.status} after {run.status}")
         word = effect.reason_code.split(".")[1]
         _must(bool(effect.reason_summary), f"{effect.run} is {effect.status} for no reason")

@@ -14,8 +14,8 @@ from runward.handlers.model.chains import (
     ChainStatusRequested,
     EventOccurred,
 )
+from runward.handlers.model.invocations import StartFailed
 from runward.handlers.model.sessions import AttemptStarted, SessionFinished, Status
-from runward.handlers.model.starts import StartFailed
 
 if TYPE_CHECKING:
     from tests.handlers.chains.chain_world import World

@@ -8,8 +8,8 @@ from runward.handlers.model.approvals import AskApproval, DecideApproval
 from runward.handlers.model.chains import ChainRunStatus, OpenChainRun, SetChainRun, SetStep, StepStatus
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event
+from runward.handlers.model.invocations import StartRun
 from runward.handlers.model.sessions import Status
-from runward.handlers.model.starts import StartRun
 
 OPEN: Final = ("running", "waiting_approval")
 NOT_OVER: Final = ("waiting", "waiting_approval", "running")

@@ -62,13 +62,23 @@ from runward.handlers.model.chains import (
 from runward.handlers.model.contracts import ProducedBy
 from runward.handlers.model.effects import Effect, Emit, Explain
 from runward.handlers.model.events import Event
-from runward.handlers.model.invocations import EndInvocation, Invocation, InvocationOf, OpenInvocation
+from runward.handlers.model.invocations import (
+    EndInvocation,
+    GiveUpStart,
+    Invocation,
+    InvocationOf,
+    OpenInvocation,
+    Play,
+    PlayOf,
+    StartFailed,
+    StartRun,
+    WithdrawStart,
+)
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import ArtifactFilesOf, OutcomesIn
 from runward.handlers.model.requests import SessionCancelRequested
+from runward.handlers.model.schedules import TimerRang, TimerSet
 from runward.handlers.model.sessions import Session, SessionFinished, SessionOf, Status
-from runward.handlers.model.starts import GiveUpStart, Play, PlayOf, StartFailed, StartRun, WithdrawStart
-from runward.handlers.model.timers import TimerRang, TimerSet
 from runward.handlers.route import decide, duties
 
 MOST_JOBS: Final = 20_000

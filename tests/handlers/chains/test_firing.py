@@ -40,9 +40,8 @@ from runward.handlers.model.chains import (
     StepStanding,
 )
 from runward.handlers.model.effects import Emit
-from runward.handlers.model.invocations import EndInvocation
+from runward.handlers.model.invocations import EndInvocation, StartRun
 from runward.handlers.model.notices import RecipientsOf
-from runward.handlers.model.starts import StartRun
 
 OTHER = OpenRun("cr_other", "key 7", False)
 KEYED = changed('concurrency: "{{ trigger.pr }}"\n' + TEXT)

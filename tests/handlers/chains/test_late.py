@@ -18,8 +18,8 @@ from runward.handlers.model.chains import (
     StepStanding,
 )
 from runward.handlers.model.effects import Deciding
-from runward.handlers.model.starts import StartRun
-from runward.handlers.model.timers import TimerRang
+from runward.handlers.model.invocations import StartRun
+from runward.handlers.model.schedules import TimerRang
 
 CLEANING = changed(TEXT + "on_failure:\n  - {id: note, skill: merge}\n")
 TURN = ChainRunTurn(RUN, 1.0, "cr_before")

@@ -12,13 +12,12 @@ from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook
 from runward.config.seen import CHAIN_FIELDS, STEP_FIELDS
 from runward.config.step import Callables, Step
-from runward.handlers.approvals.deciding import answer_approval
-from runward.handlers.approvals.shown import _left, _Named
+from runward.handlers.approvals import _left, _Named, answer_approval
 from runward.handlers.chains import advancing, continuing, firing
 from runward.handlers.chains import firing as changed_status
 from runward.handlers.chains.advancing import about, position_of, run_id
 from runward.handlers.chains.stepping import given_to, judge, result_of
-from runward.handlers.contracts.hashes import TRIES
+from runward.handlers.contracts.files import TRIES
 from runward.handlers.invocations import of_chain_run, of_try
 from runward.handlers.model.approvals import (
     ApprovalOf,
@@ -62,9 +61,18 @@ from runward.handlers.model.chains import (
     chain_run_of,
 )
 from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
-from runward.handlers.model.invocations import EndInvocation, Invocation, InvocationOf, OpenInvocation
+from runward.handlers.model.invocations import (
+    EndInvocation,
+    Invocation,
+    InvocationOf,
+    OpenInvocation,
+    Play,
+    PlayOf,
+    StartFailed,
+    StartRun,
+    WithdrawStart,
+)
 from runward.handlers.model.sessions import AttemptStarted, Session, SessionFinished, SessionOf, Status
-from runward.handlers.model.starts import Play, PlayOf, StartFailed, StartRun, WithdrawStart
 
 TEXT = """\
 name: pr

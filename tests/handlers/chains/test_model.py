@@ -16,8 +16,7 @@ from tests.handlers.chains.chain_rows import Broken
 from tests.handlers.chains.chain_world import World
 
 from runward.config.step import Retry
-from runward.handlers import route
-from runward.handlers.approvals import deciding
+from runward.handlers import approvals, route
 from runward.handlers.chains import advancing, continuing, firing
 from runward.handlers.chains.advancing import Room
 from runward.handlers.model.chains import ChainRunOf
@@ -113,9 +112,9 @@ def without_comparing_what_was_shown(patch: pytest.MonkeyPatch) -> None:
 
     def unseen(approval: Any, given: Any, note: str, by: str, without: Any = ()) -> Any:
         yield ChainRunOf(approval.run)
-        return deciding.decided(approval, given.at, "approved", note, by)
+        return approvals.decided(approval, given.at, "approved", note, by)
 
-    patch.setattr(deciding, "approved", unseen)
+    patch.setattr(approvals, "approved", unseen)
 
 
 def without_passing_slots_on(patch: pytest.MonkeyPatch) -> None:

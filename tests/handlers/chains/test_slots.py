@@ -11,7 +11,6 @@ from tests.handlers.chains.test_machine import FIRED, GIVEN, RUN, TEXT, changed,
 
 from runward.handlers.chains import advancing, continuing
 from runward.handlers.chains.advancing import ASKED, WAITS
-from runward.handlers.chains.states import slots_after
 from runward.handlers.model.approvals import ApprovalDecided
 from runward.handlers.model.asking import Given
 from runward.handlers.model.chains import (
@@ -26,12 +25,12 @@ from runward.handlers.model.chains import (
     StepsAtOnce,
     StepStanding,
     Waiter,
+    slots_after,
 )
 from runward.handlers.model.effects import Emit
-from runward.handlers.model.invocations import InvocationOf
+from runward.handlers.model.invocations import InvocationOf, StartRun
+from runward.handlers.model.schedules import TimerRang, TimerSet
 from runward.handlers.model.sessions import SessionOf
-from runward.handlers.model.starts import StartRun
-from runward.handlers.model.timers import TimerRang, TimerSet
 
 ONE: dict[Any, Any] = {StepsAtOnce(): 1}
 MINE = frozenset({(RUN, 0)})

@@ -10,7 +10,7 @@ from tests.handlers.chains.test_machine import FIRED, TEXT, changed, finished, o
 from runward.config.json_value import JsonValue
 from runward.handlers.model.chains import ChainFired, SetStep
 from runward.handlers.model.effects import Explain
-from runward.handlers.model.starts import RemoveWorktree, StartRun
+from runward.handlers.model.invocations import RemoveWorktree, StartRun
 
 
 def with_worktree(keep: str = "on_failure") -> JsonValue:

@@ -6,14 +6,21 @@ import pytest
 from tests.handlers.examples import HASH, KEY, NOW, PATH
 from tests.handlers.played import Answer, AnyQuestion, Need, played
 
-from runward.handlers.contracts import hashes as handler
-from runward.handlers.contracts.hashes import TRIES
+from runward.handlers.contracts import files as handler
+from runward.handlers.contracts.files import TRIES
 from runward.handlers.model.asking import TryLater
 from runward.handlers.model.contracts import HashesOf, ProducedBy, ProducedFiles, RecordedFile, RecordFiles
 from runward.handlers.model.effects import Effects, Explain
-from runward.handlers.model.files import MEANINGS, FileHash, FileProblem, HashState, Produced, RootHashes
+from runward.handlers.model.files import (
+    MEANINGS,
+    FileHash,
+    FileProblem,
+    HashState,
+    Produced,
+    RootHashes,
+    Unreadable,
+)
 from runward.handlers.model.sessions import SessionFinished
-from runward.handlers.model.unreadable import Unreadable
 
 REVIEW, NOTES = Produced("review", "review.md", 12, 100), Produced("notes", "sub/notes.md", 5, 200)
 VERDICT = SessionFinished(KEY, 2, 5.0, "completed", "run.completed.ok", "passed", 2, 17)

@@ -16,9 +16,9 @@ from runward.handlers.model.contracts import (
     LegsBefore,
 )
 from runward.handlers.model.effects import Effects, Explain
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.sessions import FoldContract, RefuseFold, Session, SessionOf
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions import opened as handler
 
 REPORT = Declarations(None, (ExpectedArtifact("report", "report.md", True, "all of it"),))

@@ -13,15 +13,7 @@ from runward.daemon.sandbox import worker
 from runward.daemon.worker.deciding import MOST_QUESTIONS
 from runward.handlers.exchange import act, invoke
 from runward.handlers.exchange.accounts import Accounts, CodeRun, Ran, accounts_of
-from runward.handlers.exchange.acting_with_code import (
-    Acted,
-    ActedWithCode,
-    CodeOf,
-    CodeRan,
-    Running,
-    Unable,
-    Worked,
-)
+from runward.handlers.exchange.reading import Acted, ActedWithCode, CodeOf, CodeRan, Running, Unable, Worked
 from runward.handlers.model.asking import Asking, Given, Question
 from runward.handlers.model.effects import Deciding, Effects, Emit, Explain
 from runward.handlers.model.exchange import (

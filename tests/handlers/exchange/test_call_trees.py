@@ -7,8 +7,7 @@ from tests.handlers.exchange.played import Exchange
 
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
-from runward.handlers.exchange.acting_with_code import CodeRan
-from runward.handlers.exchange.reading import MOST_READ, ReadTooMuch
+from runward.handlers.exchange.reading import MOST_READ, CodeRan, ReadTooMuch
 from runward.handlers.model.exchange import Post
 
 

@@ -5,6 +5,7 @@ from tests.handlers.played import played
 
 from runward.handlers.model.asking import NotYet
 from runward.handlers.model.chains import ListenersTo
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.outcomes import (
     BeingRead,
     OutcomeFile,
@@ -13,9 +14,8 @@ from runward.handlers.model.outcomes import (
     RecordArtifact,
 )
 from runward.handlers.model.sessions import Session, SessionOf, Status
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes import recording
-from runward.handlers.outcomes.added import ADDED
+from runward.handlers.outcomes.recording import ADDED
 
 KEY = "native:runs/s"
 PLACES = OutcomesIn("/runs/s", "/runs/s/artifacts")

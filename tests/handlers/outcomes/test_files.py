@@ -9,7 +9,7 @@ from tests.handlers.played import played
 from runward.handlers.model.asking import TryLater
 from runward.handlers.model.contracts import HashesOf
 from runward.handlers.model.effects import Emit, Explain
-from runward.handlers.model.files import FileHash, RootHashes
+from runward.handlers.model.files import FileHash, RootHashes, Unreadable
 from runward.handlers.model.outcomes import (
     ArtifactFilesNamed,
     OutcomeFile,
@@ -19,16 +19,15 @@ from runward.handlers.model.outcomes import (
     artifact_id,
 )
 from runward.handlers.model.sessions import SessionOf
-from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.outcomes import added
-from runward.handlers.outcomes.added import named
+from runward.handlers.outcomes import recording
 from runward.handlers.outcomes.reading import InvalidOutcome, read_outcome
+from runward.handlers.outcomes.recording import named
 from runward.handlers.route import duties, in_background
 
 DIGEST = "1" * 64
 NAMED = ArtifactFilesNamed(KEY, NOW, f"{KEY}#1/ended", (("ar_log", "logs/big.txt"), ("ar_diff", "a.diff")))
 GOOD = FileHash("hashed", 12, 100, DIGEST)
-decide = played(added.hash_files)
+decide = played(recording.hash_files)
 
 
 def concluded(answer: RootHashes | Unreadable, tries: int = 0) -> object:

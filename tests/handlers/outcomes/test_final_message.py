@@ -10,7 +10,7 @@ from tests.handlers.layouts import claude_code_lines
 from tests.handlers.layouts.claude_code_lines import Transcript
 from tests.handlers.layouts.codex_lines import BareLog, Log, write
 
-from runward.handlers.layouts import claude_code_contents, codex_contents
+from runward.handlers.layouts import claude_code, codex_contents
 from runward.handlers.model.outcomes import ReadOutcome
 from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, outcome_in
 
@@ -23,7 +23,7 @@ TEXT = json.dumps(REVIEW, indent=2)
 
 
 def claude(transcript: Transcript) -> str | None:
-    return claude_code_contents.final_message(reversed(transcript.lines))
+    return claude_code.final_message(reversed(transcript.lines))
 
 
 def codex(log: Log) -> str | None:

@@ -8,9 +8,9 @@ import pytest
 from tests.handlers.examples import KEY, session
 
 from runward.handlers.model.asking import NotYet, TryLater
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.outcomes import BeingRead, FinalMessageOf, OutcomeFile, OutcomesIn
 from runward.handlers.model.sessions import WorkingDirectoryOf
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.outcomes.recording import Recorded, recorded
 
 CLAUDE = session(None, key="claude-code:a", layout="claude-code", path="/p/a.jsonl")

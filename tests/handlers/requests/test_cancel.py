@@ -4,12 +4,12 @@ import pytest
 from tests.handlers.examples import KEY, session
 from tests.handlers.played import Need, played
 
+from runward.handlers import requests as handler
 from runward.handlers.model.asking import TryLater
 from runward.handlers.model.effects import Explain
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.requests import CancelRun, SessionCancelRequested
 from runward.handlers.model.sessions import Launch, LaunchOf, ProcessesOf, RunProcesses, Session, SessionOf
-from runward.handlers.requests import asked as handler
 
 cancel = played(handler.cancel_session)
 LAUNCHER = RecordedProcess(100, 700, "this-boot")

@@ -8,12 +8,11 @@ from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, read_playbook
 from runward.handlers.invocations import of_request
 from runward.handlers.model.effects import Effects, Explain
-from runward.handlers.model.invocations import OpenInvocation
+from runward.handlers.model.invocations import OpenInvocation, Play, PlayOf, StartRun
 from runward.handlers.model.requests import PlayRunRequested
-from runward.handlers.model.starts import Play, PlayOf, StartRun
-from runward.handlers.requests.asked import run_name
-from runward.handlers.requests.asked import run_play as handler
-from runward.handlers.requests.subjects import of_start
+from runward.handlers.requests import run_name
+from runward.handlers.requests import run_play as handler
+from runward.handlers.subjects import of_start
 
 run = played(handler)
 REQUEST = "7b0e7b8e-0000-4000-8000-000000000001"

@@ -12,7 +12,7 @@ from runward.handlers.model.requests import (
     ScanRequested,
     ScanRoots,
 )
-from runward.handlers.requests.asked import discard_job, retry_job, scan_roots
+from runward.handlers.requests import discard_job, retry_job, scan_roots
 
 retry, discard, scan = played(retry_job), played(discard_job), played(scan_roots)
 HELD: dict[AnyQuestion, Answer] = {JobStateOf(7): JobState("held")}

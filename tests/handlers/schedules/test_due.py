@@ -20,8 +20,9 @@ from runward.handlers.model.schedules import (
     ScheduleOf,
     ScheduleStanding,
     SetSchedule,
+    TimerRang,
+    TimerSet,
 )
-from runward.handlers.model.timers import TimerRang, TimerSet
 
 TEXT = "name: tick\ntrigger: {schedule: every 1min, timezone: UTC}\nsteps: [{skill: say}]\n"
 CHAIN = read_chain(TEXT, "tick.yaml", Callables(("say",))).value

@@ -8,13 +8,13 @@ from runward.handlers.model.asking import NotYet
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import AgeOf, EndTree, RunLaunched, Session, SessionOf
 from runward.handlers.route import duties
-from runward.handlers.sessions import deadline
+from runward.handlers.sessions import ended
 
 CGROUP = "/sys/fs/cgroup/runward-a-1f"
 LAUNCHED = RunLaunched(KEY, "1", 100.0, "5" * 64, (1, 10, "b"), (2, 20, "b"), None, 60.0, 5.0, CGROUP)
 AGE = AgeOf(RecordedProcess(1, 10, "b"), RecordedProcess(2, 20, "b"))
 RUNNING = session(None)
-decide = played(deadline.enforce_deadline)
+decide = played(ended.enforce_deadline)
 
 
 def decided(stands: Session | None, age: float | None) -> object:
@@ -60,4 +60,4 @@ def test_what_is_over_is_left_alone(stands: Session | None, age: float | None) -
 def test_a_run_that_is_not_a_session_yet_is_looked_for_again() -> None:
     found = decided(None, 70.0)
     assert isinstance(found, NotYet)
-    assert found.until == NOW + deadline.UNKNOWN
+    assert found.until == NOW + ended.NEXT_CHECK

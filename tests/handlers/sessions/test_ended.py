@@ -14,7 +14,7 @@ from runward.handlers.model.asking import TryLater
 from runward.handlers.model.chains import ListenersTo
 from runward.handlers.model.contracts import ArtifactsUnder
 from runward.handlers.model.effects import Effects, Emit, Explain
-from runward.handlers.model.files import FileFact, RootFacts
+from runward.handlers.model.files import FileFact, RootFacts, Unreadable
 from runward.handlers.model.journal import AppendLines
 from runward.handlers.model.notices import RecipientsOf
 from runward.handlers.model.outcomes import OutcomesIn
@@ -41,7 +41,6 @@ from runward.handlers.model.sessions import (
     SessionOf,
     Status,
 )
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions import ended as handler
 
 decide = played(handler.end_attempt)

@@ -7,10 +7,9 @@ from tests.handlers.sessions.test_ended import ABSENT, CONTRACT, THERE, answers,
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
 from runward.handlers.model.asking import NotYet, TryLater
-from runward.handlers.model.files import FileFact, RootFacts
+from runward.handlers.model.files import FileFact, RootFacts, Unreadable
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import AttemptEnded, LastChange, Launch, Session
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.sessions import late
 from runward.handlers.sessions.late import Lacking, lacking, outcome_has_arrived
 

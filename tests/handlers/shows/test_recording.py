@@ -9,11 +9,11 @@ from runward.config.json_value import JsonValue
 from runward.handlers.layouts.show import META, MOST_FURTHER, MOST_PLAYS, PLAN, read_meta
 from runward.handlers.model.asking import Asking
 from runward.handlers.model.effects import Effects, Explain
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.invocations import OpenInvocation
 from runward.handlers.model.sessions import Document
 from runward.handlers.model.shows import Meta, PlayFiles, PlayFilesIn, RecordPlay
-from runward.handlers.model.unreadable import Unreadable
-from runward.handlers.shows.recording import LONGEST_PLAN, begun, changed, ended
+from runward.handlers.shows import LONGEST_PLAN, begun, changed, ended
 
 PATH = "/shows/retry-queue/play-1"
 KEY = "show:shows/retry-queue/play-1"

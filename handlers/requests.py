@@ -15,7 +15,7 @@ from runward.handlers.layouts.native import session_key
 from runward.handlers.model.asking import Given, TryLater, ask
 from runward.handlers.model.effects import Deciding, Effects, Explain
 from runward.handlers.model.exchange import CountIntent, IntentMade
-from runward.handlers.model.invocations import OpenInvocation
+from runward.handlers.model.invocations import OpenInvocation, Play, PlayOf, StartRun
 from runward.handlers.model.requests import (
     AcceptRoot,
     CancelRun,
@@ -33,8 +33,7 @@ from runward.handlers.model.requests import (
     SessionSeenRequested,
 )
 from runward.handlers.model.sessions import LaunchOf, ProcessesOf, RunProcesses, SessionOf
-from runward.handlers.model.starts import Play, PlayOf, StartRun
-from runward.handlers.requests.subjects import PRUNE, of_start
+from runward.handlers.subjects import PRUNE, of_start
 
 
 def retry_job(event: JobRetryRequested, given: Given) -> Deciding:

@@ -9,10 +9,10 @@ from runward.handlers.layouts.foreign_values import document_object
 from runward.handlers.layouts.show import read_meta
 from runward.handlers.model.asking import Asking, Given, ask
 from runward.handlers.model.effects import Deciding, Effects, Explain
+from runward.handlers.model.files import Unreadable
 from runward.handlers.model.invocations import OpenInvocation
 from runward.handlers.model.sessions import Complaint, Document, SessionOf
 from runward.handlers.model.shows import Meta, PlayChanged, PlayFilesIn, RecordPlay
-from runward.handlers.model.unreadable import Unreadable
 from runward.handlers.secrets import text_without_secrets
 
 SKILL: Final = "show"

@@ -1,0 +1,371 @@
+"""Approvals: what a person is shown before a step runs, and what follows from their decision.
+
+Shown are the step's command, the outcomes before it, and every file that was left. What is shown is what an approval
+covers. So a file that nothing binds is named, and approved only by leaving it out.
+"""
+
+import hashlib
+import json
+import posixpath
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from runward.config.json_value import JsonValue
+from runward.handlers.chains.advancing import Position, command_at, position_of
+from runward.handlers.chains.stepping import NotStarted
+from runward.handlers.contracts.files import TRIES
+from runward.handlers.left_files import STATES, hash_of, why_not_without
+from runward.handlers.model.approvals import (
+    ApprovalDecided,
+    ApprovalOf,
+    ApprovalRequested,
+    ApprovalStanding,
+    ApprovalWanted,
+    AskApproval,
+    DecideApproval,
+    Decision,
+    FilesLeftIn,
+    LeftFile,
+    LeftFiles,
+    LeftPlace,
+    WorkPlace,
+    Workplace,
+    WorkplaceOf,
+    lane_of,
+)
+from runward.handlers.model.asking import Asking, Given, TryLater, ask
+from runward.handlers.model.chains import ChainRunOf
+from runward.handlers.model.contracts import ProducedBy
+from runward.handlers.model.effects import Deciding, Effect, Effects, Emit, Explain
+from runward.handlers.model.files import Unreadable
+from runward.handlers.model.outcomes import ArtifactFilesOf, BeingRead, OutcomeFile, OutcomesIn
+from runward.handlers.model.schedules import TimerRang, TimerSet
+from runward.handlers.model.sessions import Session, SessionOf
+from runward.handlers.notices import notices
+
+
+class Shown(NamedTuple):
+    """What is shown, and its hash (SHA-256, hex)."""
+
+    value: dict[str, JsonValue]
+    hash: str
+
+
+class _Named(NamedTuple):
+    """Where a step's run left files, and the ids of those that its contract or an outcome names, by their paths."""
+
+    step: int
+    place: LeftPlace
+    ids: Mapping[str, str]
+
+    def step_of(self, file: LeftFile) -> int:
+        """The number of the step that left the file."""
+        return self.step
+
+
+class _Worked(NamedTuple):
+    """A directory outside the run directories, and the steps that worked there, with when they were ordered."""
+
+    place: WorkPlace
+    steps: tuple[tuple[float, int], ...]
+
+    @property
+    def step(self) -> int:
+        """The first of them."""
+        return self.steps[0][1]
+
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """No contract names a file there."""
+        return {}
+
+    def step_of(self, file: LeftFile) -> int:
+        """The last step that had been ordered when the file changed."""
+        changed_at = file.changed_at
+        if changed_at is None:
+            return self.step
+        return max((each for each in self.steps if each[0] <= changed_at), default=self.steps[0])[1]
+
+
+def shown(
+    position: Position, step: int, tries: int, without: Collection[str] = (), until: float | None = None
+) -> Asking[Shown | NotStarted]:
+    """What would be shown now.
+
+    `tries` says how often this was tried, `without` which files don't matter. What others changed later than `until`
+    (Unix seconds) where they work together with steps doesn't matter either.
+    """
+    command = yield from command_at(position, step)
+    if isinstance(command, NotStarted):
+        return command
+    outcomes: list[JsonValue] = []
+    places: list[_Named] = []
+    workplaces: dict[int, Workplace] = {}
+    for number, standing in sorted(position.steps.items()):
+        if standing.session_key is None or number == step:
+            continue
+        session = yield from ask(SessionOf(standing.session_key))
+        files = None if session is None else (yield from _outcome_files(session))
+        outcomes.append({"step": number, "outcome": standing.outcome, "files": files})
+        if session is not None:
+            places.append((yield from _place(number, session)))
+            workplace = yield from ask(WorkplaceOf(session.key))
+            if workplace is not None:
+                workplaces[number] = workplace
+    worked = _worked(position, places, workplaces, until)
+    value: dict[str, JsonValue] = {
+        "argv": list(command.argv),
+        "env": dict(command.environment),
+        "cwd": command.cwd,
+        "outcomes": outcomes,
+        "artifacts": list((yield from _left(places, worked, tries, without))),
+    }
+    if command.ready.worktree is not None:
+        value["worktree"] = list(command.ready.worktree)
+    return Shown(value, hash_of(value))
+
+
+def _outcome_files(session: Session) -> Asking[JsonValue]:
+    """What the files of a step's outcomes hold now."""
+    files = yield from ask(OutcomesIn(session.path, session.artifacts_path))
+    if isinstance(files, Unreadable):
+        raise TryLater(f"the outcomes of {session.key} can't be read: {files.why}")
+    if isinstance(files, BeingRead):
+        raise TryLater(f"the reports of {session.key} are being read")
+    return [
+        {
+            "path": each.path,
+            "sha256": None if (content := _content(each)) is None else hashlib.sha256(content).hexdigest(),
+        }
+        for each in files
+    ]
+
+
+def _content(file: OutcomeFile) -> bytes | None:
+    """What stands for a file: its content, or if it is a large report, what was read of it."""
+    return file.content if file.report is None else json.dumps(file.report, sort_keys=True).encode()
+
+
+def _place(step: int, session: Session) -> Asking[_Named]:
+    produced = yield from ask(ProducedBy(session.key, session.attempt))
+    large = yield from ask(ArtifactFilesOf(session.key))
+    ids = {path: identifier for identifier, path in large}
+    ids |= {} if produced is None else {each.path: each.id for each in produced.files}
+    return _Named(step, LeftPlace(session.path, session.artifacts_path, tuple(ids)), ids)
+
+
+def _worked(
+    position: Position, places: list[_Named], workplaces: Mapping[int, Workplace], until: float | None
+) -> list[_Worked]:
+    """The worktrees that are kept, and the directories that no run directory has in it, each once."""
+    found: list[_Worked] = []
+    shared: dict[str, list[tuple[float, int]]] = {}
+    for number, workplace in workplaces.items():
+        ordered = (workplace.ordered_at, number)
+        worktree = position.step(number).worktree
+        if workplace.worktree is not None:
+            if worktree is not None and worktree.is_kept(position.steps[number].status != "completed"):
+                since = workplace.ordered_at if workplace.begun_at is None else workplace.begun_at
+                found.append(_Worked(WorkPlace(workplace.worktree, since, is_worktree=True), (ordered,)))
+            continue
+        cwd = posixpath.normpath(workplace.cwd)
+        whole = [place for each in places for place in (each.place.path, each.place.artifacts_path)]
+        if not any(cwd == each or cwd.startswith(f"{each}/") for each in whole):
+            shared.setdefault(cwd, []).append(ordered)
+    for cwd, steps in shared.items():
+        found.append(_Worked(WorkPlace(cwd, min(steps)[0], until), tuple(sorted(steps))))
+    return found
+
+
+def _left(
+    places: list[_Named], worked: list[_Worked], tries: int, without: Collection[str]
+) -> Asking[Iterator[dict[str, JsonValue]]]:
+    """Every file that the runs of these steps left."""
+    if not places:
+        return iter(())
+    question = FilesLeftIn(tuple(each.place for each in places), tuple(each.place for each in worked))
+    answer = yield from ask(question)
+    found: list[tuple[_Named | _Worked, LeftFiles]] = []
+    everywhere: list[_Named | _Worked] = [*places, *worked]
+    for named, each in zip(everywhere, answer, strict=True):
+        if isinstance(each, Unreadable):
+            raise TryLater(f"what step {named.step} left can't be read: {each.why}")
+        found.append((named, each))
+    files = [(named, file) for named, left in found for file in left.files]
+    changing = [file.path for _, file in files if file.state == "changing" and file.path not in without]
+    if changing and tries + 1 < TRIES:
+        raise TryLater(f"{', '.join(changing[:5])} {STATES['changing']}")
+    return (_as_json(named, file) for named, file in files)
+
+
+def _as_json(named: _Named | _Worked, file: LeftFile) -> dict[str, JsonValue]:
+    """A file as it is shown. A directory whose files are not shown one by one has no id."""
+    shown: dict[str, JsonValue] = {
+        "step": named.step_of(file),
+        "id": named.ids.get(file.path),
+        "path": file.path,
+        "sha256": file.sha256,
+        "state": file.state,
+    }
+    if file.state in ("hashed", "too_large"):
+        shown["size"] = file.size
+    if file.identity is not None:
+        shown["identity"] = dict(file.identity._asdict())
+    if file.target is not None:
+        shown["target"] = file.target
+    if file.state == "many":
+        shown["files"] = file.number
+    return shown
+
+
+EXPIRES: Final = "expires "
+
+
+def approval_id(key: str) -> str:
+    """The id of the approval that an event of this key asks for."""
+    return f"ap_{hashlib.sha256(key.encode()).hexdigest()[:12]}"
+
+
+def ask_a_person(event: ApprovalWanted, given: Given) -> Deciding:
+    """A step waits for a person: what is shown is stored under an id, and the time for the decision begins.
+
+    Ask for it. If it can't be shown, because it could not be started either, the chain run decides again.
+    """
+    run = yield from ask(ChainRunOf(event.run))
+    standing = None if run is None else run.steps.get(event.step)
+    if (
+        run is None
+        or standing is None
+        or standing.status != "waiting_approval"
+        or run.status != "waiting_approval"
+    ):
+        return ()
+    position = position_of(run, given.event_hash)
+    found = yield from shown(position, event.step, given.tries)
+    approval = approval_id(event.key)
+    if isinstance(found, NotStarted):
+        said = ApprovalDecided(approval, run.id, event.step, given.at, "changed", found.why, "")
+        return (Emit(said),)
+    rule = position.step(event.step).approval
+    expires = None if rule is None or rule.expires is None else given.at + rule.expires
+    effects: list[Effect] = [
+        AskApproval(approval, run.id, event.step, given.at, expires, found.value, found.hash),
+        Explain(run.id, "decided", f"step {position.step(event.step).id} waits for approval {approval}"),
+    ]
+    if expires is not None:
+        effects.append(Emit(TimerSet(lane_of(run.id), f"{EXPIRES}{approval}", given.at, expires)))
+    command = found.value["argv"]
+    text = f"{json.dumps(command, ensure_ascii=False)}\nrunward chain approve {approval}"
+    title = f"{run.chain}: step {position.step(event.step).id} waits for a person"
+    return (*effects, *(yield from notices("approval.asked", approval, title, text, given.at)))
+
+
+LINK: Final = "link"
+"""Who decided, when the link in a notice was used."""
+
+
+def answer_approval(event: ApprovalRequested, given: Given) -> Deciding:
+    """A person approves or denies: decided once, and only for what was shown.
+
+    Store the answer, or say why it does not count.
+    """
+    approval = yield from ask(ApprovalOf(event.approval))
+    word = "approval" if event.decision == "approved" else "denial"
+    if approval is None or approval.run != event.run:
+        return _refused(event.run, f"the {word} of {event.approval}: there is no such approval")
+    if approval.status != "asked":
+        return _refused(event.run, f"the {word} of {event.approval}: it is already {approval.status}")
+    run = yield from ask(ChainRunOf(event.run))
+    if (
+        run is None
+        or run.status != "waiting_approval"
+        or run.steps[approval.step].status != "waiting_approval"
+    ):
+        return _refused(event.run, f"the {word} of {event.approval}: its step no longer waits for it")
+    if approval.expires_at is not None and given.at >= approval.expires_at:
+        return _refused(event.run, f"the {word} of {event.approval}: its time is over")
+    rule = position_of(run, given.event_hash).step(approval.step).approval
+    if rule is not None and rule.not_by_launcher and event.by_link:
+        why = "a link does not say who uses it, and the person who fired the chain may not approve; use `runward chain approve`"
+        return _refused(event.run, f"the {word} of {event.approval}: {why}")
+    if rule is not None and rule.not_by_launcher and event.said_by == run.said_by:
+        return _refused(event.run, f"the {word} of {event.approval}: {event.said_by} fired the chain")
+    by = LINK if event.by_link else event.said_by
+    if event.decision == "denied":
+        return decided(approval, given.at, "denied", event.note, by)
+    answered = yield from approved(approval, given, event.note, by, event.without)
+    if isinstance(answered, NotCovered):
+        return _refused(event.run, f"the {word} of {event.approval}: {answered.why}")
+    return answered
+
+
+class NotCovered(NamedTuple):
+    """Why an approval doesn't count as it is: a file that it can't cover was not left out in words."""
+
+    why: str
+
+
+def approved(
+    approval: ApprovalStanding, given: Given, note: str, by: str, without: tuple[str, ...] = ()
+) -> Asking[Effects | NotCovered]:
+    """Approve it, unless what was shown has changed: then it is void, and asked for again.
+
+    The files `without` which it is approved may have changed.
+    """
+    why = why_not_without(approval.shown, without)
+    if why is not None:
+        return NotCovered(why)
+    run = yield from ask(ChainRunOf(approval.run))
+    assert run is not None
+    position = position_of(run, given.event_hash)
+    now = yield from shown(position, approval.step, given.tries, without, approval.asked_at)
+    if isinstance(now, NotStarted) or not _is_as_shown(now, approval, without):
+        why = f"the approval of {approval.id}: what was shown has changed; a new approval is asked for"
+        return (*_refused(approval.run, why), *decided(approval, given.at, "changed", note, by))
+    effects = decided(approval, given.at, "approved", note, by)
+    if without:
+        said = f"{approval.id} is approved without {', '.join(without)}"
+        effects = (*effects, Explain(approval.run, "decided", said, {"without": list(without)}))
+    return effects
+
+
+def _is_as_shown(now: Shown, approval: ApprovalStanding, without: tuple[str, ...]) -> bool:
+    """Whether nothing has changed since it was shown, but for the files that are left out."""
+    if now.hash == approval.shown_hash:
+        return True
+    before = approval.shown
+    return (
+        bool(without) and isinstance(before, dict) and hash_of(now.value, without) == hash_of(before, without)
+    )
+
+
+def decided(approval: ApprovalStanding, at: float, decision: Decision, note: str, by: str) -> Effects:
+    """Store the decision, and let the chain run continue from it."""
+    said = ApprovalDecided(approval.id, approval.run, approval.step, at, decision, note, by)
+    return (DecideApproval(approval.id, at, decision, note, by), Emit(said))
+
+
+def _refused(run: str, why: str) -> Effects:
+    return (Explain(run, "refused", f"not accepted: {why}"),)
+
+
+NOBODY: Final = "no one decided in time"
+BY: Final = "on_timeout"
+
+
+def expire_approval(event: TimerRang, given: Given) -> Deciding:
+    """Nobody decided on an approval in time: its step is denied, or approved if the file says so and nothing changed.
+
+    End the wait, if it is still running.
+    """
+    approval = yield from ask(ApprovalOf(event.what.removeprefix(EXPIRES)))
+    run = None if approval is None else (yield from ask(ChainRunOf(approval.run)))
+    if approval is None or run is None or approval.status != "asked" or run.status != "waiting_approval":
+        return ()
+    rule = position_of(run, given.event_hash).step(approval.step).approval
+    if rule is not None and rule.on_timeout == "approve":
+        answered = yield from approved(approval, given, NOBODY, BY)
+        if not isinstance(answered, NotCovered):
+            return answered
+        return decided(approval, given.at, "expired", f"{NOBODY}, and {answered.why}", BY)
+    return decided(approval, given.at, "expired", NOBODY, BY)

@@ -1,1 +1,0 @@
-"""Approvals: a person says yes or no to what a step of a chain would do."""
