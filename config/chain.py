@@ -6,31 +6,49 @@ A chain belongs to Runward alone, so an unknown key is an error.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
-from runward.config.chain_checks import check_keys, duration
 from runward.config.document import Document
 from runward.config.json_value import JsonValue
+from runward.config.keys import (
+    check_keys,
+    choice,
+    from_key,
+    known_keys,
+    read_keys,
+    seconds,
+    table_schema,
+    text_schema,
+)
 from runward.config.problem import Complaint, Location, Parsed, has_errors, kind, quoted
+from runward.config.seen import Visible, check_text
 from runward.config.shape import Complain
-from runward.config.step import Callables, Step, Visible, check_text, steps_of
-from runward.config.trigger import Surroundings, Trigger, read_trigger
+from runward.config.step import Callables, Step, step_schema, steps_of, steps_schema
+from runward.config.trigger import Surroundings, Trigger, item_schema, read_trigger, trigger_schema
 from runward.config.yaml_document import read_yaml
 
 CHAIN_SUFFIX: Final = ".yaml"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_KEYS: Final = ("name", "description", "trigger", "timeout", "concurrency", "steps", "on_failure")
-
-
-class Concurrency(NamedTuple):
-    """Runs with the same `key` (a text with expressions) run one after the other, or the new one ends the others."""
-
-    key: str
-    policy: Literal["queue", "cancel"] = "queue"
 
 
 @dataclass(frozen=True, slots=True)
+class Concurrency:
+    """Runs with the same `key` (a text with expressions) run one after the other, or the new one ends the others."""
+
+    key: str = from_key(text_schema("A text with expressions."))
+    policy: Literal["queue", "cancel"] = choice(
+        "Whether a new run waits for the others or ends them. Default: queue.", ("queue", "cancel"), "queue"
+    )
+
+
+def _description(value: JsonValue, loc: Location, complain: Complain) -> str | None:
+    if value is not None and not isinstance(value, str):
+        complain(Complaint(loc, f"is {kind(value)}, not a text", None))
+    return value if isinstance(value, str) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
     """A valid chain.
 
@@ -38,14 +56,32 @@ class Chain:
     aborted. Their numbers follow those of the steps.
     """
 
-    name: str
-    trigger: Trigger
-    steps: tuple[Step, ...]
-    description: str | None = None
-    timeout: float | None = None
-    on_failure: tuple[Step, ...] = ()
-    concurrency: Concurrency | None = None
+    name: str = from_key(
+        {"type": "string", "pattern": f"^{_NAME.pattern}$", "description": "What the chain is called."}
+    )
+    description: str | None = from_key(
+        {"type": ["string", "null"], "description": "What it is for."}, _description, default=None
+    )
+    trigger: Trigger = from_key(trigger_schema())
+    timeout: float | None = seconds("For the whole run.", None)
+    concurrency: Concurrency | None = from_key(
+        {
+            "description": "Runs of one key begin one after another.",
+            "oneOf": [{"type": "string", "minLength": 1}, table_schema(Concurrency)],
+        },
+        default=None,
+    )
+    steps: tuple[Step, ...] = from_key(steps_schema("What is started, one after another."))
+    on_failure: tuple[Step, ...] = from_key(
+        steps_schema("What is started once the run has failed, timed out or been aborted."), default=()
+    )
     document: Document | None = field(default=None, repr=False, compare=False)
+
+
+def chain_schema() -> dict[str, JsonValue]:
+    """What a chain's file may look like, as JSON Schema."""
+    definitions: JsonValue = {"item": item_schema(), "step": step_schema()}
+    return {"title": "Runward chain", **table_schema(Chain), "$defs": definitions}
 
 
 def read_chain(text: str, file: str, callables: Callables) -> Parsed[Chain]:
@@ -76,17 +112,15 @@ def _chain(document: Document, callables: Callables | None, complain: Complain) 
     if not isinstance(root, dict):
         complain(Complaint((), "a chain must be a table of keys", "write name:, trigger: and steps:"))
         return None
-    check_keys(root, (), _KEYS, (), complain)
+    check_keys(root, (), known_keys(Chain), complain)
     name = _name(root, complain)
-    description = root.get("description")
-    if description is not None and not isinstance(description, str):
-        complain(Complaint(("description",), f"is {kind(description)}, not a text", None))
+    read = read_keys(Chain, root, (), complain)
     surroundings = (
         Surroundings(is_kept=True) if callables is None else Surroundings(callables.zone, callables.directory)
     )
     trigger = read_trigger(root.get("trigger"), surroundings, complain)
-    timeout = duration(root.get("timeout"), ("timeout",), complain)
     visible = Visible([], None if trigger is None else trigger.fields, is_kept=callables is None)
+    # The key of the concurrency is known before any step runs, so it can't name one.
     concurrency = _concurrency(root.get("concurrency"), visible._replace(steps=[]), complain)
     steps = steps_of(root.get("steps"), ("steps",), visible, callables, complain)
     on_failure = (
@@ -96,8 +130,15 @@ def _chain(document: Document, callables: Callables | None, complain: Complain) 
     )
     if name is None or trigger is None:
         return None
-    text = description if isinstance(description, str) else None
-    return Chain(name, trigger, steps, text, timeout, on_failure, concurrency, document)
+    return Chain(
+        name=name,
+        trigger=trigger,
+        concurrency=concurrency,
+        steps=steps,
+        on_failure=on_failure,
+        document=document,
+        **read,
+    )
 
 
 def _name(root: Mapping[str, JsonValue], complain: Complain) -> str | None:
@@ -116,16 +157,15 @@ def _concurrency(value: JsonValue, visible: Visible, complain: Complain) -> Conc
     if value is None:
         return None
     loc: Location = ("concurrency",)
-    policy: JsonValue = "queue"
+    table: Mapping[str, JsonValue] = {"key": value}
     if isinstance(value, dict):
-        check_keys(value, loc, ("key", "policy"), (), complain)
-        policy, value = value.get("policy", "queue"), value.get("key")
-        if policy not in ("queue", "cancel"):
-            complain(Complaint((*loc, "policy"), f"{quoted(policy)} is not known", "one of: queue, cancel"))
-        loc = (*loc, "key") if value is not None else loc
-    if not isinstance(value, str) or not value:
-        fix = 'write concurrency: "{{ trigger.repository }}"'
-        complain(Complaint(loc, "has no key, a text", fix))
+        check_keys(value, loc, known_keys(Concurrency), complain)
+        table = value
+    read = read_keys(Concurrency, table, loc, complain)
+    text = table.get("key")
+    at = (*loc, "key") if isinstance(value, dict) and text is not None else loc
+    if not isinstance(text, str) or not text:
+        complain(Complaint(at, "has no key, a text", 'write concurrency: "{{ trigger.repository }}"'))
         return None
-    check_text(value, loc, visible, complain)
-    return Concurrency(value, "cancel" if policy == "cancel" else "queue")
+    check_text(text, at, visible, complain)
+    return Concurrency(text, **read)

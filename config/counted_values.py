@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import MAX_INTEGER, JsonValue
 from runward.config.problem import kind, quoted
 
@@ -36,6 +35,14 @@ _A_CONTAINER: Final = 3
 """What a list or a table in the result costs beside the item that it is: Python's collector visits it, too."""
 _ALWAYS_LINEAR: Final = 30_000
 """From this length on, Python's search is linear in both texts. Below, it may compare each character with each."""
+
+
+class ExpressionError(ValueError):
+    """A text that is not a valid expression, or that can't be evaluated. `fix` says what to write instead."""
+
+    def __init__(self, message: str, fix: str | None = None) -> None:
+        super().__init__(message)
+        self.fix = fix
 
 
 class TooMuchWork(ExpressionError):

@@ -1,7 +1,7 @@
 """Expressions over what happened: `{{ steps.review.outcome.verdict == "APPROVE" }}`.
 
-The syntax (`expression_syntax.py`) is a small part of Jinja2's: look-ups, comparisons, `and`, `or`, `not`, `x if y else z`,
-`+`, `-`, `~` and listed filters and tests. A dot looks up a key of a table, never an attribute of an object. A missing
+The syntax is a small part of Jinja2's: look-ups, comparisons, `and`, `or`, `not`, `x if y else z`, `+`, `-`, `~` and listed
+filters and tests (`expression_filters.py`). A dot looks up a key of a table, never an attribute of an object. A missing
 value is undefined, and counts as false.
 
 Jinja2 only parses. The tree is evaluated here, because each step must be counted before it is done (`counted_values.py`),
@@ -9,15 +9,17 @@ and compiled templates compare and copy in one go whatever the data has.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from jinja2 import nodes
+from jinja2 import Environment, TemplateError, nodes
 
 from runward.config.counted_values import (
     Budget,
+    ExpressionError,
     Missing,
     Steps,
     added,
@@ -31,10 +33,206 @@ from runward.config.counted_values import (
     text_of,
     weigh,
 )
-from runward.config.expression_filters import FILTERS, TESTS, call, compared
-from runward.config.expression_syntax import SPLIT, ExpressionError, look_ups, parsed
-from runward.config.json_value import JsonValue
-from runward.config.problem import MAX_QUOTED
+from runward.config.expression_filters import FILTERS, SPLIT, TESTS, call, check_maps, compared
+from runward.config.json_value import MAX_INTEGER, JsonValue, is_text
+from runward.config.problem import MAX_QUOTED, nearest, quoted
+
+_ALLOWED: Final = (
+    *(
+        nodes.Template,
+        nodes.Output,
+        nodes.TemplateData,
+        nodes.Name,
+        nodes.Const,
+        nodes.List,
+        nodes.Dict,
+        nodes.Pair,
+    ),
+    *(
+        nodes.Compare,
+        nodes.Operand,
+        nodes.And,
+        nodes.Or,
+        nodes.Not,
+        nodes.CondExpr,
+        nodes.Add,
+        nodes.Sub,
+        nodes.Neg,
+    ),
+    *(
+        nodes.Pos,
+        nodes.Concat,
+        nodes.Getattr,
+        nodes.Getitem,
+        nodes.Slice,
+        nodes.Filter,
+        nodes.Test,
+        nodes.Tuple,
+    ),
+    *(nodes.Keyword,),
+)
+LONGEST_SOURCE: Final = 4096
+"""Characters of one expression."""
+
+MOST_WORDS: Final = 1000
+"""Names, constants and signs of one expression, and also nodes of its syntax tree."""
+
+MOST_BRACKETS: Final = 20
+"""How deep brackets may be nested."""
+
+MOST_PREFIXES: Final = 50
+"""Signs before a value, `not` and `else` together."""
+
+DEEPEST_TREE: Final = 100
+"""Levels of the syntax tree: each look-up, filter and operator that applies to the result of another one is a level."""
+
+_MOST_LOOK_UPS: Final = 64
+_JINJA: Final = Environment(autoescape=False)  # noqa: S701 # it only parses
+_VALUE_ENDS: Final = frozenset(("name", "string", "integer", "float"))
+_BEFORE_A_VALUE: Final = frozenset(("and", "or", "not", "in", "is", "if", "else"))
+
+
+def parsed(source: str) -> nodes.Template:
+    """The syntax tree of an expression, which is small enough to be walked. Raises `ExpressionError`."""
+    # Jinja2's parser calls itself for each bracket and prefix, and whatever walks a tree does so for each level. So the
+    # size is bounded by the words before the text is parsed, and again before the tree is walked.
+    if len(source) > LONGEST_SOURCE:
+        raise ExpressionError(f"is longer than {LONGEST_SOURCE} characters", "shorten it")
+    text = "{{ " + source + " }}"
+    try:
+        _check_words(text)
+        tree = _JINJA.parse(text)
+    except TemplateError as error:
+        raise ExpressionError(f"is not a valid expression: {error.message}") from None
+    _check_tree(tree)
+    return tree
+
+
+def _check_words(text: str) -> None:
+    """Refuse what would have the parser call itself too often."""
+    words = brackets = prefixes = 0
+    comes_after_value = False
+    for _, kind, word in _JINJA.lexer.tokeniter(text, None):
+        if kind == "whitespace":
+            continue
+        words += 1
+        if kind == "operator":
+            brackets += (word in "([{") - (word in ")]}")
+            prefixes += word in "+-" and not comes_after_value
+            comes_after_value = word in ")]}"
+        else:
+            prefixes += kind == "name" and word in ("not", "else")
+            comes_after_value = kind in _VALUE_ENDS and not (kind == "name" and word in _BEFORE_A_VALUE)
+        if brackets > MOST_BRACKETS:
+            raise ExpressionError(f"has brackets nested more than {MOST_BRACKETS} deep", SPLIT)
+        if prefixes > MOST_PREFIXES:
+            raise ExpressionError(f"has more than {MOST_PREFIXES} signs, 'not' and 'else'", SPLIT)
+        if words > MOST_WORDS:
+            raise ExpressionError(f"has more than {MOST_WORDS} words and signs", SPLIT)
+
+
+def _check_tree(tree: nodes.Template) -> None:
+    """Refuse a tree that is too deep or too large to be walked, and constants that no JSON can hold."""
+    count, depth = 0, 0
+    level: list[nodes.Node] = [tree]
+    while level:
+        count, depth = count + len(level), depth + 1
+        if depth > DEEPEST_TREE:
+            raise ExpressionError(f"has more than {DEEPEST_TREE} steps that need one another", SPLIT)
+        if count > MOST_WORDS:
+            raise ExpressionError(f"has more than {MOST_WORDS} parts", SPLIT)
+        for node in level:
+            if isinstance(node, nodes.Const):
+                _check_constant(node.value)
+        level = [child for node in level for child in node.iter_child_nodes()]
+
+
+def _check_constant(value: object) -> None:
+    if isinstance(value, str) and not is_text(value):
+        raise ExpressionError("has half a character in it", "write the character itself")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ExpressionError("has a number that is not finite", "write a smaller one")
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise ExpressionError("has a whole number of more than 64 bits", "write it as a text")
+
+
+def look_ups(
+    tree: nodes.Template, known: frozenset[str], filters: Collection[str], tests: Collection[str]
+) -> Iterable[tuple[str | int, ...]]:
+    """The look-ups made of names and constants alone. Raises `ExpressionError` for what is not allowed."""
+    outputs = tree.body
+    if len(outputs) != 1 or not isinstance(outputs[0], nodes.Output) or len(outputs[0].nodes) != 1:
+        raise ExpressionError("must be one expression", "write {{ … }} once")
+    count = 0
+    inside: set[int] = set()
+    for node in [tree, *tree.find_all(nodes.Node)]:
+        if not isinstance(node, _ALLOWED):
+            raise ExpressionError(
+                f"may not use {_NOT_ALLOWED.get(type(node), type(node).__name__.lower())}", _INSTEAD
+            )
+        if isinstance(node, nodes.Name):
+            count += 1
+            _check_name(node.name, known)
+        elif isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
+            raise ExpressionError(f"may not look up {quoted(node.attr)}", "names do not begin with '_' here")
+        elif isinstance(node, nodes.Filter) and node.name not in filters:
+            raise ExpressionError(f"uses the unknown filter {quoted(node.name)}", _guess(node.name, filters))
+        elif isinstance(node, nodes.Test) and node.name not in tests:
+            raise ExpressionError(f"uses the unknown test {quoted(node.name)}", _guess(node.name, tests))
+        elif isinstance(node, nodes.Filter | nodes.Test) and (node.dyn_args or node.dyn_kwargs):
+            raise ExpressionError("may not use '*' or '**'", "write what the filter is given one by one")
+        if isinstance(node, nodes.Filter) and node.name == "map":
+            check_maps([each.value if isinstance(each, nodes.Const) else None for each in node.args])
+        if isinstance(node, nodes.Getattr | nodes.Getitem):
+            inside.add(id(node.node))
+            path = _path(node) if id(node) not in inside else None
+            if path is not None:
+                yield path
+    if count > _MOST_LOOK_UPS:
+        raise ExpressionError(f"has more than {_MOST_LOOK_UPS} look-ups", "split it")
+
+
+_NOT_ALLOWED: Final[Mapping[type[nodes.Node], str]] = {
+    nodes.Call: "calls",
+    nodes.Mul: "'*'",
+    nodes.Div: "'/'",
+    nodes.FloorDiv: "'//'",
+    nodes.Mod: "'%'",
+    nodes.Pow: "'**'",
+}
+_INSTEAD: Final = "use look-ups, comparisons, and, or, not, +, -, ~ and filters"
+
+
+def _check_name(name: str, known: frozenset[str]) -> None:
+    if name.startswith("_"):
+        raise ExpressionError(f"may not use {quoted(name)}", "names do not begin with '_' here")
+    if name not in known:
+        raise ExpressionError(f"uses the unknown name {quoted(name)}", _guess(name, sorted(known)))
+
+
+def _guess(name: str, known: Collection[str]) -> str:
+    guess = nearest(name, known)
+    return f"did you mean {guess!r}?" if guess else f"known here: {', '.join(known)}"
+
+
+def _path(node: nodes.Node) -> tuple[str | int, ...] | None:
+    """The path from a name to a value, as far as it is known before evaluation."""
+    match node:
+        case nodes.Name(name=name):
+            return (name,)
+        case nodes.Getattr(node=inner, attr=attr):
+            before = _path(inner)
+            return None if before is None else (*before, attr)
+        case nodes.Getitem(node=inner, arg=nodes.Const(value=value)) if isinstance(value, str | int):
+            before = _path(inner)
+            return None if before is None else (*before, value)
+        case nodes.Getitem(node=inner, arg=nodes.Neg(node=nodes.Const(value=value))) if isinstance(
+            value, int
+        ):
+            before = _path(inner)
+            return None if before is None else (*before, -value)
+    return None
+
 
 Given: TypeAlias = Mapping[str, object]
 """What the names of an expression stand for: plain data, or `Steps`."""

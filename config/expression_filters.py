@@ -9,6 +9,7 @@ from jinja2.utils import htmlsafe_json_dumps
 
 from runward.config.counted_values import (
     Budget,
+    ExpressionError,
     Missing,
     Steps,
     added,
@@ -27,7 +28,12 @@ from runward.config.counted_values import (
     text_of,
     weigh,
 )
-from runward.config.expression_syntax import ExpressionError, check_maps
+
+SPLIT: Final = "split it into several steps, or have a program decide"
+"""How an expression becomes smaller."""
+
+MOST_MAPS: Final = 3
+"""How often `map` may be the filter of another `map`, as in `map('map', 'upper')`: each is a level of the evaluation."""
 
 Filter: TypeAlias = Callable[..., object]
 """Is called with the budget, the value, and what stands in its brackets."""
@@ -60,12 +66,12 @@ _WHOLE_FROM: Final = 2**53
 
 def call(what: str, among: Mapping[str, Filter], name: object, budget: Budget, given: Sequence[object], more: Mapping[str, object]) -> object:  # fmt: skip
     """The result of the filter or test of this name. `given` begins with the value."""
-    found = among.get(name) if isinstance(name, str) else None
-    if found is None:
+    function = among.get(name) if isinstance(name, str) else None
+    if function is None:
         raise ExpressionError(f"can't be evaluated: there is no {what} {name!r:.80}")
     budget.work(A_CALL + len(given) // _ARGUMENTS)
     try:
-        return found(budget, *given, **more)
+        return function(budget, *given, **more)
     except TypeError:
         raise ExpressionError(f"can't be evaluated: the {what} {name!r} can't be used in this way") from None
 
@@ -84,11 +90,17 @@ def compared(operator: str, left: object, right: object, budget: Budget) -> obje
 
 
 _ORDERS: Final[Mapping[str, Callable[[int], bool]]] = {
-    "lt": lambda found: found < 0,
-    "lteq": lambda found: found <= 0,
-    "gt": lambda found: found > 0,
-    "gteq": lambda found: found >= 0,
+    "lt": lambda sign: sign < 0,
+    "lteq": lambda sign: sign <= 0,
+    "gt": lambda sign: sign > 0,
+    "gteq": lambda sign: sign >= 0,
 }
+
+
+def check_maps(given: Sequence[object]) -> None:
+    """Refuse `map` as the filter of `map` too often. `given` is what the first one is given."""
+    if list(given[: MOST_MAPS + 1]) == ["map"] * (MOST_MAPS + 1):
+        raise ExpressionError(f"has 'map' as the filter of 'map' more than {MOST_MAPS} times", SPLIT)
 
 
 def _picker(attribute: object, budget: Budget) -> Callable[[object], object]:
@@ -151,11 +163,11 @@ def _replace(budget: Budget, value: object, old: object, new: object, count: obj
     text, old, new = text_of(value, budget), text_of(old, budget), text_of(new, budget)
     most = -1 if count is None else int(number(count))
     budget_search(text, old, budget)
-    found = text.count(old) if most < 0 else min(most, text.count(old))
-    length = len(text) + found * (len(new) - len(old))
+    replaced = text.count(old) if most < 0 else min(most, text.count(old))
+    length = len(text) + replaced * (len(new) - len(old))
     check_length(length)
     budget_search(text, old, budget)
-    budget.work(found)
+    budget.work(replaced)
     budget.make(length)
     return text.replace(old, new, most)
 
@@ -182,13 +194,13 @@ def _length(budget: Budget, value: object) -> int:
 
 
 def _first(budget: Budget, value: object) -> object:
-    found = _as_sequence(value, budget)
-    return found[0] if len(found) else Missing("there is no first item: it is empty")
+    items = _as_sequence(value, budget)
+    return items[0] if len(items) else Missing("there is no first item: it is empty")
 
 
 def _last(budget: Budget, value: object) -> object:
-    found = _as_sequence(value, budget)
-    return found[-1] if len(found) else Missing("there is no last item: it is empty")
+    items = _as_sequence(value, budget)
+    return items[-1] if len(items) else Missing("there is no last item: it is empty")
 
 
 def _as_sequence(value: object, budget: Budget) -> Sequence[object]:
@@ -278,13 +290,13 @@ def _selected(wanted: bool, by_attribute: bool) -> Filter:
             if not given:
                 raise ExpressionError("can't be evaluated: it needs the name of an attribute")
             attribute, *given = given  # type: ignore[assignment] # a list does as well
-        found, picked = [], _picker(attribute, budget)
+        kept, picked = [], _picker(attribute, budget)
         for each in _items_or_none(value, budget):
             seen = picked(each)
             result = seen if not given else call("test", TESTS, given[0], budget, [seen, *given[1:]], {})
             if is_true(result) is wanted:
-                found.append(each)
-        return found
+                kept.append(each)
+        return kept
 
     return select
 
@@ -325,13 +337,13 @@ def _extreme(sign: int) -> Filter:
 
 def _unique(budget: Budget, value: object, case_sensitive: object = False, attribute: object = None) -> list[object]:  # fmt: skip
     seen: set[tuple[str, str | None]] = set()
-    found, picked = [], _picker(attribute, budget)
+    kept, picked = [], _picker(attribute, budget)
     for each in items_of(value, budget):
         key = _told_apart(_folded(picked(each), case_sensitive, budget), budget)
         if key not in seen:
             seen.add(key)
-            found.append(each)
-    return found
+            kept.append(each)
+    return kept
 
 
 def _told_apart(value: object, budget: Budget) -> tuple[str, str | None]:

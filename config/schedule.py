@@ -10,15 +10,12 @@ from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from runward.config.chain_checks import duration, flag, whole_number
 from runward.config.cron import Cron, CronError, parse_cron
 from runward.config.duration import DurationError, parse_duration
 from runward.config.json_value import JsonValue
+from runward.config.keys import choice, flag, from_key, read_keys, seconds, text_schema, whole_number
 from runward.config.problem import Complaint, Location, kind, quoted
 from runward.config.shape import Complain
-
-KEYS: Final = ("timezone", "misfire", "overlap", "jitter", "max_runs", "pause_on_failure")
-"""The keys that may accompany `schedule`."""
 
 FIX: Final = 'write five fields ("0 2 * * *"), "every 6h" or "at 2026-12-01T08:00"'
 _SHORTEST: Final = 1.0
@@ -65,6 +62,10 @@ class Times:
         return self.at if self.at is not None and self.at > moment else None
 
 
+def _runs(value: JsonValue, loc: Location, complain: Complain) -> int | None:
+    return None if value is None else whole_number(value, loc, 1, _MOST_RUNS, complain)
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """The times of a chain, and the rules for firings that are late, or come while an earlier one runs.
@@ -72,12 +73,32 @@ class Schedule:
     `jitter` is the most seconds by which a firing is put off.
     """
 
-    times: Times
-    misfire: Misfire = "skip"
-    overlap: Overlap = "skip"
-    jitter: float = 0.0
-    max_runs: int | None = None
-    pause_on_failure: bool = False
+    times: Times = from_key(
+        text_schema('When it is due: five fields of cron, "every 6h", or "at 2026-12-01T08:00".'),
+        name="schedule",
+        beside={"timezone": text_schema("As in Europe/Riga. Default: the machine's.")},
+    )
+    misfire: Misfire = choice(
+        "What happens to times that were noticed too late. Default: skip.",
+        ("skip", "run_once", "run_all"),
+        "skip",
+    )
+    overlap: Overlap = choice(
+        "What happens to a firing while an earlier run is not over. Default: skip.",
+        ("skip", "queue", "allow"),
+        "skip",
+    )
+    jitter: float = seconds("Each firing is delayed by a random time up to this.", 0.0)
+    max_runs: int | None = from_key(
+        {
+            "type": "integer",
+            "minimum": 1,
+            "description": "The number of firings after which the schedule ends.",
+        },
+        _runs,
+        default=None,
+    )
+    pause_on_failure: bool = flag("A run that fails or times out pauses the chain.")
 
     def put_off(self, chain: str, due: float, following: float | None) -> float:
         """The seconds by which this time's firing is deliberately late: always the same, never past the next one."""
@@ -123,8 +144,8 @@ def parse_times(text: str, zone: str) -> Times:
                 f"{written!r} is not a date with a time", len("at "), "as in at 2026-12-01T08:00"
             )
         if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-            said = f"{written!r} is not in the years {_FIRST_YEAR} to {_LAST_YEAR}"
-            raise ScheduleError(said, len("at "), "as in at 2026-12-01T08:00")
+            message = f"{written!r} is not in the years {_FIRST_YEAR} to {_LAST_YEAR}"
+            raise ScheduleError(message, len("at "), "as in at 2026-12-01T08:00")
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=zone_called(zone))
         return Times(text, zone, at=moment.timestamp())
@@ -147,7 +168,7 @@ def read_schedule(
     except ScheduleError as error:
         complain(Complaint((*loc, "timezone"), str(error), error.fix))
         zone = "UTC"
-    rules = _rules(trigger, loc, complain)
+    rules = read_keys(Schedule, trigger, loc, complain)
     if not isinstance(text, str):
         complain(Complaint((*loc, "schedule"), f"is {kind(text)}, not a text", FIX))
         return None
@@ -158,24 +179,4 @@ def read_schedule(
         return None
     if times.cron is not None and times.cron.next_after(0.0, zone_called("UTC")) is None:
         complain(Complaint((*loc, "schedule"), f"{quoted(text)} is never due: there is no such day", FIX))
-    return Schedule(times, *rules)
-
-
-def _rules(
-    trigger: Mapping[str, JsonValue], loc: Location, complain: Complain
-) -> tuple[Misfire, Overlap, float, int | None, bool]:
-    misfire, overlap = trigger.get("misfire", "skip"), trigger.get("overlap", "skip")
-    if misfire not in ("skip", "run_once", "run_all"):
-        fix = "one of: skip, run_once, run_all"
-        complain(Complaint((*loc, "misfire"), f"{quoted(misfire)} is not known", fix))
-    if overlap not in ("skip", "queue", "allow"):
-        fix = "one of: skip, queue, allow"
-        complain(Complaint((*loc, "overlap"), f"{quoted(overlap)} is not known", fix))
-    runs = trigger.get("max_runs")
-    return (
-        "run_once" if misfire == "run_once" else "run_all" if misfire == "run_all" else "skip",
-        "queue" if overlap == "queue" else "allow" if overlap == "allow" else "skip",
-        duration(trigger.get("jitter"), (*loc, "jitter"), complain) or 0.0,
-        None if runs is None else whole_number(runs, (*loc, "max_runs"), 1, _MOST_RUNS, complain),
-        flag(trigger.get("pause_on_failure"), (*loc, "pause_on_failure"), complain),
-    )
+    return Schedule(times, **rules)

@@ -38,9 +38,9 @@ def _flow() -> Mapping[str, JsonValue]:
 
 
 def _chain() -> Mapping[str, JsonValue]:
-    from runward.config.chain_schema import CHAIN_SCHEMA
+    from runward.config.chain import chain_schema
 
-    return CHAIN_SCHEMA
+    return chain_schema()
 
 
 def _outcome() -> Mapping[str, JsonValue]:

@@ -1,43 +1,36 @@
 """Steps of chains: what each one runs, with which values, when, and what happens if it fails."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.config.chain_checks import check_glob, check_keys, duration, flag, whole_number
-from runward.config.expression import Value
-from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
-from runward.config.problem import Complaint, Location, kind, nearest, quoted, unknown_field
-from runward.config.seen import CHAIN_FIELDS, STEP_FIELDS
+from runward.config.keys import (
+    check_glob,
+    check_keys,
+    choice,
+    flag,
+    flag_schema,
+    from_key,
+    known_keys,
+    read_keys,
+    seconds,
+    table_schema,
+    text_schema,
+    true_or_false,
+    whole_number,
+)
+from runward.config.problem import Complaint, Location, kind, nearest, quoted
+from runward.config.seen import Visible, check_text
 from runward.config.shape import Complain
 from runward.config.template import NAME as VALUE_NAME
-from runward.config.worktree import Worktree, read_worktree
 
 MOST_STEPS: Final = 100
-NAMES: Final = ("trigger", "steps", "outcome", "chain")
-"""What expressions see."""
 
 _ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
-_KEYS: Final = (
-    *(
-        "id",
-        "skill",
-        "action",
-        "with",
-        "condition",
-        "timeout",
-        "grace",
-        "continue_on_failure",
-        "retry",
-        "env",
-        "cwd",
-    ),
-    *("requires_approval", "approval", "start_within", "stale_after", "worktree"),
-)
 _MOST_ATTEMPTS: Final = 100
 DEFAULT_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 600.0
@@ -45,6 +38,11 @@ RETRIED: Final = ("run.failed.*", "run.timed_out.deadline")
 """The reasons after which a step is tried again if `on` does not say, except for `NOT_STARTED`."""
 
 NOT_STARTED: Final = "run.failed.not_started"
+
+_NEWER: Final = 1
+"""The rank of keys that messages list after the others."""
+
+Keep: TypeAlias = Literal["never", "on_failure", "always"]
 
 
 class Callables(NamedTuple):
@@ -59,12 +57,190 @@ class Callables(NamedTuple):
     directory: str = "/"
 
 
-class Retry(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _InStep:
+    """Takes the complaints about one step. Readers of its keys learn from it what else the step says and may name."""
+
+    complain: Complain
+    table: Mapping[str, JsonValue]
+    before: Visible
+
+    def __call__(self, complaint: Complaint) -> None:
+        self.complain(complaint)
+
+
+def _name(value: JsonValue, loc: Location, step: _InStep) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _values(value: JsonValue, loc: Location, step: _InStep) -> dict[str, JsonValue]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        step(Complaint(loc, f"is {kind(value)}, not a table of keys", "write with: {KEY: VALUE}"))
+        return {}
+    for name, each in value.items():
+        if not re.fullmatch(VALUE_NAME, name):
+            step(Complaint((*loc, name), "is not a name that a playbook can take", None, at_key=True))
+        _check_texts(each, (*loc, name), step)
+    return dict(value)
+
+
+def _check_texts(value: JsonValue, loc: Location, step: _InStep) -> None:
+    """Every text in the value must be one that can be rendered."""
+    match value:
+        case str():
+            check_text(value, loc, step.before, step)
+        case list():
+            for number, each in enumerate(value):
+                _check_texts(each, (*loc, number), step)
+        case dict():
+            for name, each in value.items():
+                _check_texts(each, (*loc, name), step)
+
+
+def _condition(value: JsonValue, loc: Location, step: _InStep) -> str | None:
+    if value is None:
+        return None
+    fix = 'write exactly one expression: "{{ outcome.passed }}"'
+    if not isinstance(value, str):
+        step(Complaint(loc, f"is {kind(value)}, not a text", fix))
+        return None
+    parsed = check_text(value, loc, step.before, step)
+    if parsed is not None and (len(parsed.parts) != 1 or not parsed.expressions):
+        step(Complaint(loc, "must be exactly one expression", fix))
+    return value
+
+
+def _env(value: JsonValue, loc: Location, step: _InStep) -> dict[str, JsonValue]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        step(Complaint(loc, f"is {kind(value)}, not a table of keys", "write env: {NAME: VALUE}"))
+        return {}
+    for name, each in value.items():
+        if not _VARIABLE.fullmatch(name):
+            step(Complaint((*loc, name), "is not the name of a variable", "as in MODE", at_key=True))
+        elif name.startswith("RUNWARD_"):
+            step(Complaint((*loc, name), "is one of Runward's own variables", "write another", at_key=True))
+        elif isinstance(each, dict | list):
+            step(Complaint((*loc, name), f"is {kind(each)}, not a text", "write a text"))
+        elif isinstance(each, str):
+            check_text(each, (*loc, name), step.before, step)
+    return dict(value)
+
+
+def _cwd(value: JsonValue, loc: Location, step: _InStep) -> str | None:
+    if value is None:
+        return None
+    fix = "write an absolute path, or an expression that gives one"
+    if not isinstance(value, str) or not value:
+        step(Complaint(loc, f"is {kind(value) if value != '' else 'empty'}, not a path", fix))
+        return None
+    if not value.startswith(("/", "{{")):
+        step(Complaint(loc, f"{quoted(value)} is not an absolute path", fix))
+    check_text(value, loc, step.before, step)
+    return value
+
+
+_WORKTREE_FIX: Final = "as in worktree: {repo: /srv/app, ref: main}"
+
+
+def _repository(value: JsonValue, loc: Location, step: _InStep) -> str:
+    if not isinstance(value, str) or not value:
+        step(Complaint(loc, f"must be a text, not {quoted(value)}", _WORKTREE_FIX))
+        return ""
+    if not value.startswith(("/", "{{")):
+        fix = "write an absolute path, or an expression that gives one"
+        step(Complaint(loc, f"{quoted(value)} is not an absolute path", fix))
+    else:
+        check_text(value, loc, step.before, step)
+    return value
+
+
+def _revision(value: JsonValue, loc: Location, step: _InStep) -> str:
+    if not isinstance(value, str) or not value:
+        step(Complaint(loc, f"must be a text, not {quoted(value)}", _WORKTREE_FIX))
+        return ""
+    if value.startswith("-"):
+        # git would take it for an option
+        step(Complaint(loc, f"{quoted(value)} begins with '-'", "write a branch, a tag or a commit"))
+    else:
+        check_text(value, loc, step.before, step)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Worktree:
+    """A fresh checkout of a git repository, in which the step's command starts.
+
+    The repository and the revision are as they were written: texts with expressions in them. `keep` says when the worktree
+    stays after the step's end.
+    """
+
+    repo: str = from_key(text_schema("The repository: an absolute path."), _repository)
+    ref: str = from_key(text_schema("The branch, tag or commit."), _revision)
+    keep: Keep = choice(
+        "When it is kept after the end. Default: on_failure.", ("never", "on_failure", "always"), "on_failure"
+    )
+
+    def is_kept(self, has_failed: bool) -> bool:
+        """Whether it stays after the end of a step that failed or did not."""
+        return self.keep == "always" or (self.keep == "on_failure" and has_failed)
+
+
+def _worktree(value: JsonValue, loc: Location, step: _InStep) -> Worktree | None:
+    if value is None:
+        return None
+    if step.table.get("cwd") is not None:
+        fix = "leave one of the two out: a step with a worktree starts in it"
+        step(Complaint((*loc[:-1], "cwd"), "can't be combined with 'worktree'", fix, at_key=True))
+    if not isinstance(value, dict):
+        step(Complaint(loc, f"is {kind(value)}, not a table of keys", _WORKTREE_FIX))
+        return None
+    check_keys(value, loc, known_keys(Worktree), step)
+    missing = [name for name in ("repo", "ref") if name not in value]
+    for name in missing:
+        step(Complaint(loc, f"has no {name!r}", _WORKTREE_FIX))
+    read = read_keys(Worktree, value, loc, step)
+    return None if missing else Worktree(**read)
+
+
+def _attempts(value: JsonValue, loc: Location, complain: Complain) -> int:
+    return whole_number(value, loc, 1, _MOST_ATTEMPTS, complain) or 1
+
+
+def _reasons(value: JsonValue, loc: Location, complain: Complain) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not (isinstance(value, list) and value and all(isinstance(each, str) for each in value)):
+        complain(Complaint(loc, "must be a list of globs of reasons", 'as in ["run.failed.*"]'))
+        return None
+    globs = tuple(str(each) for each in value)
+    for number, glob in enumerate(globs):
+        check_glob(glob, (*loc, number), complain)
+    return globs
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
     """How often a step is tried in all, the seconds before the second try, and after which reasons."""
 
-    attempts: int
-    backoff: float = DEFAULT_BACKOFF
-    on: tuple[str, ...] | None = None
+    attempts: int = from_key(
+        {"type": "integer", "minimum": 1, "maximum": _MOST_ATTEMPTS, "description": "How often in all."},
+        _attempts,
+    )
+    backoff: float = seconds("The pause before the second try; it doubles. Default: 1s.", DEFAULT_BACKOFF)
+    on: tuple[str, ...] | None = from_key(
+        {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "string"},
+            "description": "Globs of the reasons after which it is tried again.",
+        },
+        _reasons,
+        default=None,
+    )
 
     def after(self, tries: int, reason: str) -> float | None:
         """The seconds until the next try after this many that ended for this reason. None if there is none."""
@@ -77,12 +253,51 @@ class Retry(NamedTuple):
         return min(LONGEST_BACKOFF, self.backoff * 2.0 ** min(tries - 1, 32))
 
 
-class ApprovalRule(NamedTuple):
+def _retry(value: JsonValue, loc: Location, complain: Complain) -> Retry | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        complain(Complaint(loc, f"is {kind(value)}, not a table of keys", "write retry: {attempts: 3}"))
+        return None
+    check_keys(value, loc, known_keys(Retry), complain)
+    if "attempts" not in value:
+        complain(Complaint(loc, "has no 'attempts'", "write how often it is tried in all"))
+        return None
+    return Retry(**read_keys(Retry, value, loc, complain))
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule:
     """Who may approve a step, and what happens if nobody does within `expires` seconds (None: it waits)."""
 
-    expires: float | None = None
-    on_timeout: Literal["deny", "approve"] = "deny"
-    not_by_launcher: bool = False
+    expires: float | None = seconds("The time in which a person must decide. Default: no limit.", None)
+    on_timeout: Literal["deny", "approve"] = choice(
+        "What happens if no one decides in time. Default: deny.", ("deny", "approve"), "deny"
+    )
+    not_by_launcher: bool = flag("The person who fired the chain may not approve.")
+
+
+def _approval(value: JsonValue, loc: Location, step: _InStep) -> ApprovalRule | None:
+    is_required = true_or_false(value, loc, step)
+    rule, at = step.table.get("approval"), (*loc[:-1], "approval")
+    if is_required and loc[0] == "on_failure":
+        fix = "leave it out: a chain run that has failed does not wait"
+        step(Complaint(loc, "no approval is possible here", fix, at_key=True))
+    if rule is None:
+        return ApprovalRule() if is_required else None
+    if not is_required:
+        fix = "write requires_approval: true, or leave it out"
+        step(Complaint(at, "says how a person is asked, but no approval is required", fix, at_key=True))
+        return None
+    if not isinstance(rule, dict):
+        step(Complaint(at, f"is {kind(rule)}, not a table of keys", "as in approval: {expires: 2d}"))
+        return None
+    check_keys(rule, at, known_keys(ApprovalRule), step)
+    return ApprovalRule(**read_keys(ApprovalRule, rule, at, step))
+
+
+def _values_schema(description: str) -> dict[str, JsonValue]:
+    return {"type": "object", "description": f"{description} Texts may have expressions in them."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +311,51 @@ class Step:
     """
 
     index: int
-    id: str
-    skill: str | None = None
-    action: str | None = None
-    values: Mapping[str, JsonValue] = field(default_factory=dict)
-    condition: str | None = None
-    timeout: float | None = None
-    grace: float | None = None
-    continue_on_failure: bool = False
-    retry: Retry | None = None
-    env: Mapping[str, JsonValue] = field(default_factory=dict)
-    cwd: str | None = None
-    approval: ApprovalRule | None = None
-    start_within: float | None = None
-    stale_after: float | None = None
-    worktree: Worktree | None = None
+    id: str = from_key(
+        {
+            "type": "string",
+            "pattern": f"^{_ID.pattern}$",
+            "description": "Names the step in expressions. Default: step and its number.",
+        },
+        default="",
+    )
+    skill: str | None = from_key(text_schema("The name of a playbook."), _name, default=None)
+    action: str | None = from_key(text_schema("The name of an action of the settings."), _name, default=None)
+    values: Mapping[str, JsonValue] = from_key(
+        _values_schema("The values for {{ with.KEY }} in the command."), _values, default={}, name="with"
+    )
+    condition: str | None = from_key(
+        text_schema("Exactly one expression. The step runs if it is true."), _condition, default=None
+    )
+    timeout: float | None = seconds("In place of the playbook's or the action's.", None)
+    grace: float | None = seconds("The time between TERM and KILL.", None)
+    start_within: float | None = seconds(
+        "The longest time that it may wait for a slot or for its run's turn.", None, rank=_NEWER
+    )
+    stale_after: float | None = seconds("The silence after which it is ended.", None, rank=_NEWER)
+    worktree: Worktree | None = from_key(
+        table_schema(Worktree, description="A new git worktree, in which the command starts."),
+        _worktree,
+        default=None,
+        rank=_NEWER,
+    )
+    continue_on_failure: bool = flag("The run continues after the step failed.")
+    retry: Retry | None = from_key(
+        table_schema(Retry, description="How often the step is tried."), _retry, default=None
+    )
+    env: Mapping[str, JsonValue] = from_key(_values_schema("Variables for the command."), _env, default={})
+    cwd: str | None = from_key(
+        text_schema("The absolute directory where the command starts. Default: the run's artifacts."),
+        _cwd,
+        default=None,
+    )
+    approval: ApprovalRule | None = from_key(
+        flag_schema("A person is asked before the step runs."),
+        _approval,
+        default=None,
+        name="requires_approval",
+        beside={"approval": table_schema(ApprovalRule, description="How a person is asked.")},
+    )
 
     @property
     def name(self) -> str:
@@ -118,15 +363,20 @@ class Step:
         return self.skill or self.action or ""
 
 
-class Visible(NamedTuple):
-    """What the expressions of a step may name: the ids of the steps before it, and the fields of `trigger`, if known.
+def step_schema() -> dict[str, JsonValue]:
+    """What a step may look like, as JSON Schema."""
+    return table_schema(Step, oneOf=[{"required": ["skill"]}, {"required": ["action"]}])
 
-    A definition that a chain run keeps was valid when the run began, so only references to steps are checked in it.
-    """
 
-    steps: list[str]
-    trigger: Sequence[str] | None = None
-    is_kept: bool = False
+def steps_schema(description: str) -> dict[str, JsonValue]:
+    """What a list of steps may look like; the schema of the whole chain defines the steps."""
+    return {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": MOST_STEPS,
+        "items": {"$ref": "#/$defs/step"},
+        "description": description,
+    }
 
 
 def steps_of(
@@ -135,42 +385,37 @@ def steps_of(
     """The steps of a list; their ids are added to those that are visible. Without `callables` names are not checked."""
     fix = f"write {loc[0]}: and a list, each with skill: or action:"
     if not isinstance(value, list) or not value:
-        said = (
+        message = (
             "has no 'steps'"
             if value is None
             else f"must be a list of steps, not {kind(value) if value else 'empty'}"
         )
-        complain(Complaint(loc if value is not None else (), said, fix))
+        complain(Complaint(loc if value is not None else (), message, fix))
         return ()
     if len(value) > MOST_STEPS:
         complain(Complaint(loc, f"has {len(value)} steps; the maximum is {MOST_STEPS}", "split it"))
         return ()
-    found: list[Step] = []
+    steps: list[Step] = []
     for index, each in enumerate(value):
-        step = _step(each, len(visible.steps), (*loc, index), visible, callables, complain)
+        step = _step(each, (*loc, index), visible, callables, complain)
+        # A step that is wrong keeps its place, so that numbers of steps in expressions still mean what they say.
         visible.steps.append(step.id if step is not None else "")
         if step is not None:
-            found.append(step)
-    return tuple(found)
+            steps.append(step)
+    return tuple(steps)
 
 
 def _step(
-    value: JsonValue,
-    index: int,
-    loc: Location,
-    before: Visible,
-    callables: Callables | None,
-    complain: Complain,
+    value: JsonValue, loc: Location, before: Visible, callables: Callables | None, complain: Complain
 ) -> Step | None:
     if not isinstance(value, dict):
         complain(
             Complaint(loc, f"is {kind(value)}, not a table of keys", "write skill: NAME, or action: NAME")
         )
         return None
-    check_keys(value, loc, _KEYS, (), complain)
-    identifier, skill, action = value.get("id"), value.get("skill"), value.get("action")
-    if identifier is None:
-        identifier = f"step{index}"
+    check_keys(value, loc, known_keys(Step), complain)
+    index = len(before.steps)
+    identifier = f"step{index}" if value.get("id") is None else value["id"]
     at = (*loc, "id") if "id" in value else loc
     if not isinstance(identifier, str) or not _ID.fullmatch(identifier):
         fix = "write a letter or _, then letters, digits and _, at most 64"
@@ -179,49 +424,32 @@ def _step(
     elif identifier in before.steps:
         complain(Complaint(at, f"{quoted(identifier)} is the id of an earlier step", "write another"))
     _check_called(value, loc, callables, complain)
-    values = _values(value.get("with"), (*loc, "with"), before, complain)
-    condition = _condition(value.get("condition"), (*loc, "condition"), before, complain)
-    return Step(
-        index,
-        identifier,
-        skill if isinstance(skill, str) else None,
-        action if isinstance(action, str) else None,
-        values,
-        condition,
-        duration(value.get("timeout"), (*loc, "timeout"), complain),
-        duration(value.get("grace"), (*loc, "grace"), complain),
-        flag(value.get("continue_on_failure"), (*loc, "continue_on_failure"), complain),
-        _retry(value.get("retry"), (*loc, "retry"), complain),
-        _env(value.get("env"), (*loc, "env"), before, complain),
-        _cwd(value.get("cwd"), (*loc, "cwd"), before, complain),
-        _approval(value, loc, complain),
-        duration(value.get("start_within"), (*loc, "start_within"), complain),
-        duration(value.get("stale_after"), (*loc, "stale_after"), complain),
-        _worktree(value, loc, before, complain),
-    )
+    return Step(index, identifier, **read_keys(Step, value, loc, _InStep(complain, value, before)))
 
 
 def _check_called(
     step: Mapping[str, JsonValue], loc: Location, callables: Callables | None, complain: Complain
 ) -> None:
     """A step must name exactly one playbook or action, and it must exist."""
-    named = [key for key in ("skill", "action") if key in step]
+    named = [name for name in ("skill", "action") if name in step]
     if len(named) != 1:
-        said = "has no 'skill' and no 'action'" if not named else "has both 'skill' and 'action'"
+        message = "has no 'skill' and no 'action'" if not named else "has both 'skill' and 'action'"
         complain(
-            Complaint(loc, said, "write skill: and the name of a playbook, or action: and that of an action")
+            Complaint(
+                loc, message, "write skill: and the name of a playbook, or action: and that of an action"
+            )
         )
         return
-    (key,) = named
-    name, what = step[key], "playbook" if key == "skill" else "action"
+    (called,) = named
+    name, what = step[called], "playbook" if called == "skill" else "action"
     if not isinstance(name, str):
-        complain(Complaint((*loc, key), f"is {kind(name)}, not a text", f"write the name of a {what}"))
+        complain(Complaint((*loc, called), f"is {kind(name)}, not a text", f"write the name of a {what}"))
         return
-    known = None if callables is None else callables.skills if key == "skill" else callables.actions
+    known = None if callables is None else callables.skills if called == "skill" else callables.actions
     if known is not None and name not in known:
         guess = nearest(name, known)
         fix = f"did you mean {guess!r}?" if guess else _others(known, what)
-        complain(Complaint((*loc, key), f"there is no {what} {quoted(name)}", fix))
+        complain(Complaint((*loc, called), f"there is no {what} {quoted(name)}", fix))
 
 
 def _others(known: Collection[str], what: str) -> str:
@@ -231,176 +459,3 @@ def _others(known: Collection[str], what: str) -> str:
     if what == "action":
         return "add [actions.NAME] with a command to the settings"
     return "write NAME.playbook.yaml with a command"
-
-
-def _retry(value: JsonValue, loc: Location, complain: Complain) -> Retry | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        complain(Complaint(loc, f"is {kind(value)}, not a table of keys", "write retry: {attempts: 3}"))
-        return None
-    check_keys(value, loc, ("attempts", "backoff", "on"), (), complain)
-    if "attempts" not in value:
-        complain(Complaint(loc, "has no 'attempts'", "write how often it is tried in all"))
-        return None
-    attempts = whole_number(value["attempts"], (*loc, "attempts"), 1, _MOST_ATTEMPTS, complain)
-    backoff = duration(value.get("backoff"), (*loc, "backoff"), complain)
-    on = value.get("on")
-    if on is not None and not (isinstance(on, list) and on and all(isinstance(each, str) for each in on)):
-        complain(Complaint((*loc, "on"), "must be a list of globs of reasons", 'as in ["run.failed.*"]'))
-        return None
-    globs = None if on is None else tuple(str(each) for each in on)
-    for number, glob in enumerate(globs or ()):
-        check_glob(glob, (*loc, "on", number), complain)
-    return Retry(attempts or 1, DEFAULT_BACKOFF if backoff is None else backoff, globs)
-
-
-def _env(value: JsonValue, loc: Location, before: Visible, complain: Complain) -> dict[str, JsonValue]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        complain(Complaint(loc, f"is {kind(value)}, not a table of keys", "write env: {NAME: VALUE}"))
-        return {}
-    for name, each in value.items():
-        if not _VARIABLE.fullmatch(name):
-            complain(Complaint((*loc, name), "is not the name of a variable", "as in MODE", at_key=True))
-        elif name.startswith("RUNWARD_"):
-            complain(
-                Complaint((*loc, name), "is one of Runward's own variables", "write another", at_key=True)
-            )
-        elif isinstance(each, dict | list):
-            complain(Complaint((*loc, name), f"is {kind(each)}, not a text", "write a text"))
-        elif isinstance(each, str):
-            check_text(each, (*loc, name), before, complain)
-    return dict(value)
-
-
-def _cwd(value: JsonValue, loc: Location, before: Visible, complain: Complain) -> str | None:
-    if value is None:
-        return None
-    fix = "write an absolute path, or an expression that gives one"
-    if not isinstance(value, str) or not value:
-        complain(Complaint(loc, f"is {kind(value) if value != '' else 'empty'}, not a path", fix))
-        return None
-    if not value.startswith(("/", "{{")):
-        complain(Complaint(loc, f"{quoted(value)} is not an absolute path", fix))
-    check_text(value, loc, before, complain)
-    return value
-
-
-def _worktree(
-    step: Mapping[str, JsonValue], loc: Location, before: Visible, complain: Complain
-) -> Worktree | None:
-    at = (*loc, "worktree")
-    if step.get("worktree") is not None and step.get("cwd") is not None:
-        fix = "leave one of the two out: a step with a worktree starts in it"
-        complain(Complaint((*loc, "cwd"), "can't be combined with 'worktree'", fix, at_key=True))
-    return read_worktree(
-        step.get("worktree"), at, lambda text, where: check_text(text, where, before, complain), complain
-    )
-
-
-def _approval(step: Mapping[str, JsonValue], loc: Location, complain: Complain) -> ApprovalRule | None:
-    is_required = flag(step.get("requires_approval"), (*loc, "requires_approval"), complain)
-    value, at = step.get("approval"), (*loc, "approval")
-    if is_required and loc[0] == "on_failure":
-        fix = "leave it out: a chain run that has failed does not wait"
-        complain(Complaint((*loc, "requires_approval"), "no approval is possible here", fix, at_key=True))
-    if value is None:
-        return ApprovalRule() if is_required else None
-    if not is_required:
-        fix = "write requires_approval: true, or leave it out"
-        complain(Complaint(at, "says how a person is asked, but no approval is required", fix, at_key=True))
-        return None
-    if not isinstance(value, dict):
-        complain(Complaint(at, f"is {kind(value)}, not a table of keys", "as in approval: {expires: 2d}"))
-        return None
-    check_keys(value, at, ("expires", "on_timeout", "not_by_launcher"), (), complain)
-    on_timeout = value.get("on_timeout", "deny")
-    if on_timeout not in ("deny", "approve"):
-        complain(
-            Complaint((*at, "on_timeout"), f"{quoted(on_timeout)} is not known", "one of: deny, approve")
-        )
-    return ApprovalRule(
-        duration(value.get("expires"), (*at, "expires"), complain),
-        "approve" if on_timeout == "approve" else "deny",
-        flag(value.get("not_by_launcher"), (*at, "not_by_launcher"), complain),
-    )
-
-
-def _values(value: JsonValue, loc: Location, before: Visible, complain: Complain) -> dict[str, JsonValue]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        complain(Complaint(loc, f"is {kind(value)}, not a table of keys", "write with: {KEY: VALUE}"))
-        return {}
-    for key, each in value.items():
-        if not re.fullmatch(VALUE_NAME, key):
-            complain(Complaint((*loc, key), "is not a name that a playbook can take", None, at_key=True))
-        _check_texts(each, (*loc, key), before, complain)
-    return dict(value)
-
-
-def _check_texts(value: JsonValue, loc: Location, before: Visible, complain: Complain) -> None:
-    """Every text in the value must be one that can be rendered."""
-    match value:
-        case str():
-            check_text(value, loc, before, complain)
-        case list():
-            for number, each in enumerate(value):
-                _check_texts(each, (*loc, number), before, complain)
-        case dict():
-            for key, each in value.items():
-                _check_texts(each, (*loc, key), before, complain)
-
-
-def _condition(value: JsonValue, loc: Location, before: Visible, complain: Complain) -> str | None:
-    if value is None:
-        return None
-    fix = 'write exactly one expression: "{{ outcome.passed }}"'
-    if not isinstance(value, str):
-        complain(Complaint(loc, f"is {kind(value)}, not a text", fix))
-        return None
-    parsed = check_text(value, loc, before, complain)
-    if parsed is not None and (len(parsed.parts) != 1 or not parsed.expressions):
-        complain(Complaint(loc, "must be exactly one expression", fix))
-    return value
-
-
-def check_text(text: str, loc: Location, visible: Visible, complain: Complain) -> Value | None:
-    """The text with its expressions, which may name what is visible. None after a complaint."""
-    try:
-        parsed = Value(text, NAMES)
-    except ExpressionError as error:
-        complain(Complaint(loc, str(error), error.fix))
-        return None
-    for expression in parsed.expressions:
-        for path in expression.paths:
-            if path[0] == "steps" and len(path) > 1:
-                _check_earlier(path[1], loc, visible.steps, complain)
-            if not visible.is_kept:
-                _check_field(path, loc, visible, complain)
-    return parsed
-
-
-def _check_field(path: Sequence[str | int], loc: Location, visible: Visible, complain: Complain) -> None:
-    """A look-up in a step, in the chain or in one of Runward's own events names one of its fields."""
-    match path:
-        case ["steps", which, name, *_]:
-            whose, known = f"steps[{which!r}]", STEP_FIELDS
-        case ["chain", name, *_]:
-            whose, known = "chain", CHAIN_FIELDS
-        case ["trigger", name, *_] if visible.trigger is not None:
-            whose, known = "trigger", tuple(visible.trigger)
-        case _:
-            return
-    if name not in known:
-        complain(unknown_field(str(name), loc, whose, known))
-
-
-def _check_earlier(which: str | int, loc: Location, before: Sequence[str], complain: Complain) -> None:
-    is_there = -len(before) <= which < len(before) if isinstance(which, int) else which in before
-    if not is_there:
-        named = [each for each in before if each]
-        known = f"before it: {', '.join(named)}" if named else "no step is before it"
-        complain(Complaint(loc, f"steps[{which!r}] is not a step before this one", known))

@@ -1,20 +1,27 @@
 """What fires a chain: an event, a schedule, a person alone, or a composite of events and schedules."""
 
+import fnmatch
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.config import schedule as schedules
-from runward.config.chain_checks import check_keys, duration
-from runward.config.event_filter import check_filter
 from runward.config.glob_rule import GlobError, check_path_glob
 from runward.config.json_value import JsonValue
+from runward.config.keys import (
+    check_glob,
+    check_keys,
+    duration,
+    duration_schema,
+    schemas,
+    text_schema,
+)
 from runward.config.own_events import EXCHANGE, OWN_EVENTS
-from runward.config.problem import SLIP, Complaint, Location, kind, nearest, quoted
+from runward.config.problem import SLIP, Complaint, Location, kind, nearest, quoted, unknown_field
 from runward.config.schedule import Schedule, read_schedule
 from runward.config.shape import Complain
+from runward.config.yaml_document import read_yaml
 
 Composite: TypeAlias = Literal["all_of", "sequence", "any_of"]
 
@@ -31,16 +38,57 @@ MOST_ITEMS: Final = 32
 
 _EVENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _COMPOSITES: Final[tuple[Composite, ...]] = ("all_of", "sequence", "any_of")
-_KINDS: Final = ("event", "schedule", "manual", *_COMPOSITES)
-_BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
-    "event": ("filter", "path"),
-    "schedule": schedules.KEYS,
-    "manual": (),
-    "all_of": ("within",),
-    "sequence": ("within",),
-    "any_of": (),
+
+
+def _items_schema(description: str) -> dict[str, JsonValue]:
+    return {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": MOST_ITEMS,
+        "items": {"$ref": "#/$defs/item"},
+        "description": description,
+    }
+
+
+_WITHIN_SCHEMA: Final = duration_schema("All events that count must happen within this time. Default: 1d.")
+
+_KEYS: Final[Mapping[str, Mapping[str, JsonValue]]] = {
+    "event": {
+        "event": {
+            "type": "string",
+            "pattern": f"^{_EVENT.pattern}$",
+            "description": "The name of the event, as in pr.opened.",
+        },
+        "filter": {
+            "type": "object",
+            "description": "Which events of the name count: every key must match; a.b looks into a table.",
+        },
+        "path": text_schema("Of file.changed: a glob of files, absolute or relative to the settings file."),
+    },
+    "schedule": schemas(Schedule),
+    "manual": {"manual": {"const": True, "description": "Only a person fires it."}},
+    "all_of": {
+        "all_of": _items_schema("All of these must happen, in any order."),
+        "within": _WITHIN_SCHEMA,
+    },
+    "sequence": {
+        "sequence": _items_schema("These must happen one after another."),
+        "within": _WITHIN_SCHEMA,
+    },
+    "any_of": {"any_of": _items_schema("One of these must happen.")},
 }
-"""The keys that each kind of trigger may have."""
+"""The keys of each kind of trigger. The kind is called by the key that it must have."""
+
+_KINDS: Final = tuple(_KEYS)
+_BESIDE: Final = tuple(dict.fromkeys(key for sort, keys in _KEYS.items() for key in keys if key != sort))
+"""The keys that some kind of trigger may have beside the one that it is called by."""
+
+# A filter: every key must match, and `a.b` looks into a table. A scalar is compared, a list means any of its values, and a
+# table has operators. A number, true, false or null also equals a text that YAML 1.2 reads as that value, because values
+# on a command line are texts.
+OPERATORS: Final = ("eq", "ne", "in", "gt", "ge", "lt", "le", "glob", "exists")
+_LONGEST_TEXT: Final = 200
+
 
 _ALONE: Final = ("overlap",)
 """Keys of a schedule that is the whole trigger of a chain, not an item of a composite."""
@@ -100,6 +148,33 @@ class Trigger:
         return tuple(leaf.schedule for leaf in self.leaves if leaf.schedule is not None)
 
 
+def trigger_schema() -> dict[str, JsonValue]:
+    """What a trigger may look like, as JSON Schema. The schema of the whole chain defines the items of composites."""
+    return {
+        "description": f"What fires it: exactly one of {', '.join(_KINDS)}.",
+        "oneOf": [_kind_schema(each) for each in _KINDS],
+    }
+
+
+def item_schema() -> dict[str, JsonValue]:
+    """What an item of a composite may look like."""
+    return {"oneOf": [_kind_schema(each, without=_ALONE) for each in _KINDS if each != "manual"]}
+
+
+def _kind_schema(sort: str, without: Sequence[str] = ()) -> dict[str, JsonValue]:
+    schema: dict[str, JsonValue] = {
+        "type": "object",
+        "required": [sort],
+        "additionalProperties": False,
+        "properties": {key: each for key, each in _KEYS[sort].items() if key not in without},
+    }
+    if sort == "event":
+        schema["if"] = {"properties": {"event": {"const": FILE_CHANGED, "description": "Needs a path."}}}
+        schema["then"] = {"required": ["path"]}
+        schema["else"] = {"not": {"required": ["path"]}}
+    return schema
+
+
 def is_event_name(text: str) -> bool:
     """Whether an event may have this name."""
     return _EVENT.fullmatch(text) is not None
@@ -109,16 +184,16 @@ def read_trigger(value: JsonValue, surroundings: Surroundings, complain: Complai
     """The trigger of a chain. None after a complaint. Schedules without a time zone use that of the surroundings."""
     loc: Location = ("trigger",)
     if not isinstance(value, dict) or not value:
-        said = (
+        message = (
             "is missing" if value is None else "is empty" if value == {} else f"is {kind(value)}, not a table"
         )
-        complain(Complaint(loc if value is not None else (), f"the trigger {said}", _FIX))
+        complain(Complaint(loc if value is not None else (), f"the trigger {message}", _FIX))
         return None
     trigger = _read(value, loc, 0, surroundings, complain)
     count = 0 if trigger is None else len(trigger.leaves)
     if count > MOST_ITEMS:
-        said = f"waits for {count} events and schedules; the maximum is {MOST_ITEMS}"
-        complain(Complaint(loc, said, "split the chain"))
+        message = f"waits for {count} events and schedules; the maximum is {MOST_ITEMS}"
+        complain(Complaint(loc, message, "split the chain"))
     return trigger
 
 
@@ -127,36 +202,35 @@ def _read(
 ) -> Trigger | None:
     """A trigger, or an item of one that is nested in this many composites."""
     kinds = [each for each in _KINDS if each in value]
-    known = tuple(dict.fromkeys(key for each in _KINDS for key in _BESIDE[each]))
-    check_keys(value, loc, (*_KINDS, *known), (), complain)
+    check_keys(value, loc, (*_KINDS, *_BESIDE), complain)
     if len(kinds) != 1:
         named = _KINDS if level == 0 else tuple(each for each in _KINDS if each != "manual")
         fix = _FIX if level == 0 else _ITEM_FIX
         complain(Complaint(loc, f"must have exactly one of {', '.join(named)}", fix))
         return None
-    (found,) = kinds
+    (sort,) = kinds
     for key in value:
-        if key in known and key not in _BESIDE[found]:
-            owner = next(each for each in _KINDS if key in _BESIDE[each])
+        if key in _BESIDE and key not in _KEYS[sort]:
+            owner = next(each for each, keys in _KEYS.items() if key in keys)
             article = "an" if owner[0] in "aeiou" else "a"
             complain(Complaint((*loc, key), f"belongs to {article} {owner}", "leave it out", at_key=True))
         elif key in _ALONE and level > 0:
-            said = "is only for a schedule that is the whole trigger, not for an item"
-            complain(Complaint((*loc, key), said, "leave it out, or use concurrency", at_key=True))
-    if found == "manual":
+            message = "is only for a schedule that is the whole trigger, not for an item"
+            complain(Complaint((*loc, key), message, "leave it out, or use concurrency", at_key=True))
+    if sort == "manual":
         if level > 0:
-            said = "can't be an item: a person can fire any chain"
-            complain(Complaint((*loc, "manual"), said, _ITEM_FIX, at_key=True))
+            message = "can't be an item: a person can fire any chain"
+            complain(Complaint((*loc, "manual"), message, _ITEM_FIX, at_key=True))
             return None
         if value["manual"] is not True:
             complain(Complaint((*loc, "manual"), f"must be true, not {quoted(value['manual'])}", _FIX))
         return Trigger()
-    if found == "schedule":
+    if sort == "schedule":
         schedule = read_schedule(value, loc, surroundings.zone, complain)
         return None if schedule is None else Trigger(schedule=schedule)
-    if found == "event":
+    if sort == "event":
         return _event(value, loc, surroundings, complain)
-    composite = next(each for each in _COMPOSITES if each == found)
+    composite = next(each for each in _COMPOSITES if each == sort)
     return _composite(composite, value, loc, level, surroundings, complain)
 
 
@@ -165,8 +239,8 @@ def _event(
 ) -> Trigger | None:
     event = value["event"]
     if not isinstance(event, str) or not _EVENT.fullmatch(event):
-        said = f"{quoted(event)} is not the name of an event"
-        complain(Complaint((*loc, "event"), said, "as in pr.opened"))
+        message = f"{quoted(event)} is not the name of an event"
+        complain(Complaint((*loc, "event"), message, "as in pr.opened"))
         return None
     fields = None if surroundings.is_kept else OWN_EVENTS.get(event)
     if fields is None and not surroundings.is_kept:
@@ -179,8 +253,8 @@ def _check_name(event: str, loc: Location, complain: Complain) -> None:
     """An event of this name would have to come from outside: it is refused if one of Runward's own must be meant."""
     meant = nearest(event, OWN_EVENTS, cutoff=SLIP)
     if meant is not None:
-        said = f"{quoted(event)} is nearly the name of one of Runward's own events"
-        complain(Complaint(loc, said, f"did you mean {meant!r}? Otherwise choose another name"))
+        message = f"{quoted(event)} is nearly the name of one of Runward's own events"
+        complain(Complaint(loc, message, f"did you mean {meant!r}? Otherwise choose another name"))
     elif event.startswith(EXCHANGE):
         known = ", ".join(each for each in OWN_EVENTS if each.startswith(EXCHANGE))
         complain(Complaint(loc, f"{quoted(event)} is not an action in the exchange", f"known here: {known}"))
@@ -193,8 +267,8 @@ def _path(
     path, fix = value.get("path"), "write path: work/*.md, absolute or relative to the settings file"
     if event != FILE_CHANGED:
         if path is not None:
-            said = f"belongs to the event {FILE_CHANGED}"
-            complain(Complaint((*loc, "path"), said, "leave it out, or write a filter", at_key=True))
+            message = f"belongs to the event {FILE_CHANGED}"
+            complain(Complaint((*loc, "path"), message, "leave it out, or write a filter", at_key=True))
         return None
     if path is None:
         complain(Complaint((*loc, "event"), f"{FILE_CHANGED} has no 'path', a glob of files", fix))
@@ -220,24 +294,164 @@ def _composite(
 ) -> Trigger | None:
     place: Location = (*loc, composite)
     if level >= MOST_LEVELS:
-        said = f"composites can be at most {MOST_LEVELS} deep"
-        complain(Complaint(place, said, "take its items out, or split the chain", at_key=True))
+        message = f"composites can be at most {MOST_LEVELS} deep"
+        complain(Complaint(place, message, "take its items out, or split the chain", at_key=True))
         return None
     within = duration(value.get("within"), (*loc, "within"), complain)
     items = value[composite]
     if not isinstance(items, list) or not items:
-        said = f"must be a list of triggers, not {kind(items) if items else 'empty'}"
-        complain(Complaint(place, said, f"write {composite}: [{{event: A}}, {{event: B}}]"))
+        message = f"must be a list of triggers, not {kind(items) if items else 'empty'}"
+        complain(Complaint(place, message, f"write {composite}: [{{event: A}}, {{event: B}}]"))
         return None
-    found: list[Trigger | None] = []
+    read: list[Trigger | None] = []
     for number, each in enumerate(items):
         if isinstance(each, dict) and each:
-            found.append(_read(each, (*place, number), level + 1, surroundings, complain))
+            read.append(_read(each, (*place, number), level + 1, surroundings, complain))
             continue
-        said = "is empty" if each == {} else f"is {kind(each)}, not a table"
-        complain(Complaint((*place, number), f"this item {said}", _ITEM_FIX))
-        found.append(None)
-    right = tuple(each for each in found if each is not None)
-    if len(right) != len(found):
+        message = "is empty" if each == {} else f"is {kind(each)}, not a table"
+        complain(Complaint((*place, number), f"this item {message}", _ITEM_FIX))
+        read.append(None)
+    right = tuple(each for each in read if each is not None)
+    if len(right) != len(read):
         return None
     return Trigger(composite=composite, items=right, within=WITHIN if within is None else within)
+
+
+class NoSuchField(NamedTuple):
+    """How a filter sees a field that the event doesn't have."""
+
+
+_NO_FIELD: Final = NoSuchField()
+
+
+def check_filter(
+    value: JsonValue, loc: Location, complain: Complain, fields: Sequence[str] | None = None
+) -> dict[str, JsonValue]:
+    """The filter in `value`. Complains about everything that is invalid, as far as the event's `fields` are known."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        complain(Complaint(loc, f"is {kind(value)}, not a table of keys", "write filter: {KEY: VALUE}"))
+        return {}
+    for key, wanted in value.items():
+        place = (*loc, key)
+        if not all(key.split(".")):
+            complain(Complaint(place, "has an empty name in it", "write it as in pull.base", at_key=True))
+        elif fields is not None and key.split(".")[0] not in fields:
+            complain(unknown_field(key.split(".")[0], place, "the event", fields)._replace(at_key=True))
+        if isinstance(wanted, dict):
+            _check_operators(wanted, place, complain)
+        elif isinstance(wanted, list) and not all(_is_scalar(each) for each in wanted):
+            complain(
+                Complaint(place, "has a list or a table in its list", "list texts, numbers, true or false")
+            )
+    return dict(value)
+
+
+def _check_operators(wanted: Mapping[str, JsonValue], loc: Location, complain: Complain) -> None:
+    if not wanted:
+        complain(Complaint(loc, "is an empty table", f"use one of {', '.join(OPERATORS)}"))
+    for name, value in wanted.items():
+        place = (*loc, name)
+        if name not in OPERATORS:
+            guess = nearest(name, OPERATORS)
+            fix = f"did you mean {guess!r}?" if guess else f"known here: {', '.join(OPERATORS)}"
+            complain(Complaint(place, "unknown operator", fix, at_key=True))
+        elif name == "in" and not (isinstance(value, list) and all(_is_scalar(each) for each in value)):
+            complain(Complaint(place, f"is {kind(value)}, not a list of values", "write in: [a, b]"))
+        elif name == "exists" and not isinstance(value, bool):
+            complain(Complaint(place, f"must be true or false, not {quoted(value)}", None))
+        elif name == "glob" and not isinstance(value, str):
+            complain(Complaint(place, f"is {kind(value)}, not a text", 'write glob: "release/*"'))
+        elif name == "glob":
+            check_glob(str(value), place, complain)
+        elif name not in ("in", "exists", "glob") and not _is_scalar(value):
+            complain(
+                Complaint(place, f"is {kind(value)}, which can't be compared", "write a text or a number")
+            )
+
+
+def why_not(wanted: Mapping[str, JsonValue], fields: Mapping[str, JsonValue]) -> str | None:
+    """Why an event with these fields doesn't pass the filter. None if it does."""
+    for key, value in wanted.items():
+        field = _field(fields, key)
+        operators = value if isinstance(value, dict) else {"in" if isinstance(value, list) else "eq": value}
+        for name, operand in operators.items():
+            if not _holds(name, field, operand):
+                has = "is missing" if isinstance(field, NoSuchField) else f"is {quoted(field)}"
+                return f"{key} {has}, and the filter wants {name} {_shown(operand)}"
+    return None
+
+
+def _holds(operator: str, field: JsonValue | NoSuchField, operand: JsonValue) -> bool:
+    if operator == "exists":
+        return (not isinstance(field, NoSuchField)) == operand
+    if isinstance(field, NoSuchField):
+        return operator == "ne"
+    match operator:
+        case "eq":
+            return _equal(operand, field)
+        case "ne":
+            return not _equal(operand, field)
+        case "in":
+            return isinstance(operand, list) and any(_equal(each, field) for each in operand)
+        case "glob":
+            return isinstance(field, str) and fnmatch.fnmatchcase(field, str(operand))
+    return _ordered(operator, field, operand)
+
+
+def _ordered(operator: str, field: JsonValue, operand: JsonValue) -> bool:
+    less, more = _number(field), _number(operand)
+    if less is None or more is None:
+        if not isinstance(field, str) or not isinstance(operand, str):
+            return False
+        order = (field > operand) - (field < operand)
+    else:
+        order = (less > more) - (less < more)
+    return {"gt": order > 0, "ge": order >= 0, "lt": order < 0, "le": order <= 0}[operator]
+
+
+def _equal(wanted: JsonValue, field: JsonValue) -> bool:
+    if isinstance(wanted, str):
+        return wanted == field
+    if isinstance(field, str):
+        field = _as_written(field)
+    if isinstance(wanted, bool) or isinstance(field, bool) or wanted is None or field is None:
+        return wanted is field
+    return isinstance(field, int | float) and wanted == field
+
+
+def _number(value: JsonValue) -> int | float | None:
+    """The number, which is not made a float: foreign data has whole numbers that don't fit into one."""
+    value = _as_written(value) if isinstance(value, str) else value
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _as_written(text: str) -> JsonValue:
+    """What YAML 1.2 reads as the plain scalar `text`; the text itself if it is not a scalar."""
+    if not text or len(text) > _LONGEST_TEXT or text != text.strip():
+        return text
+    parsed = read_yaml(text, "")
+    read = parsed.value.root if parsed.value is not None else text
+    return read if _is_scalar(read) else text
+
+
+def _field(fields: Mapping[str, JsonValue], key: str) -> JsonValue | NoSuchField:
+    if key in fields:
+        return fields[key]
+    value: JsonValue = dict(fields)
+    for name in key.split("."):
+        if not isinstance(value, dict) or name not in value:
+            return _NO_FIELD
+        value = value[name]
+    return value
+
+
+def _is_scalar(value: JsonValue) -> bool:
+    return not isinstance(value, list | dict)
+
+
+def _shown(operand: JsonValue) -> str:
+    if isinstance(operand, list):
+        return ", ".join(quoted(each) for each in operand[:5])
+    return quoted(operand)

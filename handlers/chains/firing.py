@@ -4,15 +4,13 @@ from typing import Final, NamedTuple
 
 from runward.config import own_events
 from runward.config.chain import Chain, chain_of
-from runward.config.counted_values import Missing
-from runward.config.event_filter import why_not
+from runward.config.counted_values import ExpressionError, Missing
 from runward.config.expression import Value
-from runward.config.expression_syntax import ExpressionError
 from runward.config.glob_rule import path_matches
 from runward.config.json_value import JsonValue
 from runward.config.problem import quoted
-from runward.config.step import NAMES
-from runward.config.trigger import Trigger
+from runward.config.seen import NAMES
+from runward.config.trigger import Trigger, why_not
 from runward.handlers.chains import advancing
 from runward.handlers.chains.advancing import (
     TURN,

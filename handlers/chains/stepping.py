@@ -4,14 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.config.counted_values import Budget, Missing, Steps, TooMuchWork
+from runward.config.counted_values import Budget, ExpressionError, Missing, Steps, TooMuchWork
 from runward.config.expression import Expression, Given, Value, written
-from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, fill_command
 from runward.config.problem import quoted
-from runward.config.seen import SeenChain, SeenStep
-from runward.config.step import NAMES, Step
+from runward.config.seen import NAMES, SeenChain, SeenStep
+from runward.config.step import Step
 from runward.config.template import TemplateError, parse_template
 from runward.handlers.model.chains import MOST_OUTCOMES, StepResult
 from runward.handlers.model.files import RULES
@@ -93,7 +92,9 @@ def unseen(step: Step, before: Sequence[SeenStep]) -> NotStarted | None:
     too_large = next((each["id"] for each in before if each["outcomes"] is None), None)
     if too_large is None:
         return None
-    written = [step.condition, dict(step.values), dict(step.env), step.cwd, [*(step.worktree or ())]]
+    written = [step.condition, dict(step.values), dict(step.env), step.cwd]
+    if step.worktree is not None:
+        written += [step.worktree.repo, step.worktree.ref]
     if "outcomes" not in json.dumps(written):
         return None
     return NotStarted(

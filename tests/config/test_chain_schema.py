@@ -4,12 +4,12 @@ import pytest
 from jsonschema_rs import validator_for
 from tests.config.test_chain import ONE, RIGHT, STEP
 
-from runward.config import step
 from runward.config.chain import read_chain
 from runward.config.json_value import JsonValue
+from runward.config.keys import known_keys
 from runward.config.outcome import KINDS, CheckedOutcome, check_outcome
 from runward.config.schema import schema
-from runward.config.step import Callables
+from runward.config.step import Callables, Step
 from runward.config.yaml_document import read_yaml
 
 
@@ -84,7 +84,7 @@ def test_the_schema_has_every_key_of_a_step() -> None:
     assert isinstance(found, dict)
     properties = found["properties"]
     assert isinstance(properties, dict)
-    assert set(properties) == set(step._KEYS)
+    assert set(properties) == set(known_keys(Step))
 
 
 FINDING: JsonValue = {"severity": "high", "category": "bug", "description": "d", "line": 3}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runward.config.event_filter import check_filter, why_not
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint
+from runward.config.trigger import check_filter, why_not
 
 EVENT: dict[str, JsonValue] = {
     "base": "main",

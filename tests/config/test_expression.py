@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.config.counted_values import LONGEST_RESULT, Missing, Steps
+from runward.config.counted_values import LONGEST_RESULT, ExpressionError, Missing, Steps
 from runward.config.expression import Expression, Value
-from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 
 NAMES = ("trigger", "steps", "outcome", "chain")

@@ -10,10 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runward.config.counted_values import MOST_MADE, MOST_WORK, Budget, Missing, Steps, TooMuchWork
+from runward.config.counted_values import (
+    MOST_MADE,
+    MOST_WORK,
+    Budget,
+    ExpressionError,
+    Missing,
+    Steps,
+    TooMuchWork,
+)
 from runward.config.expression import Expression, Value
 from runward.config.expression_filters import FILTERS, TESTS
-from runward.config.expression_syntax import ExpressionError
 from runward.config.json_value import JsonValue
 
 NAMES: Final = ("trigger", "steps", "outcome", "chain")
