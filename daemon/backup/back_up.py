@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 from runward.daemon.disk.copying import Tell, copied, tell_nobody
 from runward.daemon.disk.durable import sync_directory
 from runward.daemon.store.hash_chain import BrokenChain, ChainedEvent, Head, follow
-from runward.daemon.store.migrate import migrations
 from runward.daemon.store.reading import StoreRefused, open_to_read, refuse_old, uri_of
-from runward.daemon.store.soundness import difference
+from runward.daemon.store.schema import difference, migrations
 
 _EVENTS: Final = (
     "select seq, hash, key, type, version, recorded_at, cause, depth, payload from events order by seq"

@@ -20,10 +20,10 @@ from runward.daemon.backup.back_up import Examined, examine, unchanging
 from runward.daemon.disk.durable import sync_directory
 from runward.daemon.disk.epoch import read_epoch, write_epoch
 from runward.daemon.launch.ticket import has_ticket
-from runward.daemon.store import own_journals
-from runward.daemon.store.migrate import migrate
+from runward.daemon.store import journals
 from runward.daemon.store.reading import STORE, uri_of
 from runward.daemon.store.reading_chains import ApprovalRow, open_approvals
+from runward.daemon.store.schema import migrate
 from runward.daemon.store.tables.bundles import LOOKED_FOR
 from runward.handlers.model.schedules import LOST
 
@@ -218,8 +218,8 @@ def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: flo
     for table in ("held_events", "watched_files", "watched_globs"):
         connection.execute(f"delete from {table}")  # noqa: S608 # our own words
     have_parts_looked_for(connection)
-    own_journals.have_compared(connection, state)
-    own_journals.write_packed(connection, state)
+    journals.have_compared(connection, state)
+    journals.write_packed(connection, state)
     connection.execute("commit")
 
 

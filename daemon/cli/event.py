@@ -75,7 +75,7 @@ def _wait_until_recorded(settings: Settings, request: str) -> None:
     """Until a running daemon has recorded the event; it is durable in any case."""
     from runward.daemon.cli.shell.request_waiting import once_taken_up
     from runward.daemon.store.ownership import holder
-    from runward.daemon.store.reading_causes import event_recorded
+    from runward.daemon.store.reading_queue import event_recorded
 
     def recorded() -> bool | None:
         with store_to_read(settings) as connection:

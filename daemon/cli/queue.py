@@ -21,9 +21,9 @@ from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.shell.request_waiting import refuse_without_daemon, wait_for
 from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, print_table, safe
-from runward.daemon.store import reading, reading_causes
+from runward.daemon.store import reading, reading_queue
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_causes import JobRow
+from runward.daemon.store.reading_queue import JobRow
 from runward.daemon.views.requests import job_as_json
 from runward.daemon.views.text import ago, local
 
@@ -66,9 +66,9 @@ def list_jobs(context: click.Context, state: str | None, limit: int | None, as_j
     """
     with store_to_read(settings_in_force(context)) as connection:
         if state is None:
-            jobs = reading_causes.open_jobs(connection, limit)
+            jobs = reading_queue.open_jobs(connection, limit)
         else:
-            jobs = reading_causes.jobs_in_state(connection, state, limit)
+            jobs = reading_queue.jobs_in_state(connection, state, limit)
     if as_json:
         print_json([job_as_json(job) for job in jobs])
     elif not jobs:
@@ -212,7 +212,7 @@ def _held(settings: Settings, identifiers: tuple[str, ...], every: bool) -> list
         fail("name the jobs, or give --all for every held one", WRONG_USAGE)
     with store_to_read(settings) as connection:
         if every:
-            return reading_causes.jobs_in_state(connection, "held")
+            return reading_queue.jobs_in_state(connection, "held")
         jobs = {job.id: job for job in (find_job(connection, each, held=True) for each in identifiers)}
     for job in jobs.values():
         if job.state != "held":
@@ -296,11 +296,11 @@ def _settled(state: str, requests: Mapping[int, str]) -> dict[int, JobRow]:
     found: dict[int, JobRow] = {}
     with reading.reading(state) as connection:
         for number, request in requests.items():
-            event = reading_causes.event_recorded(connection, request)
+            event = reading_queue.event_recorded(connection, request)
             if event is None:
                 continue
-            (decided, *_) = reading_causes.jobs_for_events(connection, [event])
-            job = reading_causes.job(connection, number)
+            (decided, *_) = reading_queue.jobs_for_events(connection, [event])
+            job = reading_queue.job(connection, number)
             if job is not None and decided.state not in _OPEN and job.state not in _OPEN:
                 found[number] = job
     return found

@@ -17,8 +17,8 @@ from runward.daemon.cli.terminal.options import Period
 from runward.daemon.cli.terminal.output import align, coloured, print_json, room, safe, wrapped
 from runward.daemon.store import reading
 from runward.daemon.store.reading_sessions import RunningRow
-from runward.daemon.views.liveness import NOBODY_CAN_TELL
 from runward.daemon.views.needs import Need, agreeing, how_to_start, needs, table, tables
+from runward.daemon.views.sessions import NOT_KNOWN
 from runward.daemon.views.status import Status, status_of
 from runward.daemon.views.text import ago, duration, lag, local, moment_of
 
@@ -170,7 +170,7 @@ def _running(status: Mapping[str, JsonValue], running: Sequence[RunningRow], now
             f"  {safe(each.session_id)}",
             safe(each.playbook or each.agent or each.layout),
             duration(now - each.started_at),
-            each.activity or NOBODY_CAN_TELL,
+            each.activity or NOT_KNOWN,
         )
         for each in running
     ]

@@ -24,15 +24,26 @@ from runward.daemon.cli.shell.finding import (
     session_names,
 )
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
-from runward.daemon.store import reading_causes, reading_chains, reading_sessions, reading_starts
+from runward.daemon.store import reading_chains, reading_queue, reading_sessions, reading_starts
 from runward.daemon.store.ownership import holder
-from runward.daemon.views import causes, obstacles
+from runward.daemon.views import causes
 from runward.daemon.views.causes import Entry
 from runward.daemon.views.chain_runs import asked_run, newest_asked_run
-from runward.daemon.views.obstacles import Obstacle
 from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged_called
-from runward.daemon.views.why import Story, approval_story, asked_run_story, chain_run_story, session_story
+from runward.daemon.views.why import (
+    Obstacle,
+    Story,
+    approval_story,
+    asked_run_story,
+    chain_run_story,
+    not_taken_up,
+    obstacles_of_directory,
+    obstacles_of_job,
+    obstacles_of_start,
+    of_chain,
+    session_story,
+)
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
 from runward.handlers.subjects import START, of_start
 
@@ -102,7 +113,7 @@ def _waiting(state: str, text: str, is_up: bool) -> Story | None:
             name = run_name(event.playbook, event.at, event.request)
             if text and name.startswith(text):
                 headline = f"{event.said_by} asked for the playbook {event.playbook}"
-                return Story("start", name, "asked", headline, [], [obstacles.not_taken_up(is_up)])
+                return Story("start", name, "asked", headline, [], [not_taken_up(is_up)])
     return None
 
 
@@ -130,7 +141,7 @@ def _story(connection: sqlite3.Connection, settings: Settings, text: str, is_up:
     exact = reading_sessions.session(connection, text)
     if exact is None and text.isdecimal() and not _is_session_id(connection, text):
         number = int(text)
-        if number < 1 << 63 and reading_causes.job(connection, number) is not None:
+        if number < 1 << 63 and reading_queue.job(connection, number) is not None:
             return _of_job(connection, text, is_up, now)
     key = exact.key if exact is not None else session_called(connection, text)
     if key is not None:
@@ -161,14 +172,14 @@ def _of_job(connection: sqlite3.Connection, text: str, is_up: bool, now: float) 
         job.state,
         f"{job.handler} of {job.event_type} in {job.lane}{error}",
         causes.causes_of_job(connection, job),
-        list(obstacles.of_job(connection, job, is_up, now)),
+        list(obstacles_of_job(connection, job, is_up, now)),
     )
 
 
 def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
     """A run that somebody asked for and that is not a session: refused, or not begun."""
     start = reading_starts.start_called(connection, name)
-    decided = reading_causes.decisions_about(connection, of_start(name))
+    decided = reading_queue.decisions_about(connection, of_start(name))
     if not decided:
         refuse_unknown("session", name, session_names(connection))
     return Story(
@@ -177,7 +188,7 @@ def _of_start(connection: sqlite3.Connection, name: str, is_up: bool) -> Story:
         "refused" if start is None else start.state,
         decided[-1].summary,
         causes.causes_of_start(connection, name),
-        [] if start is None else obstacles.of_start(start, is_up),
+        [] if start is None else obstacles_of_start(start, is_up),
     )
 
 
@@ -186,7 +197,7 @@ def _of_chain(connection: sqlite3.Connection, settings: Settings, name: str, is_
     if name == LAST:
         return chain_run_story(connection, find_run(connection, LAST), is_up)
     subject = f"chain {name}"
-    decided = reading_causes.decisions_about(connection, subject)
+    decided = reading_queue.decisions_about(connection, subject)
     standing = reading_chains.chain_statuses(connection).get(name)
     return Story(
         "chain",
@@ -194,7 +205,7 @@ def _of_chain(connection: sqlite3.Connection, settings: Settings, name: str, is_
         "active" if standing is None else standing.status,
         decided[-1].summary if decided else _never_fired(settings, name),
         causes.causes_of_chain(connection, subject),
-        list(obstacles.of_chain(name, standing)),
+        list(of_chain(name, standing)),
     )
 
 
@@ -238,7 +249,7 @@ def _of_directory(connection: sqlite3.Connection, text: str, is_up: bool, now: f
     row = reading_sessions.session(connection, directory.session_key)
     if row is not None:
         return session_story(connection, row, is_up, now)
-    problems = obstacles.of_directory(connection, directory.path)
+    problems = obstacles_of_directory(connection, directory.path)
     if not problems:
         why_none = "there was no run.json in it at the last look"
         problems = [Obstacle("it is not a session", why_none, "write one, or start it with `runward run`")]

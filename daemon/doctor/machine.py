@@ -19,7 +19,7 @@ from runward.daemon.doctor.findings import Ended, Finding, Installation, Patienc
 from runward.daemon.host.report import read_report
 from runward.daemon.processes.identity import booted_at, current_boot_id
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.soundness import can_write_ahead
+from runward.daemon.store.schema import can_write_ahead
 from runward.daemon.watch.directories import Directories
 from runward.daemon.watch.notifications import LIMITS, watch_limit
 

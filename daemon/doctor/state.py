@@ -17,7 +17,7 @@ from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
 from runward.daemon.store import reading, reading_problems, reading_queue
 from runward.daemon.store.ownership import holder, how_to_start_daemon
 from runward.daemon.store.reading import STORE
-from runward.daemon.store.soundness import Soundness, quick_check, soundness, strange_schema
+from runward.daemon.store.schema import Soundness, quick_check, soundness, strange_schema
 from runward.daemon.users import as_root, name_of, run_as
 
 PRIVATE: Final = (

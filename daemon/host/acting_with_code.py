@@ -15,7 +15,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.parts.actions_with_code import NotWorkedOut
 from runward.daemon.sandbox.isolated import REFUSED, KilledCount
 from runward.daemon.store import reading, reading_exchange
-from runward.daemon.store.migrate import make_empty
+from runward.daemon.store.schema import make_empty
 from runward.handlers.exchange import invoke
 from runward.handlers.exchange.accounts import Accounts, CodeRun, Ran, accounts_of
 from runward.handlers.exchange.act import worked_out

@@ -31,13 +31,11 @@ from runward.daemon.log.daemon_log import Sinks
 from runward.daemon.notices.messenger import SettingsMessenger
 from runward.daemon.parts.actions_with_code import ActionsWithCode
 from runward.daemon.schedule.schedules import SchedulerAlarm
-from runward.daemon.store.checkpoint import Checkpointer
-from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
-from runward.daemon.store.reading_told_actions import told_actions_in
-from runward.daemon.store.soundness import refuse_strange
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.reading_bundles import told_actions_in
+from runward.daemon.store.schema import migrate, refuse_strange
+from runward.daemon.store.store import Checkpointer, Store, connect
 from runward.daemon.store.transaction import EpochRefused, fix_of_trouble, malformed_is_told
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.web.sockets import HttpReport

@@ -19,8 +19,7 @@ import structlog
 
 from runward.daemon.disk.file_systems import Space, limit_of, rounded, space_of
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.store.checkpoint import Checkpointer
-from runward.daemon.store.store import Store
+from runward.daemon.store.store import Checkpointer, Store
 
 PERIOD: Final = 1.0
 """Seconds between checks for work."""

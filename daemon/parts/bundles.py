@@ -29,7 +29,7 @@ from runward.daemon.rundir.bundle_parts import PartMissing, PartsPlaced
 from runward.daemon.rundir.call_reading import CannotReadNow
 from runward.daemon.rundir.opening import Gone, Halted
 from runward.daemon.store.reading import StoreUnreadable
-from runward.daemon.store.reading_told_actions import NOTHING, LastTold
+from runward.daemon.store.reading_bundles import NOTHING, LastTold
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import bundles
 from runward.daemon.store.tables.bundles import UnplacedBundle

@@ -15,7 +15,7 @@ from runward.config.settings import Settings
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.queue.queue import Queue
-from runward.daemon.store import packing, pruning, pruning_chains
+from runward.daemon.store import packing, pruning
 from runward.daemon.store.packing import FIRST_TO_PACK, PackPlace
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
 from runward.daemon.store.store import Store
@@ -328,25 +328,25 @@ class Pruner(Part):
 
     async def _prune_chains(self, before: float, slices: Slices) -> None:
         """Prune chain runs that have no session left, then the firings that began no run."""
-        run: str | None = pruning_chains.FIRST
+        run: str | None = pruning.FIRST_CHAIN_RUN
         while run is not None:
             await slices.begin()
             run = await self.queue.beside(partial(self._prune_chain_runs, run, before, slices.size))
             await slices.end()
-        firing: int | None = pruning_chains.FIRST_FIRING
+        firing: int | None = pruning.FIRST_FIRING
         while firing is not None:
             await slices.begin()
             firing = await self.queue.beside(partial(self._prune_firings, firing, before, slices.size))
             await slices.end()
 
     async def _prune_chain_runs(self, place: str, before: float, most: int) -> str | None:
-        found = await pruning_chains.chain_runs_to_prune(self.store, place, before, most, self.clock.now())
+        found = await pruning.chain_runs_to_prune(self.store, place, before, most, self.clock.now())
         if found.statements:
             await self.store.run(found.statements, "prune")
         return found.place
 
     async def _prune_firings(self, place: int, before: float, most: int) -> int | None:
-        found = await pruning_chains.firings_to_prune(self.store, place, before, most)
+        found = await pruning.firings_to_prune(self.store, place, before, most)
         if found.statements:
             await self.store.run(found.statements, "prune")
         return found.place

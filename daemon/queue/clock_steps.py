@@ -13,8 +13,7 @@ import anyio
 
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
-from runward.daemon.store.transaction import Statement
-from runward.daemon.store.values import as_float
+from runward.daemon.store.transaction import Statement, as_float
 from runward.daemon.world.clock import Clock
 
 SHORTEST: Final = 0.25

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from runward.daemon.store.transaction import Row, Value
-from runward.daemon.store.values import listed
+from runward.daemon.store.transaction import Row, Value, listed
 
 if TYPE_CHECKING:
     import zstandard

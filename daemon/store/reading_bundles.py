@@ -1,10 +1,18 @@
-"""The bundles of sessions, as commands read them from the store: their receipts, in the order of the chain."""
+"""The bundles of sessions, as commands read them from the store: receipts in the order of their chain, and what replays are made of."""
 
+import json
 import sqlite3
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from runward.daemon.store.reading import STORE, open_to_read
+from runward.daemon.store.reading_pruning import PROGRESS
 from runward.handlers.model.part import Part, load_parts
+
+if TYPE_CHECKING:
+    from runward.handlers.calls import BeganAndEnded, Told
 
 
 class BundleRow(NamedTuple):
@@ -107,3 +115,91 @@ def _row(row: tuple[object, ...]) -> BundleRow:
         (anew,) = load_parts(f"[{signed}]")
         found = tuple(anew if each.name == anew.name else each for each in found)
     return BundleRow(seq, key, attempt, digest, prev, directory, found, *rest)  # type: ignore[arg-type] # the schema's own types
+
+
+_TAKEN: Final = (
+    "select e.payload ->> 'text', e.payload ->> 'at', a.at, a.action_type, a.result, a.sandbox, e.payload ->> 'attempt'"
+    " from actions a join events e on e.seq = a.seq where a.key = ?"
+)
+
+
+class LastTold(NamedTuple):
+    """The last action of a run in its replay: its line, and when its result came (Unix seconds)."""
+
+    line: int = 0
+    at: float = 0.0
+
+
+NOTHING: Final = LastTold()
+
+
+def actions_taken(connection: sqlite3.Connection, session_key: str) -> int:
+    """How many of a run's intents have a result."""
+    asked = f"select f.done from {PROGRESS} f where f.session_key = ?"  # noqa: S608 # our own words
+    row = connection.execute(asked, (session_key,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def told_actions(
+    connection: sqlite3.Connection, session_key: str, count: int, last: LastTold = NOTHING
+) -> "Iterator[Told]":
+    """The first `count` actions of a run as calls with their results, one after another: only one is held at a time.
+
+    Those up to the `last` one are left out.
+    """
+    from runward.handlers.exchange.told import TakenAction, told_by_action  # `session show` does without
+
+    before = last.at
+    row = connection.execute("select run from intent_files where session_key = ?", (session_key,)).fetchone()
+    run = session_key if row is None or row[0] is None else str(row[0])
+    for line in range(last.line + 1, count + 1):
+        row = connection.execute(_TAKEN, (f"{run}#intent/{line}",)).fetchone()
+        if row is None:
+            continue
+        text, read_at, at, action_type, result, sandbox, attempt = row
+        taken = TakenAction(line, text, read_at, at, action_type, json.loads(result), sandbox, attempt)
+        called, returned = told_by_action(taken, before)
+        before = returned.at or before
+        yield called
+        yield returned
+
+
+def told_actions_in(state: Path, session_key: str, count: int, last: LastTold = NOTHING) -> "Generator[Told]":
+    """The same from the store in `state`, which isn't opened if `count` is 0.
+
+    Raises `sqlite3.Error` and `StoreUnreadable`.
+    """
+    if count > last.line:
+        with closing(open_to_read(str(state / STORE))) as connection:
+            yield from told_actions(connection, session_key, count, last)
+
+
+ATTEMPTS: Final = (
+    "select a.session_key, a.attempt, a.started_at, a.ended_at, e.hash, e.payload ->> 'log_before',"
+    " case when n.key is not null then n.payload ->> 'log_before'"
+    "  when c.phase <> 'over' or not json_valid(c.state) then null"
+    "  when s.layout = 'native' then case when c.state ->> '$[2]' = a.attempt then c.state ->> '$[17][1]' end"
+    "  when c.state ->> '$[2][1]' = a.attempt then c.state ->> '$[2][20]' end"
+    " from attempts a join sessions s on s.key = a.session_key"
+    " left join events e on e.key = a.session_key || '#' || a.attempt || '/started'"
+    " left join events n on n.key = a.session_key || '#' || (a.attempt + 1) || '/started'"
+    " left join cursors c on c.key = case s.layout when 'native' then substr(a.session_key, 8) else a.session_key end"
+)
+"""Attempts, each with how much of the session's log comes before it, and before what comes after it. The next
+attempt says that, or the last look (`Watched.traced`, `Followed.lines`)."""
+
+
+def attempts_of(connection: sqlite3.Connection, key: str) -> "list[BeganAndEnded]":
+    """The attempts of a session, in order."""
+    from runward.handlers.calls import BeganAndEnded
+
+    rows = connection.execute(f"{ATTEMPTS} where a.session_key = ? order by a.attempt", (key,))
+    return [BeganAndEnded(*row) for _, *row in rows]
+
+
+def finished_hash(connection: sqlite3.Connection, key: str, attempt: int) -> str | None:
+    """The hash of the event of an attempt's verdict; None if its record is pruned."""
+    row = connection.execute(
+        "select hash from events where key = ? || '#' || ? || '/finished'", (key, attempt)
+    ).fetchone()
+    return None if row is None else str(row[0])

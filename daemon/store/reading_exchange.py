@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store.values import as_float, as_int
+from runward.daemon.store.transaction import as_float, as_int
 
 if TYPE_CHECKING:  # most never use the exchange, and `status` and `why` ask whether anybody does
     from runward.handlers.model.exchange import Existing, Principal, SharedArtifact

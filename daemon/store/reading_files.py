@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from runward.daemon.store.values import listed
+from runward.daemon.store.transaction import listed
 
 
 class HashedFile(NamedTuple):

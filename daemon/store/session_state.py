@@ -12,8 +12,8 @@ from runward.config.json_value import JsonValue
 from runward.daemon.store import packed_document
 from runward.daemon.store.batch import Batch
 from runward.daemon.store.hash_chain import GENESIS_HEAD
-from runward.daemon.store.migrate import make_empty
 from runward.daemon.store.packed_document import Document
+from runward.daemon.store.schema import make_empty
 from runward.daemon.store.tables.jobs import Job
 from runward.handlers.model.effects import Effects
 from runward.handlers.model.sessions import AttemptStarted

@@ -1,7 +1,8 @@
-"""Transactions as data: statements with their rows, and how many rows each must touch."""
+"""Transactions as data: statements with their rows, how many rows each must touch, and the values on their way in and out."""
 
+import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeAlias
 
@@ -58,3 +59,28 @@ def malformed_is_told() -> Iterator[None]:
         raise StoreMalformed(
             f"{error}: keep a copy of the store, then `runward restore BACKUP`; the runs on disk are judged again"
         ) from error
+
+
+def listed(values: Iterable[object]) -> str:
+    """Values as one parameter, for `json_each(?)`."""
+    return json.dumps(list(values), ensure_ascii=False)
+
+
+def as_int(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def as_float(value: object) -> float:
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+def as_bytes(value: object) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+def stored_text(value: object) -> str:
+    """A text that was read as bytes, so that one damaged text doesn't make the whole query fail."""
+    return as_bytes(value).decode(errors="replace")

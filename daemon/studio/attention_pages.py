@@ -16,8 +16,7 @@ from starlette.routing import Route
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.store.reading import STORE
-from runward.daemon.store.reading_causes import event_recorded
-from runward.daemon.store.reading_queue import newest_event
+from runward.daemon.store.reading_queue import event_recorded, newest_event
 from runward.daemon.store.reading_sessions import SessionRow, Wanted, session, unseen_failures
 from runward.daemon.studio.daemon_pages import retry, whole_number
 from runward.daemon.studio.filters import Filters

@@ -12,8 +12,8 @@ from starlette.routing import Route
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.store.reading_causes import JobRow, job, open_jobs
 from runward.daemon.store.reading_notices import notices, notices_called
+from runward.daemon.store.reading_queue import JobRow, job, open_jobs
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.metrics import metrics
 from runward.daemon.studio.pages import Act, Entry, Form, Pages

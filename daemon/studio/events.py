@@ -25,7 +25,7 @@ from starlette.types import Receive, Scope, Send
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.store.reading import STORE, StoreUnreadable, open_to_read, reading
-from runward.daemon.store.reading_queue import lanes_after, newest_event, open_jobs
+from runward.daemon.store.reading_queue import jobs_soon, lanes_after, newest_event
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.guard import is_still_let_through
 from runward.daemon.web.server import STREAM
@@ -259,7 +259,7 @@ class _Watch(threading.Thread):
         newest, jobs = self._newest, self._jobs
         connection.execute("begin")
         try:
-            self._newest, self._jobs = newest_event(connection), open_jobs(connection, time.time())
+            self._newest, self._jobs = newest_event(connection), jobs_soon(connection, time.time())
             lanes = lanes_after(connection, newest)
         finally:
             connection.execute("rollback")

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from runward.config.document import read_json
 from runward.config.json_value import JsonValue
-from runward.daemon.store import reading_causes, reading_sessions, reading_starts
-from runward.daemon.store.reading_causes import CancellationRow, DecisionRow, EventRow, JobRow, LineRow
+from runward.daemon.store import reading_queue, reading_sessions, reading_starts
+from runward.daemon.store.reading_queue import CancellationRow, DecisionRow, EventRow, JobRow, LineRow
 from runward.daemon.store.reading_sessions import StatusChange
 from runward.daemon.views.text import duration, iso, local
 from runward.handlers.exchange.intent import line_without_content, without_content
@@ -211,13 +211,13 @@ _CAUSE_NOTHING: Final = ("RunLaunched", "SessionSeenRequested")
 def causes_of_session(connection: sqlite3.Connection, key: str) -> list[Entry]:
     """Everything that is recorded about a session, first cause first."""
     events = [
-        event for event in reading_causes.session_events(connection, key) if event.type not in _CAUSE_NOTHING
+        event for event in reading_queue.session_events(connection, key) if event.type not in _CAUSE_NOTHING
     ]
-    jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
-    decisions = reading_causes.decisions_about(connection, key)
+    jobs = reading_queue.jobs_for_events(connection, [event.seq for event in events])
+    decisions = reading_queue.decisions_about(connection, key)
     history = reading_sessions.status_history(connection, key)
-    lines = reading_causes.lines_of(connection, key)
-    orders = reading_causes.cancellations(connection, key)
+    lines = reading_queue.lines_of(connection, key)
+    orders = reading_queue.cancellations(connection, key)
     found = list(_entries(events, jobs, decisions, history, lines, key, orders))
     start = reading_starts.start_of_session(connection, key)
     return found if start is None else [*causes_of_start(connection, start.name), *found]
@@ -225,9 +225,9 @@ def causes_of_session(connection: sqlite3.Connection, key: str) -> list[Entry]:
 
 def causes_of_start(connection: sqlite3.Connection, name: str) -> list[Entry]:
     """Who asked for the run called `name`, and what followed, first cause first."""
-    decisions = reading_causes.decisions_about(connection, of_start(name))
-    events = reading_causes.events_with_causes(connection, {each.event for each in decisions})
-    jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
+    decisions = reading_queue.decisions_about(connection, of_start(name))
+    events = reading_queue.events_with_causes(connection, {each.event for each in decisions})
+    jobs = reading_queue.jobs_for_events(connection, [event.seq for event in events])
     return list(_entries(events, jobs, decisions, (), (), ""))
 
 
@@ -237,14 +237,14 @@ MOST_FIRINGS: Final = 50
 
 def causes_of_chain(connection: sqlite3.Connection, subject: str) -> list[Entry]:
     """What fired a chain lately, was skipped, paused or resumed it, the first cause first."""
-    return _causes(connection, reading_causes.decisions_about(connection, subject)[-MOST_FIRINGS:])
+    return _causes(connection, reading_queue.decisions_about(connection, subject)[-MOST_FIRINGS:])
 
 
 def causes_of_chain_run(connection: sqlite3.Connection, run: str) -> list[Entry]:
     """What fired a chain run, what was decided of its steps, and how it ended, the first cause first."""
-    finished = reading_causes.event_recorded(connection, f"{run}/finished")
+    finished = reading_queue.event_recorded(connection, f"{run}/finished")
     further = () if finished is None else (finished,)
-    return _causes(connection, reading_causes.decisions_about(connection, run), further)
+    return _causes(connection, reading_queue.decisions_about(connection, run), further)
 
 
 def _causes(
@@ -252,19 +252,19 @@ def _causes(
 ) -> list[Entry]:
     """These decisions with their events and causes, and those of `further` events."""
     numbers = {*(each.event for each in decisions), *further}
-    events = reading_causes.events_with_causes(connection, numbers)
-    jobs = reading_causes.jobs_for_events(connection, [event.seq for event in events])
+    events = reading_queue.events_with_causes(connection, numbers)
+    jobs = reading_queue.jobs_for_events(connection, [event.seq for event in events])
     return list(_entries(events, jobs, decisions, (), (), ""))
 
 
 def causes_of_job(connection: sqlite3.Connection, job: JobRow) -> list[Entry]:
     """Everything that is recorded about a job, first cause first; also what people asked of it."""
-    asked = reading_causes.decisions_about(connection, f"job {job.id}")
-    about = reading_causes.decisions_about(connection, job.lane)
+    asked = reading_queue.decisions_about(connection, f"job {job.id}")
+    about = reading_queue.decisions_about(connection, job.lane)
     decisions = [each for each in about if each.event == job.event and each.handler == job.handler]
     numbers = {job.event, *(each.event for each in asked)}
-    events = reading_causes.events_with_causes(connection, sorted(numbers))
-    jobs = reading_causes.jobs_for_events(connection, numbers)
+    events = reading_queue.events_with_causes(connection, sorted(numbers))
+    jobs = reading_queue.jobs_for_events(connection, numbers)
     mine = [each for each in jobs if each.id == job.id or each.event != job.event]
     return list(_entries(events, mine, [*decisions, *asked], (), (), job.lane))
 

@@ -7,7 +7,6 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.store.reading_causes import decisions_about
 from runward.daemon.store.reading_exchange import (
     ActionRow,
     LedgerRow,
@@ -21,6 +20,7 @@ from runward.daemon.store.reading_exchange import (
     principals,
     shared_artifact,
 )
+from runward.daemon.store.reading_queue import decisions_about
 from runward.daemon.views.causes import Entry
 from runward.daemon.views.text import iso
 from runward.handlers.exchange.artifacts import metadata_of

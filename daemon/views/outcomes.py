@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.store.reading_artifacts import ArtifactRow
-from runward.daemon.store.reading_causes import decisions_about
+from runward.daemon.store.reading_queue import decisions_about
 from runward.daemon.views.text import iso
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
 

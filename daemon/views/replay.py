@@ -11,9 +11,8 @@ from runward.config.settings import Settings
 from runward.daemon.rundir.bundle_parts import lines_on_demand
 from runward.daemon.rundir.opening import DIRECTORY, REGULAR, opened
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
-from runward.daemon.store.reading_attempts import attempts_of, finished_hash
+from runward.daemon.store.reading_bundles import actions_taken, attempts_of, finished_hash, told_actions
 from runward.daemon.store.reading_sessions import SessionRow, status_history
-from runward.daemon.store.reading_told_actions import actions_taken, told_actions
 from runward.daemon.views.bundles import session_bundle
 from runward.handlers.bundle.orders import next_steps
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, part_name

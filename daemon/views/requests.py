@@ -6,9 +6,8 @@ from typing import Literal, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.store.reading_causes import JobRow, jobs_for_events
 from runward.daemon.store.reading_notices import NoticeRow
-from runward.daemon.store.reading_queue import decisions_on, event_of
+from runward.daemon.store.reading_queue import JobRow, decisions_on, event_of, jobs_for_events
 from runward.daemon.views.text import iso
 
 _OPEN = ("waiting", "running")

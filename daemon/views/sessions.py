@@ -10,13 +10,14 @@ from typing import Final, NamedTuple
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.rundir.changes import last_change
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_files import KeptFile, kept_files
 from runward.daemon.store.reading_problems import problems
 from runward.daemon.store.reading_sessions import SessionRow, StatusChange
-from runward.daemon.views.text import iso
+from runward.daemon.views.text import ago, duration, iso, local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.model.files import RULES
@@ -266,3 +267,38 @@ def session_as_json(
     details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
     told = {**details, "bundle": bundle_json(bundle, settings, report), "problems": complaints}
     return without_secrets_in(told, settings.bundle.redact)
+
+
+NOT_KNOWN: Final = "it is not known whether it still runs"
+
+_HOOKED: Final = ("claude-code", "codex")
+
+
+def is_unknown(row: SessionRow) -> bool:
+    """Whether the record says `running` only because nobody saw the session's end."""
+    return row.status == "running" and row.activity is None
+
+
+def silence(row: SessionRow, now: float) -> str:
+    """How long it has been silent, which is the only evidence."""
+    heard = last_change(row.path)
+    return "-" if heard is None else f"silent {duration(max(0.0, now - heard))}"
+
+
+def activity_in_full(row: SessionRow, now: float) -> str:
+    """What it is doing, for its page: that this is unknown, and how long it has been silent."""
+    heard = last_change(row.path)
+    said = f"unknown: {NOT_KNOWN}"
+    return (
+        said if heard is None else f"{said}; nothing has been heard since {local(heard)} ({ago(heard, now)})"
+    )
+
+
+def fix_of_unknown(layout: str) -> str:
+    """What can be done about such a session, and about future ones."""
+    if layout == DEFAULT_LAYOUT:
+        return "write its exit.json; the next one should name its process in process.json"
+    said = "`stale_after` of its root ends such a session after a silence"
+    if layout not in _HOOKED:
+        return said
+    return f"{said}; `runward hook install {layout}` makes the processes of later sessions known"

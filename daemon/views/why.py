@@ -4,19 +4,223 @@ The command imports this each time, so it imports little.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.daemon.store import reading_sessions
-from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow
+from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.daemon.store import reading_chains, reading_problems, reading_queue, reading_sessions
+from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStatusRow
+from runward.daemon.store.reading_queue import JobRow
 from runward.daemon.store.reading_sessions import SessionRow
-from runward.daemon.views import causes, obstacles
+from runward.daemon.store.reading_starts import StartRow
+from runward.daemon.views import causes
 from runward.daemon.views.causes import Entry
 from runward.daemon.views.chain_runs import AskedRun
-from runward.daemon.views.obstacles import Obstacle
-from runward.daemon.views.sessions import produced_of, verification_of
+from runward.daemon.views.sessions import fix_of_unknown, produced_of, verification_of
+from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import NOT_JUDGED
+
+_START = "start `runward daemon`"
+_NOT_OVER = "it is not over"
+_SYNCED_WITHIN = 15.0
+"""Seconds within which a running daemon has synced what it wrote, if nothing is wrong."""
+
+
+class Obstacle(NamedTuple):
+    """What did not happen, why, and what to do about it."""
+
+    what: str
+    why: str
+    fix: str | None
+
+    def as_json(self) -> JsonValue:
+        return {"what": self.what, "why": self.why, "fix": self.fix}
+
+
+def obstacles_of_session(
+    connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float
+) -> list[Obstacle]:
+    """What keeps a session from progressing."""
+    events = reading_queue.session_events(connection, row.key)
+    recorded = {event.seq: event.recorded_at for event in events}
+    jobs = reading_queue.jobs_for_events(connection, recorded)
+    found = [obstacle for job in jobs for obstacle in obstacles_of_job(connection, job, is_up, now)]
+    if row.contract_problem is not None:
+        found.append(_of_contract(row, row.contract_problem))
+    for line in reading_queue.lines_of(connection, row.key):
+        if line.state == "discarded":
+            found.append(Obstacle(f"{line.name} lacks {line.length} bytes", line.why or "given up", None))
+        elif line.state == "owed" and (not is_up or now - recorded.get(line.event, now) > _SYNCED_WITHIN):
+            start = None if is_up else _START
+            found.append(
+                Obstacle(f"{line.name} lacks {line.length} bytes", "they have not been written yet", start)
+            )
+    if row.status == "running":
+        why = _not_over if row.layout == DEFAULT_LAYOUT else _goes_on
+        found.append(why(connection, row, is_up))
+    return [*found, *obstacles_of_directory(connection, row.path)]
+
+
+def not_taken_up(is_up: bool) -> Obstacle:
+    """Why a request is still in the inbox."""
+    why = "the daemon has not processed it yet" if is_up else "no daemon is running"
+    return Obstacle("it has not begun", why, None if is_up else _START)
+
+
+def not_judged_yet(is_up: bool) -> Obstacle:
+    """Why a run has no verdict yet."""
+    why = "the daemon has not processed it yet" if is_up else "no daemon is running"
+    return Obstacle("it is not judged yet", why, None if is_up else _START)
+
+
+def obstacles_of_start(start: StartRow, is_up: bool) -> list[Obstacle]:
+    """What keeps an ordered run from becoming a session."""
+    if start.state == "failed" or start.why is not None:
+        what = "it left no session" if start.state == "begun" else "it never began"
+        return [Obstacle(what, start.why or "it could not", "ask for it again")]
+    if start.state == "begun":
+        fix = None if is_up else _START
+        return [Obstacle("it is not a session yet", f"no run.json was seen in {start.directory}", fix)]
+    if not is_up:
+        return [Obstacle("it has not begun", "no daemon is running", _START)]
+    fix = "`runward status` says what keeps it back"
+    return [Obstacle("it has not begun", "the daemon has not started it yet", fix)]
+
+
+def obstacles_of_chain_run(
+    connection: sqlite3.Connection, row: ChainRunRow, is_up: bool
+) -> Iterator[Obstacle]:
+    """What keeps a chain run from progressing; which steps did not complete or never ran, and why."""
+    from runward.daemon.views.chain_runs import defined_steps, session_id_of
+
+    approvals = reading_chains.approvals_of_run(connection, row.id)
+    is_open = row.status in ("running", "waiting_approval")
+    tries = {each.step: each for each in reading_chains.chain_steps(connection, row.id)}
+    for number, defined in enumerate(defined_steps(row)):
+        step, name = tries.get(number), f"step {number} ({defined.get('id', f'step{number}')})"
+        if step is None:
+            if row.status != "completed" and not is_open:
+                yield Obstacle(f"{name} never began", f"the run was over before: {row.reason_summary}", None)
+            continue
+        what = f"step {number} has not begun"
+        why = ", ".join(each for each in (step.reason_code, step.reason_summary) if each)
+        if step.status == "skipped":
+            yield Obstacle(f"{name} was skipped", why, None)
+        elif step.status not in ("waiting", "waiting_approval", "running", "completed"):
+            session = session_id_of(step)
+            fix = None if session is None else f"`runward why {session}` says more"
+            yield Obstacle(f"{name} ended {step.status}", why, fix)
+        elif step.status == "waiting_approval":
+            asked = approvals.get(step.step)
+            fix = asked and f"`runward chain approve {asked}` or `runward chain deny {asked}`"
+            yield Obstacle(what, "it waits for a person", fix)
+        elif step.status == "waiting":
+            yield Obstacle(what, step.reason_summary or "it waits", None)
+    if not is_up and is_open:
+        yield Obstacle(_NOT_OVER, "no daemon is running", _START)
+
+
+def of_chain(name: str, standing: ChainStatusRow | None) -> Iterator[Obstacle]:
+    """What keeps a chain from firing."""
+    if standing is not None and standing.status != "active":
+        why = f"it is {standing.status}, as {standing.said_by} asked{f': {standing.note}' if standing.note else ''}"
+        yield Obstacle("it does not fire", why, f"`runward chain resume {name}`")
+
+
+def _of_contract(row: SessionRow, problem: str) -> Obstacle:
+    if row.artifact_contract_json is None:
+        fix = "fix what it names; this session stays without a contract, and the next one gets it"
+        return Obstacle("it has no contract", problem, fix)
+    fix = "plan once, before any leg works; this session keeps its contract as it is"
+    return Obstacle("a plan's legs are not in its contract", problem, fix)
+
+
+def obstacles_of_directory(connection: sqlite3.Connection, path: str) -> list[Obstacle]:
+    """What is wrong with the files of a run directory."""
+    return [
+        Obstacle(_place(each.path, each.line), each.message, each.fix)
+        for each in reading_problems.problems(connection, path)
+    ]
+
+
+def obstacles_of_job(
+    connection: sqlite3.Connection, job: JobRow, is_up: bool, now: float
+) -> Iterator[Obstacle]:
+    """Why a job isn't done."""
+    what = f"job {job.id} ({job.handler}) is {job.state}"
+    if job.state == "held":
+        fix = (
+            f"when the cause is fixed: `runward queue retry {job.id}`, else `runward queue discard {job.id}`"
+        )
+        yield Obstacle(f"{what} and stops its lane", job.error or "it failed", fix)
+    elif job.blocked_by is not None:
+        before = reading_queue.job(connection, job.blocked_by)
+        state = before.state if before is not None else "open"
+        yield Obstacle(
+            what, f"job {job.blocked_by} before it is {state}", f"`runward why job:{job.blocked_by}` says why"
+        )
+    elif job.state == "waiting" and job.run_after > now:
+        why = f"{job.error}; it is tried again" if job.error else "it is due"
+        yield Obstacle(what, f"{why} at {local(job.run_after)}", None)
+    elif job.state in ("waiting", "running") and not is_up:
+        yield Obstacle(what, "no daemon is running", _START)
+    elif job.state == "waiting":
+        yield Obstacle(what, job.error or "the daemon has not processed it yet", None)
+    elif job.state == "discarded":
+        yield Obstacle(what, job.error or "it was given up", None)
+
+
+def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Obstacle:
+    """Why another tool's session still counts as running."""
+    from runward.daemon.looking.remembered import read_remembered
+    from runward.daemon.world.processes import RealProcesses
+
+    text = reading_sessions.remembered(connection, row.key)
+    remembered = read_remembered(text) if text is not None else None
+    followed = remembered.followed if remembered is not None else None
+    turn = f"its turn is {followed.turn}" if followed is not None else "no file of it was read yet"
+    if followed is None or followed.process is None:
+        why = f"{turn}, and it is not known whether its process is still there"
+        return Obstacle(_NOT_OVER, why, fix_of_unknown(row.layout))
+    processes = RealProcesses()
+    state = processes.state(followed.process)
+    if state == "gone" and not (followed.seen_in and followed.seen_in.covers(processes.whereabouts())):
+        why = f"{turn}, and its process {followed.process.pid} is not here, but it may be on another machine"
+        return Obstacle(_NOT_OVER, f"{why} or in another PID namespace", fix_of_unknown(row.layout))
+    why = f"{turn}, and its process {followed.process.pid} is {state}"
+    return Obstacle(_NOT_OVER, why, None if is_up else _START)
+
+
+def _not_over(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Obstacle:
+    """Why a native session still counts as running."""
+    from runward.daemon.world.processes import RealProcesses
+    from runward.handlers.model.processes import is_here
+    from runward.handlers.sessions.observe import NEVER_SEEN, read_watched
+
+    text = reading_sessions.remembered(connection, row.key)
+    watched = (read_watched(text) if text is not None else None) or NEVER_SEEN
+    processes = RealProcesses()
+    if not is_here(watched.host, processes.host()):
+        return Obstacle(_NOT_OVER, f"no end was written, and its processes run on {watched.host}", None)
+    states = [
+        f"its {name} {process.pid} is {processes.state(process)}"
+        for name, process in (("launcher", watched.launcher), ("process", watched.process))
+        if process is not None
+    ]
+    if not states:
+        why = "no end was written, and no process is named that could be checked"
+        return Obstacle(_NOT_OVER, why, fix_of_unknown(row.layout))
+    why = f"no end was written, and {', '.join(states)}"
+    is_ours = watched.seen_in is not None and watched.seen_in.covers(processes.whereabouts())
+    if is_up and not is_ours and all(state.endswith(" is gone") for state in states):
+        why += ", but they may be on another machine or in another PID namespace"
+    return Obstacle(_NOT_OVER, why, None if is_up else _START)
+
+
+def _place(path: str, line: int | None) -> str:
+    return path if line is None else f"{path}:{line}"
+
 
 _NAMED: Final = 5
 """Delivered files that are named in one line."""
@@ -51,7 +255,7 @@ def session_story(connection: sqlite3.Connection, row: SessionRow, is_up: bool, 
     recorded = reading_sessions.session(connection, row.key)
     if recorded is not None:
         return _of_recorded(connection, recorded, is_up, now)._replace(status=row.status, headline=headline)
-    return Story("session", row.key, row.status, headline, [], [obstacles.not_judged(is_up)])
+    return Story("session", row.key, row.status, headline, [], [not_judged_yet(is_up)])
 
 
 def _of_recorded(connection: sqlite3.Connection, row: SessionRow, is_up: bool, now: float) -> Story:
@@ -61,7 +265,7 @@ def _of_recorded(connection: sqlite3.Connection, row: SessionRow, is_up: bool, n
         row.status,
         f"{row.reason_code}, {row.reason_summary}",
         causes.causes_of_session(connection, row.key),
-        obstacles.of_session(connection, row, is_up, now),
+        obstacles_of_session(connection, row, is_up, now),
         _delivered(row),
     )
 
@@ -84,14 +288,14 @@ def chain_run_story(connection: sqlite3.Connection, row: ChainRunRow, is_up: boo
         row.status,
         f"{row.reason_code}, {row.reason_summary}",
         causes.causes_of_chain_run(connection, row.id),
-        list(obstacles.of_chain_run(connection, row, is_up)),
+        list(obstacles_of_chain_run(connection, row, is_up)),
     )
 
 
 def asked_run_story(run: AskedRun, is_up: bool) -> Story:
     """A chain run that somebody asked for and that no daemon has recorded yet."""
     headline = f"{run.said_by} asked for the chain {run.chain} to be fired"
-    return Story("chain run", run.id, "asked", headline, [], [obstacles.not_taken_up(is_up)])
+    return Story("chain run", run.id, "asked", headline, [], [not_taken_up(is_up)])
 
 
 def approval_story(connection: sqlite3.Connection, row: ApprovalRow) -> Story:

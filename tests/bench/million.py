@@ -30,8 +30,7 @@ from tests.daemon.worker.in_process import daemon as daemon_in_process
 from runward.daemon.host.upkeep import Upkeep
 from runward.daemon.parts.retention import ClockTrust, Packer, Pruner
 from runward.daemon.queue.queue import Queue
-from runward.daemon.store.checkpoint import Checkpointer
-from runward.daemon.store.store import Store, connect
+from runward.daemon.store.store import Checkpointer, Store, connect
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.hints import Why
 from runward.daemon.world.clock import SystemClock, SystemRandomness

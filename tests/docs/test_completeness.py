@@ -16,7 +16,7 @@ from runward.config.settings_layers import OTHER_VARIABLES, PREFIX
 from runward.config.shape import ListOf, Table
 from runward.daemon.cli.commands import COMMANDS
 from runward.daemon.cli.run.launch import _WITH_VALUE, _WITHOUT_VALUE
-from runward.daemon.store.migrate import migrations
+from runward.daemon.store.schema import migrations
 from runward.handlers.ctcp.rules import RULES
 from runward.handlers.journal import lines
 from runward.handlers.layouts import registry

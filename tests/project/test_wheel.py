@@ -67,7 +67,7 @@ def test_what_is_unpacked_runs_by_itself(wheel: zipfile.ZipFile, tmp_path: Path)
     wheel.extractall(tmp_path / "site")
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import runward.daemon; from runward.daemon.store.migrate import migrate; from pathlib import Path\n"
+        "import runward.daemon; from runward.daemon.store.schema import migrate; from pathlib import Path\n"
         "assert runward.daemon.__file__.startswith(sys.argv[1]), runward.daemon.__file__\n"
         "print(migrate(Path(sys.argv[1]) / 'new.db'))"
     )

@@ -25,8 +25,8 @@ from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.host.world import World
 from runward.daemon.log.daemon_log import LOG, LogFile, Sinks, open_log
 from runward.daemon.schedule.schedules import SchedulerAlarm
-from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
+from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.watch.notifications import Inotify
 from runward.daemon.world.clock import SystemClock, SystemRandomness

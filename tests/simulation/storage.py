@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from tests.simulation.whole_record import keep_what_goes, whole_record
 
-from runward.daemon.store.migrate import migrations
+from runward.daemon.store.schema import migrations
 
 ROOMY: Final = 1 << 30
 _number = itertools.count()

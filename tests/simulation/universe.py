@@ -29,7 +29,7 @@ from tests.simulation.worktrees import Worktrees
 
 from runward.config.settings import Root, Scan, Settings
 from runward.daemon.disk.epoch import EpochPassed
-from runward.daemon.store.reading_told_actions import LastTold, told_actions
+from runward.daemon.store.reading_bundles import LastTold, told_actions
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused
 from runward.handlers.calls import Told
 

@@ -12,8 +12,8 @@ from typing import Final
 from tests.simulation.broken import Broken
 
 from runward.daemon.store.hash_chain import ChainedEvent, Head, follow
-from runward.daemon.store.migrate import make_empty
 from runward.daemon.store.packed_document import COLUMNS, insert, unpack
+from runward.daemon.store.schema import make_empty
 
 PRUNED: Final = (
     "events",

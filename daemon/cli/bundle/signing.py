@@ -22,7 +22,7 @@ from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.receipt_keys import KeyRefused, OwnKey, own_key, own_key_on_first_use
 from runward.daemon.inbox.spool import put
 from runward.daemon.rundir.bundle_verifying import part_hashes, receipt_fields
-from runward.daemon.store import reading, reading_causes
+from runward.daemon.store import reading, reading_queue
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_bundles import SigningRow, signing
 from runward.daemon.store.reading_sessions import SessionRow
@@ -162,7 +162,7 @@ def _with_receipt(row: SessionRow, bundle: SessionBundle | None) -> SessionBundl
 def _wait(settings: Settings, request: str, patience: float) -> SigningRow:
     def settled() -> SigningRow | None:
         with reading.reading(settings.state_dir) as connection:
-            event = reading_causes.event_recorded(connection, request)
+            event = reading_queue.event_recorded(connection, request)
             found = None if event is None else signing(connection, event)
         return found if found is not None and found.is_settled else None
 

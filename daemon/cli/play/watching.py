@@ -14,7 +14,7 @@ from runward.daemon.cli.session.watching import line_text, line_value
 from runward.daemon.cli.shell.request_waiting import AwayTime
 from runward.daemon.cli.terminal.output import coloured, note, print_json, print_json_line, safe
 from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
-from runward.daemon.store import reading, reading_causes, reading_sessions, reading_starts
+from runward.daemon.store import reading, reading_queue, reading_sessions, reading_starts
 from runward.daemon.views.bundles import journal_place
 from runward.handlers.foreign_json import NotJson
 from runward.handlers.subjects import of_start
@@ -66,10 +66,10 @@ def watch(state: str, asked: Asked, follow: bool, as_json: bool) -> int:
 
 
 def _standing(connection: sqlite3.Connection, asked: Asked) -> Standing:
-    event = reading_causes.event_recorded(connection, asked.request)
+    event = reading_queue.event_recorded(connection, asked.request)
     if event is None:
         return Standing("asked")
-    (job, *_) = reading_causes.jobs_for_events(connection, [event])
+    (job, *_) = reading_queue.jobs_for_events(connection, [event])
     if job.state in ("held", "discarded"):
         return Standing(
             "held", f"job {job.id} is {job.state}: {job.error}; `runward why job:{job.id}` says more"
@@ -78,7 +78,7 @@ def _standing(connection: sqlite3.Connection, asked: Asked) -> Standing:
         return Standing("asked")
     start = reading_starts.start_of(connection, asked.request)
     if start is None:
-        decided = reading_causes.decisions_about(connection, of_start(asked.session_id))
+        decided = reading_queue.decisions_about(connection, of_start(asked.session_id))
         return Standing("refused", "; ".join(each.summary for each in decided))
     session = reading_sessions.session(connection, start.session_key)
     status = start.state if session is None else session.status

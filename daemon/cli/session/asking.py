@@ -20,7 +20,7 @@ from runward.daemon.cli.shell.finding import refuse_pruned
 from runward.daemon.cli.shell.request_waiting import refuse_without_daemon, wait_for
 from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
 from runward.daemon.inbox.spool import put
-from runward.daemon.store import reading, reading_causes, reading_sessions
+from runward.daemon.store import reading, reading_queue, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_sessions import SessionRow
 
@@ -89,15 +89,15 @@ def _standing(connection: sqlite3.Connection, row: SessionRow, request: str) -> 
         refuse_pruned(connection, row.key)
         fail(f"the record of {safe(row.session_id)} no longer exists", NOT_FOUND)
     is_over = now.attempt != row.attempt or now.status != "running"
-    event = reading_causes.event_recorded(connection, request)
+    event = reading_queue.event_recorded(connection, request)
     if event is None:
         return Standing(now, is_over)
-    found = reading_causes.cancellation(connection, event)
+    found = reading_queue.cancellation(connection, event)
     if found is not None:
         refusal = found.outcome if found.told is False else None
         return Standing(now, is_over, refusal, found.outcome)
     refused = (
-        each.summary for each in reading_causes.decisions_about(connection, row.key) if each.event == event
+        each.summary for each in reading_queue.decisions_about(connection, row.key) if each.event == event
     )
     return Standing(now, is_over, next(refused, None))
 

@@ -18,8 +18,8 @@ from runward.daemon.rundir.bundle_parts import (
     make_on_demand,
     put_over,
 )
+from runward.daemon.store.reading_bundles import told_actions
 from runward.daemon.store.reading_sessions import SessionRow
-from runward.daemon.store.reading_told_actions import told_actions
 from runward.daemon.views.bundles import (
     SessionBundle,
     recorded_names,

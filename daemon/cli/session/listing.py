@@ -24,13 +24,15 @@ from runward.daemon.cli.terminal.output import (
     wrapped,
 )
 from runward.daemon.store import reading_sessions
-from runward.daemon.views.liveness import NOBODY_CAN_TELL, is_unknown, silence
 from runward.daemon.views.sessions import (
     FAILED,
+    NOT_KNOWN,
     STATUSES,
     about_of,
+    is_unknown,
     newest_sessions,
     sessions_as_json,
+    silence,
     tokens_of,
     verification_of,
 )
@@ -173,7 +175,7 @@ def _print_list(settings: Settings, rows: Sequence[reading_sessions.SessionRow])
     if any(row.not_judged_yet for row in rows):
         _say_below(f"{NOT_JUDGED}: what the run's own files say; {how_to_judge(settings)}")
     if any(is_unknown(row) for row in rows):
-        _say_below(f"running?: {NOBODY_CAN_TELL}; `runward session show ID` says what to do about it")
+        _say_below(f"running?: {NOT_KNOWN}; `runward session show ID` says what to do about it")
     if any(row.contract_problem is not None for row in rows):
         _say_below(
             f"{_CONTRACT_PROBLEM}: the contract that the run names can't be used, or only in part;"

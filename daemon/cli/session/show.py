@@ -14,13 +14,15 @@ from runward.daemon.store.reading_artifacts import ArtifactRow
 from runward.daemon.store.reading_files import KeptFile
 from runward.daemon.store.reading_problems import ProblemRow
 from runward.daemon.store.reading_sessions import SessionRow, StatusChange
-from runward.daemon.views.liveness import fix_of, in_full, is_unknown
 from runward.daemon.views.outcomes import ExpectedArtifact, disagreement, expected_artifacts
 from runward.daemon.views.session_files import last_lines
 from runward.daemon.views.sessions import (
     about_of,
+    activity_in_full,
     contract_of,
     files_of,
+    fix_of_unknown,
+    is_unknown,
     launched_command,
     tokens_of,
     verification_of,
@@ -135,8 +137,8 @@ def _facts(row: SessionRow, journal: str, now: float, bundle: str | None) -> lis
         ("Status", f"{coloured(row.status)} ({safe(row.reason_code)})"),
         ("Record", coloured("warning", NOT_RECORDED) if row.not_judged_yet else None),
         ("Reason", safe(row.reason_summary)),
-        ("Activity", in_full(row, now) if is_unknown(row) else row.activity),
-        ("Fix", fix_of(row.layout) if is_unknown(row) else None),
+        ("Activity", activity_in_full(row, now) if is_unknown(row) else row.activity),
+        ("Fix", fix_of_unknown(row.layout) if is_unknown(row) else None),
         ("Linked", ", ".join(safe(each) for each in json.loads(row.linked))),
         ("Evidence", row.ended_by),
         ("Delivery", coloured(row.delivery) if row.delivery else None),

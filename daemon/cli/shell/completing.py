@@ -19,7 +19,7 @@ from runward.daemon.configuration.settings import (
     playbook_names,
     working_directory,
 )
-from runward.daemon.store import reading, reading_causes, reading_sessions
+from runward.daemon.store import reading, reading_queue, reading_sessions
 
 _OFFERED = 200
 _NEWEST: Final = 100
@@ -51,7 +51,7 @@ def jobs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
         return []
     try:
         with reading.reading(settings.state_dir) as connection:
-            found = reading_causes.open_jobs(connection)
+            found = reading_queue.open_jobs(connection)
     except reading.StoreUnreadable:
         return []
     return [

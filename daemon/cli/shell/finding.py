@@ -9,10 +9,10 @@ from runward.config.problem import counted, nearest
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.terminal.output import fail, safe
-from runward.daemon.store import reading_causes, reading_sessions
+from runward.daemon.store import reading_queue, reading_sessions
 from runward.daemon.store.ownership import holder
-from runward.daemon.store.reading_causes import JobRow
 from runward.daemon.store.reading_pruning import Tombstone, tombstone
+from runward.daemon.store.reading_queue import JobRow
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.text import local
 from runward.daemon.views.unjudged import as_its_files_tell, unjudged, unjudged_called
@@ -125,14 +125,14 @@ def session_names(connection: sqlite3.Connection) -> list[str]:
 def find_job(connection: sqlite3.Connection, text: str, held: bool = False) -> JobRow:
     """The job of this number; exits 3 if there is none. `@last` is the newest, or the newest held one."""
     if text == LAST:
-        newest = reading_causes.newest_job(connection, held)
+        newest = reading_queue.newest_job(connection, held)
         if newest is None:
             fail("no job is held" if held else "there is no job yet", NOT_FOUND)
         text = str(newest)
     number = text.removeprefix("job:")
-    job = reading_causes.job(connection, int(number)) if number.isdecimal() and len(number) < 19 else None
+    job = reading_queue.job(connection, int(number)) if number.isdecimal() and len(number) < 19 else None
     if job is None:
-        refuse_unknown("job", text, [str(each.id) for each in reading_causes.open_jobs(connection)])
+        refuse_unknown("job", text, [str(each.id) for each in reading_queue.open_jobs(connection)])
     return job
 
 

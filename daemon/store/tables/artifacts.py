@@ -9,7 +9,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
-from runward.daemon.store.values import listed
+from runward.daemon.store.transaction import listed
 from runward.handlers.model.outcomes import (
     ArtifactFile,
     ArtifactFilesOf,

@@ -11,7 +11,7 @@ from runward.daemon.store.reading_artifacts import OUTCOMES
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
-from runward.daemon.store.values import as_float, as_int, listed
+from runward.daemon.store.transaction import as_float, as_int, listed
 from runward.handlers.chains.advancing import WAITS
 from runward.handlers.chains.stepping import result_of
 from runward.handlers.model.approvals import ApprovalOf, ApprovalStanding, AskApproval, DecideApproval

@@ -20,7 +20,7 @@ from runward.daemon.store.reading_exchange import (
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
-from runward.daemon.store.values import as_float, as_int, listed
+from runward.daemon.store.transaction import as_float, as_int, listed
 from runward.handlers.exchange.reading import existing_with
 from runward.handlers.model.exchange import (
     MINT,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
-from runward.daemon.store.transaction import Value
-from runward.daemon.store.values import as_float, listed, stored_text
+from runward.daemon.store.transaction import Value, as_float, listed, stored_text
 from runward.handlers.model.processes import RecordedProcess, Whereabouts
 from runward.handlers.model.sessions import DeclaredToHook, HookDeclaration, HookKind, NoteHook
 from runward.handlers.model.stored import Stored, as_json

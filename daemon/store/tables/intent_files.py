@@ -11,7 +11,7 @@ from runward.daemon.rundir.intents import IntentCursor
 from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Table, Write, answers_by
-from runward.daemon.store.values import as_int, listed
+from runward.daemon.store.transaction import as_int, listed
 from runward.handlers.layouts.native import RunName
 from runward.handlers.model.exchange import LANES, ActionsOf, ActionsTaken, CountIntent
 

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
-from runward.daemon.store.values import listed
+from runward.daemon.store.transaction import listed
 from runward.handlers.model.invocations import EndInvocation, Invocation, InvocationOf, OpenInvocation
 from runward.handlers.model.shows import RecordPlay
 

@@ -10,8 +10,7 @@ from pydantic_core import to_json
 from runward.daemon.store.hash_chain import GENESIS_HEAD, Head
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
-from runward.daemon.store.transaction import Row, Statement
-from runward.daemon.store.values import as_float, as_int, listed
+from runward.daemon.store.transaction import Row, Statement, as_float, as_int, listed
 from runward.handlers.model.chains import LaneWaits
 from runward.handlers.model.effects import Effect, Emit, Explain
 from runward.handlers.model.events import AfterTime, Event, UnknownEvent

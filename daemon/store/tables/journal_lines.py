@@ -7,7 +7,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import places
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
-from runward.daemon.store.values import as_bytes, as_int, listed
+from runward.daemon.store.transaction import as_bytes, as_int, listed
 from runward.handlers.model.journal import AppendLines, RepairJournal
 
 if TYPE_CHECKING:

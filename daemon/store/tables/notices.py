@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
-from runward.daemon.store.transaction import Row
-from runward.daemon.store.values import as_float, as_int, listed
+from runward.daemon.store.transaction import Row, as_float, as_int, listed
 from runward.handlers.model.notices import NoticeStateOf, ResendNotice, SendNotice
 
 if TYPE_CHECKING:

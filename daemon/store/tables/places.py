@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by, no_rows
-from runward.daemon.store.transaction import Value
-from runward.daemon.store.values import as_float, listed, stored_text
+from runward.daemon.store.transaction import Value, as_float, listed, stored_text
 from runward.handlers.model.requests import AcceptRoot, ScanRoots
 from runward.handlers.model.sessions import (
     LinkedSession,

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write
-from runward.daemon.store.transaction import Statement
-from runward.daemon.store.values import as_float, as_int
+from runward.daemon.store.transaction import Statement, as_float, as_int
 from runward.handlers.model.requests import PruneSessions
 
 if TYPE_CHECKING:

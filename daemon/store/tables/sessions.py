@@ -11,7 +11,7 @@ from runward.daemon.store.store import Store
 from runward.daemon.store.tables import artifacts
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
-from runward.daemon.store.values import as_float, listed
+from runward.daemon.store.transaction import as_float, listed
 from runward.handlers.model.files import Produced
 from runward.handlers.model.invocations import LinkSession
 from runward.handlers.model.sessions import (

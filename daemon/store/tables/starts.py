@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Table, Write, answers_by
-from runward.daemon.store.transaction import Row, Value
-from runward.daemon.store.values import as_bytes, as_float, as_int, listed, stored_text
+from runward.daemon.store.transaction import Row, Value, as_bytes, as_float, as_int, listed, stored_text
 from runward.handlers.model.approvals import Workplace, WorkplaceOf
 from runward.handlers.model.invocations import GiveUpStart, RemoveWorktree, StartRun, WithdrawStart
 from runward.handlers.model.processes import RecordedProcess

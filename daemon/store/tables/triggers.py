@@ -11,7 +11,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import Job
 from runward.daemon.store.tables.table import Fold, Table, Write, answers_by
-from runward.daemon.store.values import as_float, as_int, listed
+from runward.daemon.store.transaction import as_float, as_int, listed
 from runward.handlers.model.chains import (
     MOST_FIRINGS,
     FiringsOf,

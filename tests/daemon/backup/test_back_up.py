@@ -9,8 +9,8 @@ import pytest
 
 from runward.daemon.backup.back_up import BackupExists, Damaged, back_up, examine
 from runward.daemon.store.hash_chain import GENESIS_HEAD, Head, link
-from runward.daemon.store.migrate import migrate, migrations
 from runward.daemon.store.reading import StoreRefused
+from runward.daemon.store.schema import migrate, migrations
 from runward.handlers.model.requests import ScanRequested
 
 PROBLEM = "insert into problems (path, message, since) values (?, ?, 0)"

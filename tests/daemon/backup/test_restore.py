@@ -14,10 +14,10 @@ from runward.daemon.disk.credentials import TOKENS, create_token, list_tokens, r
 from runward.daemon.disk.epoch import read_epoch, write_epoch
 from runward.daemon.launch.ticket import has_ticket, take_ticket
 from runward.daemon.store.hash_chain import GENESIS_HEAD, link
-from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.packed_document import COLUMNS, Document, pack
 from runward.daemon.store.reading import StoreRefused
+from runward.daemon.store.schema import migrate
 from runward.daemon.store.transaction import Row
 from runward.handlers.model.requests import PlayRunRequested
 

@@ -11,7 +11,7 @@ from runward.daemon.looking.remembered import Remembered, dump_remembered
 from runward.daemon.processes.identity import identity_of
 from runward.daemon.processes.whereabouts import own_whereabouts
 from runward.daemon.store import reading_sessions
-from runward.daemon.views import obstacles
+from runward.daemon.views import why
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.sessions.follow import NEVER_FOLLOWED
 
@@ -36,5 +36,5 @@ def test_a_missing_process_is_gone_only_if_it_was_seen_here(
     monkeypatch.setattr(reading_sessions, "remembered", lambda connection, key: text)
     row = SimpleNamespace(key="claude-code:s", layout="claude-code")
     with closing(sqlite3.connect(":memory:")) as connection:
-        found = obstacles._goes_on(connection, row, is_up=True)  # type: ignore[arg-type] # all it reads of it
+        found = why._goes_on(connection, row, is_up=True)  # type: ignore[arg-type] # all it reads of it
     assert found.why == f"its turn is open, and its process {identity.pid} {said}"

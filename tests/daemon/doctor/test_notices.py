@@ -9,8 +9,8 @@ from runward.config.notification import Recipient
 from runward.config.settings import Settings
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.doctor.settings import examine_notices
-from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
+from runward.daemon.store.schema import migrate
 
 ON = ("chain.*",)
 

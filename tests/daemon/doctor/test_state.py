@@ -13,8 +13,8 @@ from runward.daemon.doctor.checks import Examine
 from runward.daemon.doctor.findings import Patience
 from runward.daemon.doctor.state import examine_queue, examine_rights, examine_store
 from runward.daemon.host.report import Report, RootReport, write_report
-from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import hold
+from runward.daemon.store.schema import migrate
 from runward.daemon.users import name_of
 from runward.daemon.watch import notifications as watch
 from runward.daemon.watch.hints import Coverage

@@ -27,7 +27,7 @@ from runward.daemon.inbox.spool import put
 from runward.daemon.sandbox.execution import CpuTime, Execution
 from runward.daemon.sandbox.workers import Job
 from runward.daemon.store.reading_pruning import PROGRESS
-from runward.daemon.store.values import as_float, as_int
+from runward.daemon.store.transaction import as_float, as_int
 from runward.handlers.exchange.intent import CODES
 from runward.handlers.exchange.reading import ActedWithCode, Worked
 from runward.handlers.model.exchange import ActionRequested, MintRequested, PrincipalCreateRequested

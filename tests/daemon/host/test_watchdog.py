@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.host import notify
 from runward.daemon.host.watchdog import LEAST_PATIENCE, Watchdog
-from runward.daemon.store.migrate import migrate
+from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.watch import notifications
 from runward.daemon.watch.notifications import Inotify

@@ -11,7 +11,7 @@ from tests.daemon.parts.test_exchange import append, begin, read, settle, write
 from tests.daemon.worker.damaged_journals import finish
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
-from runward.daemon.store.reading_told_actions import LastTold
+from runward.daemon.store.reading_bundles import LastTold
 from runward.handlers.bundle.canonical import hash_of
 from runward.handlers.calls import Told
 from runward.handlers.exchange import act

@@ -9,7 +9,7 @@ from structlog.testing import CapturingLogger
 from tests.daemon.worker.in_process import StillClock
 
 from runward.daemon.parts.log_lines import HEAD_PERIOD, ChainHead
-from runward.daemon.store.migrate import migrate
+from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 
 EVENT = (

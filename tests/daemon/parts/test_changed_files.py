@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from runward.daemon.parts.changed_files import SETTLED, ChangedFiles
-from runward.daemon.store.migrate import migrate
+from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.tables.table import Rows
 from runward.daemon.store.transaction import Statement

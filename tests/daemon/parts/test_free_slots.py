@@ -7,7 +7,7 @@ from pathlib import Path
 import structlog
 
 from runward.daemon.parts.starting import FreeSlots
-from runward.daemon.store.migrate import migrate
+from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.world.clock import SystemClock
 from runward.handlers.model.chains import WAITS_FOR_SLOT, SlotOffered

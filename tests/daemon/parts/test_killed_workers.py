@@ -24,7 +24,7 @@ from runward.config.json_value import JsonValue
 from runward.daemon.host.acting_with_code import Trouble, acting_with_code
 from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.workers import Worker
-from runward.daemon.store.values import as_float, as_int
+from runward.daemon.store.transaction import as_float, as_int
 
 KILLS = 100
 SPARED = 20

@@ -15,7 +15,7 @@ from tests.daemon.worker.in_process import StillClock
 
 from runward.daemon.parts.notices import FIRST_PAUSE, Notices
 from runward.daemon.queue.queue import Queue, StoreTrouble
-from runward.daemon.store.migrate import migrate
+from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.tables.jobs import JobResult, put_back
 from runward.daemon.store.tables.notices import INSERT, PendingNotice, row_of

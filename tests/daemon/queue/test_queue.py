@@ -15,7 +15,7 @@ from tests.handlers.examples import declaration
 
 from runward.daemon.queue import queue as queueing
 from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
-from runward.daemon.store.migrate import migrate
+from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.tables import jobs, places
 from runward.daemon.store.tables.jobs import Job, JobResult

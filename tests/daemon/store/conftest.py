@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.store.migrate import migrate
+from runward.daemon.store.schema import migrate
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import aiosqlite
 import anyio
 import pytest
 
-from runward.daemon.store.migrate import migrate
+from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import Statement
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.store import migrate as migrating
-from runward.daemon.store.migrate import Migration, migrate, migrations
+from runward.daemon.store import schema as migrating
 from runward.daemon.store.reading import StoreRefused
+from runward.daemon.store.schema import Migration, migrate, migrations
 
 LATER = Migration(9001, "9001_later.sql", "create table later (id integer primary key) strict;")
 

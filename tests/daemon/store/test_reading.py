@@ -11,13 +11,12 @@ from runward.daemon.store import (
     hash_chain,
     journals,
     reading,
-    reading_causes,
     reading_exchange,
     reading_queue,
     reading_sessions,
 )
-from runward.daemon.store.migrate import migrate
 from runward.daemon.store.reading import StoreUnreadable
+from runward.daemon.store.schema import migrate
 
 _EVENT = (
     "insert into events (seq, key, type, version, lane, at, recorded_at, cause, depth, payload, hash)"
@@ -112,14 +111,14 @@ def test_causes_are_followed_over_lanes_and_the_first_comes_first(state: Path) -
         ],
     )
     with reading.reading(str(state)) as connection:
-        events = reading_causes.session_events(connection, "native:runs/a")
+        events = reading_queue.session_events(connection, "native:runs/a")
     assert [event.seq for event in events] == [1, 3, 4, 5]
 
 
 def test_causes_that_run_in_a_circle_come_to_an_end(state: Path) -> None:
     _write(state, _EVENT, [(1, "a#1/x", "a", 1.0, 1.0, "a#1/y"), (2, "a#1/y", "a", 1.0, 1.0, "a#1/x")])
     with reading.reading(str(state)) as connection:
-        assert [event.seq for event in reading_causes.session_events(connection, "a")] == [1, 2]
+        assert [event.seq for event in reading_queue.session_events(connection, "a")] == [1, 2]
 
 
 def test_a_waiting_job_names_the_one_that_stops_its_lane(state: Path) -> None:
@@ -135,7 +134,7 @@ def test_a_waiting_job_names_the_one_that_stops_its_lane(state: Path) -> None:
         ],
     )
     with reading.reading(str(state)) as connection:
-        jobs = reading_causes.open_jobs(connection)
+        jobs = reading_queue.open_jobs(connection)
         due = reading_queue.next_due(connection)
     assert [(job.id, job.blocked_by) for job in jobs] == [(64, None), (96, 64), (128, None)]
     assert due == (9.0, "sessions/ended", "b")
@@ -157,15 +156,15 @@ def test_questions_about_the_queue_pass_over_what_is_done(state: Path) -> None:
         reading_queue.held_by_reason(explained)  # type: ignore[arg-type]  # likewise
         reading_queue.next_due(explained)  # type: ignore[arg-type]  # likewise
         reading_exchange.actions_waiting(explained)  # type: ignore[arg-type]  # likewise
-        reading_causes.open_jobs(explained)  # type: ignore[arg-type]  # likewise
-        reading_causes.session_events(explained, "a")  # type: ignore[arg-type]  # likewise
-        reading_causes.jobs_for_events(explained, [1])  # type: ignore[arg-type]  # likewise
-        reading_causes.newest_job(explained, held=True)  # type: ignore[arg-type]  # likewise
-        reading_causes.lines_of(explained, "a")  # type: ignore[arg-type]  # likewise
+        reading_queue.open_jobs(explained)  # type: ignore[arg-type]  # likewise
+        reading_queue.session_events(explained, "a")  # type: ignore[arg-type]  # likewise
+        reading_queue.jobs_for_events(explained, [1])  # type: ignore[arg-type]  # likewise
+        reading_queue.newest_job(explained, held=True)  # type: ignore[arg-type]  # likewise
+        reading_queue.lines_of(explained, "a")  # type: ignore[arg-type]  # likewise
         journals.read_standing_lines(explained, "a")  # type: ignore[arg-type]  # likewise
         hash_chain.broken_event(explained, "a")  # type: ignore[arg-type]  # likewise
         hash_chain.lines_off_the_chain(explained, "a")  # type: ignore[arg-type]  # likewise
-        reading_causes.decisions_about(explained, "a")  # type: ignore[arg-type]  # likewise
+        reading_queue.decisions_about(explained, "a")  # type: ignore[arg-type]  # likewise
     assert [plan for plan in plans if _walks_through_all(plan)] == []
 
 

@@ -10,8 +10,7 @@ from tests.daemon.store.test_upgrades import VERSIONS, load
 
 from runward.daemon.backup.back_up import Damaged, examine
 from runward.daemon.doctor import state
-from runward.daemon.store.migrate import migrate
-from runward.daemon.store.soundness import difference
+from runward.daemon.store.schema import difference, migrate
 
 LIE = (
     "create trigger lie after update of status on sessions when new.status = 'failed'"

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from tests.daemon.store.uncertain import Uncertain
 
-from runward.daemon.store.migrate import migrate
+from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
 

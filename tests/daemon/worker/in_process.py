@@ -35,9 +35,9 @@ from runward.daemon.parts.answering import (
 from runward.daemon.parts.notices import NOBODY, Messenger
 from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told
 from runward.daemon.rundir.liveness import WriterOf
-from runward.daemon.store.migrate import migrate
 from runward.daemon.store.ownership import prepare
-from runward.daemon.store.reading_told_actions import told_actions_in
+from runward.daemon.store.reading_bundles import told_actions_in
+from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Connection, Store, connect
 from runward.daemon.store.transaction import Row
 from runward.daemon.watch.hints import Target
