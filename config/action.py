@@ -1,34 +1,20 @@
 """Actions: `[actions.NAME]` in the settings, commands that steps of chains call by name."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, kind
-from runward.config.shape import Complain, DurationText, NamedTables, Table, Text, TrueOrFalse
+from runward.config.shape import Complain, DurationText, Shape, Text, TrueOrFalse, UnknownForm
+from runward.config.table import NamedTables, Table
 
 _LONGEST_WORD: Final = 64 << 10
-_MOST: Final = 1000
 
 
-class Action(NamedTuple):
-    """One action. `timeout` and `grace` are in seconds.
-
-    `command` has the words with their templates (`{{ with.pr }}`). For a `shell` action it is a single text, which is
-    passed to `sh -c` as it is.
-    """
-
-    name: str
-    command: tuple[str, ...]
-    shell: bool = False
-    timeout: float | None = None
-    grace: float | None = None
-
-
-class CommandWords(NamedTuple):
+class CommandWords(Shape):
     """The words of a command that is started without a shell; `{{ with.KEY }}` in them is replaced by a value."""
 
-    description: str
+    kinds = (list,)
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
         if not isinstance(value, list):
@@ -47,19 +33,32 @@ class CommandWords(NamedTuple):
     def json_schema(self) -> dict[str, JsonValue]:
         return {"type": "array", "minItems": 1, "items": {"type": "string"}}
 
+    def from_json(self, value: JsonValue) -> object:
+        if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+            raise UnknownForm
+        return tuple(value)
 
-class _Command(NamedTuple):
+    def to_json(self, value: object) -> JsonValue:
+        assert isinstance(value, tuple)
+        return list(value)
+
+
+class _Command(CommandWords):
     """Words of a command, or one text for a shell."""
-
-    description: str
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
         if isinstance(value, str):
             return value if _is_text(value, loc, complain) else None
-        return CommandWords(self.description).check(value, loc, complain)
+        return super().check(value, loc, complain)
 
     def json_schema(self) -> dict[str, JsonValue]:
-        return {"anyOf": [CommandWords("").json_schema(), {"type": "string", "minLength": 1}]}
+        return {"anyOf": [super().json_schema(), {"type": "string", "minLength": 1}]}
+
+    def from_json(self, value: JsonValue) -> object:
+        return value if isinstance(value, str) else super().from_json(value)
+
+    def to_json(self, value: object) -> JsonValue:
+        return value if isinstance(value, str) else super().to_json(value)
 
 
 def _is_text(value: JsonValue, loc: Location, complain: Complain) -> bool:
@@ -97,47 +96,34 @@ def _check_shell(action: Mapping[str, JsonValue], loc: Location, complain: Compl
         complain(Complaint(at, "has a template in it, but a shell reads it", fix))
 
 
+class Action(NamedTuple):
+    """A command for steps of chains.
+
+    A `shell` action has one text, which is passed to `sh -c` as it is; any other the words with their templates.
+    """
+
+    name: str
+    command: Annotated[
+        tuple[str, ...] | str,
+        _Command(
+            "The program and its arguments, started without a shell. '{{ with.KEY }}' is replaced by a value of "
+            "the step. With shell = true: one text for 'sh -c', which finds the values in WITH_<KEY>."
+        ),
+    ]
+    shell: Annotated[bool, TrueOrFalse("Whether 'sh -c' runs the command.")] = False
+    timeout: Annotated[
+        float | None, DurationText("How long the command may run. Default: no limit.", 0.001)
+    ] = None
+    grace: Annotated[
+        float | None,
+        DurationText("The time between SIGTERM and SIGKILL at the timeout. Default: 5s.", 0.001),
+    ] = None
+
+
 ACTIONS: Final = NamedTables(
     "Commands that steps of chains call by their names.",
     Text("The name of an action.", 255, "/"),
-    Table(
-        "A command for steps of chains.",
-        {
-            "command": _Command(
-                "The program and its arguments, started without a shell. '{{ with.KEY }}' is replaced by a value of "
-                "the step. With shell = true: one text for 'sh -c', which finds the values in WITH_<KEY>."
-            ),
-            "shell": TrueOrFalse("Whether 'sh -c' runs the command. Default: false."),
-            "timeout": DurationText("How long the command may run. Default: no limit.", 0.001),
-            "grace": DurationText("The time between SIGTERM and SIGKILL at the timeout. Default: 5s.", 0.001),
-        },
-        required=("command",),
-        check_whole=_check_shell,
-    ),
-    _MOST,
+    Table(Action, check_whole=_check_shell),
+    1000,
 )
 """The shape of `[actions]`."""
-
-
-def action_of(name: str, value: JsonValue) -> Action:
-    """The action in a valid table."""
-    assert isinstance(value, dict)
-    command, timeout, grace = value["command"], value.get("timeout"), value.get("grace")
-    words: Sequence[JsonValue] = command if isinstance(command, list) else [command]
-    return Action(
-        name,
-        tuple(str(word) for word in words),
-        value.get("shell") is True,
-        timeout if isinstance(timeout, int | float) else None,
-        grace if isinstance(grace, int | float) else None,
-    )
-
-
-def action_to_json(action: Action) -> JsonValue:
-    """The action as `action_of` reads it."""
-    return {
-        "command": action.command[0] if action.shell else list(action.command),
-        "shell": action.shell,
-        "timeout": action.timeout,
-        "grace": action.grace,
-    }

@@ -1,12 +1,12 @@
 """`[http]` and `[webhooks]` in the settings: where the daemon listens, and whose deliveries it accepts."""
 
 import re
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, kind, quoted
-from runward.config.shape import Complain, Table, Text, TrueOrFalse
+from runward.config.shape import Complain, ListOf, Path, Start, Text, TrueOrFalse
+from runward.config.table import Table
 
 UNIX: Final = "unix:"
 """The prefix of the address of a socket in the file system; its path follows."""
@@ -16,8 +16,6 @@ DEFAULT_LISTEN: Final = "127.0.0.1:8460"
 LONGEST_SOCKET_PATH: Final = 107
 """Bytes: the kernel's limit."""
 
-_MOST: Final = 8
-_LONGEST: Final = 4096
 _TCP: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+)):([0-9]{1,5})")
 _FIX: Final = f'write an address and a port, as in "{DEFAULT_LISTEN}" or "[::1]:8460", or "{UNIX}PATH"'
 
@@ -40,17 +38,6 @@ class SocketPath(NamedTuple):
     path: str
 
 
-class Http(NamedTuple):
-    """Where the daemon listens, as written (paths are absolute), and the address that others use to reach it.
-
-    `mcp` says whether it also serves agents' tools there.
-    """
-
-    listen: tuple[str, ...] = (DEFAULT_LISTEN,)
-    url: str | None = None
-    mcp: bool = False
-
-
 def address_of(text: str) -> TcpAddress | SocketPath | None:
     """The address in a text of `listen`. None if there is none."""
     if text.startswith(UNIX):
@@ -69,51 +56,62 @@ def address_of(text: str) -> TcpAddress | SocketPath | None:
     return TcpAddress(host, int(found[3])) if is_six == (found[1] is not None) else None
 
 
-class _Listen(NamedTuple):
-    """One address to listen on, or a list of them; read as a list."""
+class _Address(Text):
+    """An address to listen on; the path of a socket in the file system is read as an absolute one."""
 
-    description: str
-
-    def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
-        if not isinstance(value, str | list):
-            complain(Complaint(loc, f"must be an address or a list of them, not {kind(value)}", _FIX))
-            return None
-        if isinstance(value, list) and not 0 < len(value) <= _MOST:
-            complain(
-                Complaint(
-                    loc, f"must have 1 to {_MOST} addresses", "leave [http] out if the daemon must not listen"
-                )
-            )
-            return None
-        items = (
-            [(value, loc)] if isinstance(value, str) else [(each, (*loc, i)) for i, each in enumerate(value)]
-        )
-        checked = [self._address(each, place, complain) for each, place in items]
-        return None if None in checked else checked
-
-    def _address(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
-        text = Text(self.description, _LONGEST).check(value, loc, complain)
-        if not isinstance(text, str):
-            return None
+    def meant(self, text: str, loc: Location, complain: Complain) -> str | None:
         if address_of(text) is None:
             complain(Complaint(loc, f"{quoted(text)} is not an address to listen on", _FIX))
             return None
         return text
 
-    def json_schema(self) -> dict[str, JsonValue]:
-        address: dict[str, JsonValue] = {"type": "string", "minLength": 1, "maxLength": _LONGEST}
-        return {"anyOf": [address, {"type": "array", "minItems": 1, "maxItems": _MOST, "items": address}]}
+    def with_whole_paths(
+        self, value: JsonValue, loc: Location, start: Start, complain: Complain
+    ) -> JsonValue:
+        if not isinstance(value, str) or not value.startswith(UNIX):
+            return value
+        path = start.absolute(value.removeprefix(UNIX), loc, complain)
+        if path is not None and len(path.encode()) > LONGEST_SOCKET_PATH:
+            message = f"the path of a socket may have {LONGEST_SOCKET_PATH} bytes, and {path} has more"
+            complain(Complaint(loc, message, "put it into a directory with a shorter path"))
+        return None if path is None else f"{UNIX}{path}"
 
 
-class _Url(NamedTuple):
-    """The beginning of addresses: `http://` or `https://`, a host, perhaps a path; read without a trailing slash."""
-
-    description: str
+class _Addresses(ListOf):
+    """One address to listen on, or a list of them; read as a list."""
 
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
-        text = Text(self.description, _LONGEST).check(value, loc, complain)
-        if not isinstance(text, str):
+        if not isinstance(value, str | list):
+            complain(Complaint(loc, f"must be an address or a list of them, not {kind(value)}", _FIX))
             return None
+        if isinstance(value, str):
+            address = self.item.check(value, loc, complain)
+            return None if address is None else [address]
+        if not 0 < len(value) <= self.longest:
+            fix = "leave [http] out if the daemon must not listen"
+            complain(Complaint(loc, f"must have 1 to {self.longest} addresses", fix))
+            return None
+        checked = [self.item.check(each, (*loc, i), complain) for i, each in enumerate(value)]
+        return None if None in checked else checked
+
+    def with_whole_paths(
+        self, value: JsonValue, loc: Location, start: Start, complain: Complain
+    ) -> JsonValue:
+        if not isinstance(value, list):
+            return None
+        return [self.item.with_whole_paths(each, loc, start, complain) for each in value]
+
+    def json_schema(self) -> dict[str, JsonValue]:
+        address = self.item.json_schema()
+        return {
+            "anyOf": [address, {"type": "array", "minItems": 1, "maxItems": self.longest, "items": address}]
+        }
+
+
+class _Url(Text):
+    """The beginning of addresses: `http://` or `https://`, a host, perhaps a path; read without a trailing slash."""
+
+    def meant(self, text: str, loc: Location, complain: Complain) -> str | None:
         if re.fullmatch(r"https?://[^/?#\s]+(/[^?#\s]*)?", text) is None:
             fix = "write the whole address without ? and #, as in https://runward.example"
             complain(Complaint(loc, f"{quoted(text)} is not an address that links can begin with", fix))
@@ -124,55 +122,38 @@ class _Url(NamedTuple):
         return {"type": "string", "pattern": "^https?://[^/?#\\s]+(/[^?#\\s]*)?$"}
 
 
-HTTP: Final = Table(
-    "Where the daemon listens. Without this table it does not listen.",
-    {
-        "listen": _Listen(
-            f"An IP address and a port, or unix:PATH; or a list of these. Port 0: any free one. Default: {DEFAULT_LISTEN}."
+class Http(NamedTuple):
+    """Where the daemon listens. Without this table it does not listen."""
+
+    listen: Annotated[
+        tuple[str, ...],
+        _Addresses(
+            "An IP address and a port, or unix:PATH; or a list of these. Port 0: any free one. "
+            f"Default: {DEFAULT_LISTEN}.",
+            _Address("", 4096),
+            8,
         ),
-        "url": _Url(
-            "The address that others use to reach it, for links in notices. Default: where it listens."
+    ] = (DEFAULT_LISTEN,)
+    url: Annotated[
+        str | None,
+        _Url(
+            "The address that others use to reach it, for links in notices. Default: where it listens.", 4096
         ),
-        "mcp": TrueOrFalse(
-            "Whether it serves agents' tools there, over the Model Context Protocol. Default: false."
-        ),
-    },
-    some=True,
-)
-"""The shape of `[http]`."""
-
-WEBHOOKS: Final = Table(
-    "Services that send events to the daemon.",
-    {
-        "github": Table(
-            "Deliveries of GitHub, to POST /webhooks/github.",
-            {
-                "secret_file": Text(
-                    "A file with the secret in its first line, which only its owner may read.", _LONGEST
-                )
-            },
-            required=("secret_file",),
-        )
-    },
-)
-"""The shape of `[webhooks]`."""
+    ] = None
+    mcp: Annotated[
+        bool, TrueOrFalse("Whether it serves agents' tools there, over the Model Context Protocol.")
+    ] = False
 
 
-def http_of(values: Mapping[str, JsonValue]) -> Http | None:
-    """The valid keys of `[http]`. None if there are none."""
-    listen, url, mcp = values.get("listen"), values.get("url"), values.get("mcp")
-    if listen is None and url is None and mcp is None:
-        return None
-    addresses = tuple(str(each) for each in listen) if isinstance(listen, list) else (DEFAULT_LISTEN,)
-    return Http(addresses, url if isinstance(url, str) else None, mcp is True)
+class Github(NamedTuple):
+    """Deliveries of GitHub, to POST /webhooks/github."""
+
+    secret_file: Annotated[
+        str, Path("A file with the secret in its first line, which only its owner may read.")
+    ]
 
 
-def http_to_json(http: Http | None) -> JsonValue:
-    """What `http_of` reads."""
-    return None if http is None else {"listen": list(http.listen), "url": http.url, "mcp": http.mcp}
+class Webhooks(NamedTuple):
+    """Services that send events to the daemon."""
 
-
-def github_secret_file_of(value: JsonValue) -> str | None:
-    """The file of `[webhooks.github]`."""
-    file = value.get("secret_file") if isinstance(value, dict) else None
-    return file if isinstance(file, str) else None
+    github: Annotated[Github | None, Table(Github, is_one_value=True)] = None

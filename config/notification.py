@@ -1,12 +1,13 @@
 """`[[notify]]` in the settings: who gets notices, and how."""
 
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.action import CommandWords
 from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, quoted
-from runward.config.shape import Complain, Glob, ListOf, Table, Text, TrueOrFalse
+from runward.config.shape import Complain, Glob, ListOf, Path, Text, TrueOrFalse
+from runward.config.table import Table
 
 Means: TypeAlias = Literal["command", "desktop", "ntfy", "slack", "webhook"]
 
@@ -23,41 +24,6 @@ KINDS: Final = (
     *(f"session.{status}" for status in ("completed", "failed", "timed_out", "aborted", "cancelled")),
 )
 """What notices can be about."""
-
-FILES: Final = (*(f"{each}_file" for each in ADDRESSED), "secret_file")
-"""The keys that hold paths."""
-
-_LONGEST: Final = 4096
-_MOST: Final = 100
-
-
-class Recipient(NamedTuple):
-    """A recipient, who gets the notices that the globs of `KINDS` in `on` name. Its address is in `address` or
-    `address_file`.
-
-    `command` has the words with their templates (`{{ with.title }}`).
-    """
-
-    on: tuple[str, ...]
-    means: Means
-    command: tuple[str, ...] = ()
-    address: str | None = None
-    address_file: str | None = None
-    secret_file: str | None = None
-
-    @property
-    def name(self) -> str:
-        """Its id: the same for as long as its settings stay as they are, whatever other settings surround them."""
-        import hashlib  # loaded only for recipients
-
-        told = "\0".join((*self.command, self.address or "", self.address_file or "", self.secret_file or ""))
-        return f"{self.means}-{hashlib.sha256(told.encode()).hexdigest()[:6]}"
-
-    def wants(self, kind: str) -> bool:
-        """Whether it gets notices of this kind."""
-        from runward.config.glob_rule import text_matches
-
-        return any(text_matches(kind, glob) for glob in self.on)
 
 
 def _check_whole(table: Mapping[str, JsonValue], loc: Location, complain: Complain) -> None:
@@ -87,70 +53,78 @@ def _check_globs(on: JsonValue, loc: Location, complain: Complain) -> None:
             complain(Complaint((*loc, index), f"{quoted(glob)} matches no kind of notice", fix))
 
 
-_ADDRESS: Final = "The address. Default: the first line of the file that this key with _file names."
-_FILE: Final = "A file with the address in its first line, which only its owner may read."
+def _file(what: str) -> Path:
+    return Path(f"A file with {what}, which only its owner may read.")
+
+
+_Address: TypeAlias = Annotated[
+    str | None,
+    Text("The address. Default: the first line of the file that this key with _file names.", 4096),
+]
+_AddressFile: TypeAlias = Annotated[str | None, _file("the address in its first line")]
+
+
+class Recipient(NamedTuple):
+    """A recipient, with exactly one way to reach them."""
+
+    on: Annotated[
+        tuple[str, ...],
+        ListOf("The kinds of notices that it gets: globs.", Glob("As in chain.failed or chain.*.", 255), 100),
+    ]
+    command: Annotated[
+        tuple[str, ...],
+        CommandWords(
+            "A program and its arguments. '{{ with.title }}', '{{ with.text }}', '{{ with.kind }}', "
+            "'{{ with.subject }}', '{{ with.id }}' and '{{ with.url }}' stand for the notice."
+        ),
+    ] = ()
+    desktop: Annotated[bool | None, TrueOrFalse("Whether notify-send shows it.")] = None
+    ntfy: _Address = None
+    slack: _Address = None
+    webhook: _Address = None
+    ntfy_file: _AddressFile = None
+    slack_file: _AddressFile = None
+    webhook_file: _AddressFile = None
+    secret_file: Annotated[str | None, _file("the secret (whsec_…) that signs a webhook")] = None
+
+    @property
+    def means(self) -> Means:
+        """How it is reached."""
+        if self.command:
+            return "command"
+        if self.ntfy or self.ntfy_file:
+            return "ntfy"
+        if self.slack or self.slack_file:
+            return "slack"
+        return "webhook" if self.webhook or self.webhook_file else "desktop"
+
+    @property
+    def address(self) -> str | None:
+        """Its address, unless that is in a file."""
+        return self.ntfy or self.slack or self.webhook
+
+    @property
+    def address_file(self) -> str | None:
+        """The file with its address."""
+        return self.ntfy_file or self.slack_file or self.webhook_file
+
+    @property
+    def name(self) -> str:
+        """Its id: the same for as long as its settings stay as they are, whatever other settings surround them."""
+        import hashlib  # loaded only for recipients
+
+        reached = (*self.command, self.address or "", self.address_file or "", self.secret_file or "")
+        digest = hashlib.sha256("\0".join(reached).encode()).hexdigest()
+        return f"{self.means}-{digest[:6]}"
+
+    def wants(self, kind: str) -> bool:
+        """Whether it gets notices of this kind."""
+        from runward.config.glob_rule import text_matches
+
+        return any(text_matches(kind, glob) for glob in self.on)
+
 
 NOTIFY: Final = ListOf(
-    "Who is notified, and of what.",
-    Table(
-        "A recipient, with exactly one way to reach them.",
-        {
-            "on": ListOf(
-                "The kinds of notices that it gets: globs.",
-                Glob("As in chain.failed or chain.*.", 255),
-                _MOST,
-            ),
-            "command": CommandWords(
-                "A program and its arguments. '{{ with.title }}', '{{ with.text }}', '{{ with.kind }}', "
-                "'{{ with.subject }}', '{{ with.id }}' and '{{ with.url }}' stand for the notice."
-            ),
-            "desktop": TrueOrFalse("Whether notify-send shows it."),
-            **{each: Text(_ADDRESS, _LONGEST) for each in ADDRESSED},
-            **{f"{each}_file": Text(_FILE, _LONGEST) for each in ADDRESSED},
-            "secret_file": Text(
-                "A file with the secret (whsec_…) that signs a webhook, which only its owner may read.",
-                _LONGEST,
-            ),
-        },
-        required=("on",),
-        check_whole=_check_whole,
-    ),
-    _MOST,
+    "Who is notified, and of what.", Table(Recipient, sparse=True, check_whole=_check_whole), 100
 )
 """The shape of `[[notify]]`."""
-
-
-def recipient_of(value: JsonValue) -> Recipient:
-    """The recipient in a valid table."""
-    assert isinstance(value, dict)
-    on, command = value["on"], value.get("command")
-    assert isinstance(on, list)
-    means = next(each for each in CHANNELS if each in value or f"{each}_file" in value)
-    return Recipient(
-        tuple(str(each) for each in on),
-        means,  # type: ignore[arg-type] # one of CHANNELS
-        tuple(str(word) for word in command) if isinstance(command, list) else (),
-        _text(value.get(means)),
-        _text(value.get(f"{means}_file")),
-        _text(value.get("secret_file")),
-    )
-
-
-def recipient_to_json(recipient: Recipient) -> JsonValue:
-    """The recipient as `recipient_of` reads it."""
-    told: dict[str, JsonValue] = {"on": list(recipient.on)}
-    if recipient.command:
-        told["command"] = list(recipient.command)
-    elif recipient.means == "desktop":
-        told["desktop"] = True
-    elif recipient.address is not None:
-        told[recipient.means] = recipient.address
-    else:
-        told[f"{recipient.means}_file"] = recipient.address_file
-    if recipient.secret_file is not None:
-        told["secret_file"] = recipient.secret_file
-    return told
-
-
-def _text(value: JsonValue) -> str | None:
-    return value if isinstance(value, str) else None

@@ -24,7 +24,7 @@ from runward.config.problem import (
     quoted,
     unknown_key,
 )
-from runward.config.settings_keys import PLAYBOOK_SUFFIX
+from runward.config.settings import PLAYBOOK_SUFFIX
 from runward.config.template import TemplateError, names_used, parse_template
 from runward.config.yaml_document import read_yaml
 

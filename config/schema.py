@@ -13,7 +13,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def _settings() -> Mapping[str, JsonValue]:
-    from runward.config.settings_keys import SETTINGS
+    from runward.config.settings import SETTINGS
     from runward.config.shape import described
 
     return {"title": "Runward settings", **described(SETTINGS)}

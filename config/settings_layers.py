@@ -1,4 +1,4 @@
-"""Layers of settings: the file, its drop-ins, the environment; what each says, and how a later one overrides.
+"""The settings from all layers: the file, its drop-ins, the environment; what each says, and how a later one overrides.
 
 Across files a later value replaces an earlier one key by key (`watch.step` by itself), a later list replaces the
 whole list, and `[[roots]]` are added, where one of the same name takes the other's position. `[[contracts]]` are added
@@ -11,25 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from runward.config.contract_rules import RULE, ContractRule
 from runward.config.document import Document
 from runward.config.json_value import JsonValue
-from runward.config.listening import LONGEST_SOCKET_PATH, UNIX
-from runward.config.problem import Complaint, Location, Parsed, Place, Problem, nearest, quoted
-from runward.config.settings_keys import (
-    DEFAULT_LAYOUT,
-    FOREIGN_LAYOUTS,
-    FOREIGN_ROOT_KEYS,
-    PATHS,
-    ROOT_NAME,
-    SETTINGS,
-)
-
-DEFAULT: Final = "default"
-LISTENING: Final = ("http", "webhooks")
-"""The tables about what the daemon listens to."""
-
-EXCHANGE: Final = "exchange"
-"""The table whose tables are also merged key by key."""
+from runward.config.origin import DEFAULT, Placed
+from runward.config.problem import Complaint, Location, Parsed, Problem, has_errors, nearest, quoted
+from runward.config.root import OWN_ROOTS, ROOT, ROOT_NAME, Root, misplaced_roots, root_of
+from runward.config.settings import SETTINGS, Settings
+from runward.config.shape import Start, Text
+from runward.config.table import joined, parts
 
 PREFIX: Final = "RUNWARD_"
 OTHER_VARIABLES: Final = (
@@ -52,25 +42,6 @@ class Source(NamedTuple):
     base: str
 
 
-class Placed(NamedTuple):
-    """A value in force, and where it was written."""
-
-    value: JsonValue
-    file: str
-    place: Place | None = None
-
-    @property
-    def origin(self) -> str:
-        """`file:line`, `environment VARIABLE` or `default`."""
-        if self.place is not None:
-            return f"{self.file}:{self.place[0]}"
-        return self.file if self.file == DEFAULT else f"environment {self.file}"
-
-    def problem(self, loc: Location, message: str, fix: str) -> Problem:
-        """A complaint about this value."""
-        return Complaint(loc, message, fix).problem(self.file, self.place)
-
-
 class Layer(NamedTuple):
     """What one source says: values by dotted key, roots by name, rules, each placed where it names its playbook.
 
@@ -81,6 +52,36 @@ class Layer(NamedTuple):
     roots: Mapping[str, Placed] | None = None
     whole: frozenset[str] = frozenset()
     contracts: tuple[Placed, ...] = ()
+
+
+def read_settings(
+    sources: Sequence[Source],
+    environment: Mapping[str, str],
+    *,
+    home: str,
+    working_directory: str,
+    agents: Mapping[str, str] = MappingProxyType({}),
+) -> Parsed[Settings]:
+    """The settings from `sources` (the file, then its drop-ins in order) and the environment together.
+
+    `home` and `working_directory` are absolute; relative paths in variables start from the latter. `agents` are the
+    directories, by layout, in which tools keep their sessions: they become roots if the settings name none. The
+    problems are everything that is wrong anywhere, in the order of the sources. Never raises.
+    """
+    layers: list[Layer] = []
+    problems: list[Problem] = []
+    for source in sources:
+        layer, problems_of_file = _layer_of_file(source, home)
+        layers.append(layer)
+        problems.extend(problems_of_file)
+    of_environment, problems_of_variables = _layers_of_environment(environment, working_directory, home)
+    layers.extend(of_environment)
+    problems.extend(problems_of_variables)
+    merged = _with_defaults(merge_layers(layers), _defaults(sources, environment, home), agents)
+    # A state directory from settings that are wrong elsewhere may not be the intended one, so no root is held to it.
+    state_dir = None if has_errors(problems) else merged.values["state_dir"]
+    problems.extend(misplaced_roots(merged.roots or {}, state_dir))
+    return Parsed(None if has_errors(problems) else _settings(merged), tuple(problems))
 
 
 def merge_layers(layers: Iterable[Layer]) -> Layer:
@@ -99,17 +100,17 @@ def merge_layers(layers: Iterable[Layer]) -> Layer:
     return Layer(values, roots, contracts=contracts)
 
 
-def layer_of_file(source: Source, home: str) -> tuple[Layer, tuple[Problem, ...]]:
+def _layer_of_file(source: Source, home: str) -> tuple[Layer, tuple[Problem, ...]]:
     """The valid part of a settings file, and everything that is wrong."""
     from runward.config.toml_document import read_toml  # a millisecond or two, only if there is a file
 
     parsed = read_toml(source.text, source.file)
     if parsed.value is None:
         return Layer(), parsed.problems
-    return _layer(parsed.value, source.base, home, frozenset())
+    return _layer(parsed.value, Start(source.base, home), frozenset())
 
 
-def layers_of_environment(
+def _layers_of_environment(
     environment: Mapping[str, str], working_directory: str, home: str
 ) -> tuple[list[Layer], list[Problem]]:
     """What the variables `RUNWARD_<KEY>` say, one layer each. An empty variable counts as not set."""
@@ -123,24 +124,77 @@ def layers_of_environment(
         parsed = _variable(variable, key, environment[variable])
         problems.extend(parsed.problems)
         if parsed.value is not None:
-            layer, found = _layer(parsed.value, working_directory, home, frozenset((key,)))
+            layer, problems_of_value = _layer(parsed.value, Start(working_directory, home), frozenset((key,)))
             layers.append(layer)
-            problems.extend(found)
+            problems.extend(problems_of_value)
     return layers, problems
 
 
-def resolve_path(path: str, base: str, home: str) -> str:
-    """The intended absolute path, by its text alone. Raises ValueError for another user's home."""
-    if path == "~" or path.startswith("~/"):
-        path = home + path[1:]
-    elif path.startswith("~"):
-        raise ValueError("names the home of another user")
-    return "/" + posixpath.normpath(posixpath.join(base, path)).lstrip("/")
+def _defaults(sources: Sequence[Source], environment: Mapping[str, str], home: str) -> dict[str, Placed]:
+    """Playbooks, agents and chains are next to the settings file, or where the user's file would be."""
+    base = (
+        sources[0].base if sources else f"{_base_directory(environment, 'CONFIG', home, '.config')}/runward"
+    )
+    state = f"{_base_directory(environment, 'STATE', home, '.local/state')}/runward"
+    return {
+        "state_dir": Placed(state, DEFAULT),
+        **{key: Placed([posixpath.join(base, key)], DEFAULT) for key in ("playbooks", "agents", "chains")},
+    }
 
 
-def _layer(
-    document: Document, base: str, home: str, whole: frozenset[str]
-) -> tuple[Layer, tuple[Problem, ...]]:
+def _base_directory(environment: Mapping[str, str], kind: str, home: str, below_home: str) -> str:
+    """`$XDG_<KIND>_HOME`. As the XDG specification says, a relative one is ignored."""
+    declared = environment.get(f"XDG_{kind}_HOME", "")
+    return declared.rstrip("/") if declared.startswith("/") else f"{home.rstrip('/')}/{below_home}"
+
+
+def _with_defaults(merged: Layer, defaults: Mapping[str, Placed], agents: Mapping[str, str]) -> Layer:
+    """The written settings, and the defaults that depend on the place. Without roots: the native one in the state directory, and tools' own.
+
+    A tool's directory that overlaps another root is left out: nobody wrote it, so nobody could fix it.
+    """
+    values = {**defaults, **merged.values}
+    if merged.roots is not None:
+        return merged._replace(values=values)
+    state_dir = values["state_dir"]
+    path = f"{state_dir.value}/{OWN_ROOTS}"
+    roots = {OWN_ROOTS: Placed({"name": OWN_ROOTS, "path": path}, DEFAULT)}
+    for layout, sessions in agents.items():
+        root = Placed({"name": layout, "path": sessions, "layout": layout}, DEFAULT)
+        if not any(misplaced_roots({**roots, layout: root}, state_dir)):
+            roots[layout] = root
+    return merged._replace(values=values, roots=roots)
+
+
+def _settings(merged: Layer) -> Settings:
+    """The typed settings of a layer in which everything is valid."""
+    roots = merged.roots or {}
+    places = {
+        **merged.values,
+        **{f"roots.{name}": placed for name, placed in roots.items()},
+        **{f"contracts[{number}]": placed for number, placed in enumerate(merged.contracts)},
+    }
+    origin = {key: placed.origin for key, placed in places.items() if placed.file != DEFAULT}
+    settings = SETTINGS.from_json(
+        joined(SETTINGS, {key: placed.value for key, placed in merged.values.items()})
+    )
+    return settings._replace(
+        roots=tuple(_root(placed) for placed in roots.values()),
+        contracts=tuple(_rule(placed) for placed in merged.contracts),
+        origin=MappingProxyType(origin),
+    )
+
+
+def _root(placed: Placed) -> Root:
+    assert isinstance(placed.value, dict)
+    return root_of(placed.value)
+
+
+def _rule(placed: Placed) -> ContractRule:
+    return RULE.from_json(placed.value, named_at=placed)
+
+
+def _layer(document: Document, start: Start, whole: frozenset[str]) -> tuple[Layer, tuple[Problem, ...]]:
     complaints: list[Complaint] = []
     checked = SETTINGS.check(document.root, (), complaints.append)
     values: dict[str, Placed] = {}
@@ -148,172 +202,74 @@ def _layer(
     contracts: list[Placed] = []
     for key, value in checked.items() if isinstance(checked, dict) else ():
         if key == "roots" and isinstance(value, list):
-            roots = _roots(document, value, base, home, complaints)
+            roots = _roots(document, value, start, complaints)
         elif key == "contracts" and isinstance(value, list):
-            contracts = _rules(document, value, base, home, complaints)
-        elif key == "notify" and isinstance(value, list):
-            values[key] = _placed(document, _with_whole_paths(key, value, base, home, complaints), (key,))
-        elif isinstance(value, dict) and value:
-            if key in LISTENING:
-                value = _with_listening_paths(key, value, base, home, complaints)
-            for inner, item in value.items():
-                if key == EXCHANGE and isinstance(item, dict):
-                    for last, each in item.items():
-                        values[f"{key}.{inner}.{last}"] = _placed(document, each, (key, inner, last))
-                else:
-                    values[f"{key}.{inner}"] = _placed(document, item, (key, inner))
-        elif key in PATHS:
-            values[key] = _placed(document, _resolved(value, (key,), base, home, complaints), (key,))
+            contracts = _rules(document, value, start, complaints)
         else:
-            values[key] = _placed(document, value, (key,))
+            shape = SETTINGS.keys[key]
+            absolute = shape.with_whole_paths(value, (key,), start, complaints.append)
+            # A table without keys has no parts, but that it is there can mean something: [studio].
+            for loc, each in parts(shape, absolute, (key,)) if absolute != {} else (((key,), absolute),):
+                values[_dotted(loc)] = _placed(document, each, loc)
     right = {key: value for key, value in values.items() if value.value is not None}
     return Layer(right, roots, whole, tuple(contracts)), document.problems(complaints)
 
 
+def _dotted(loc: Location) -> str:
+    """The key as `origin` calls it. Names of tables are as they were written, whatever characters are in them."""
+    return ".".join(str(part) for part in loc)
+
+
 def _roots(
-    document: Document, items: Sequence[JsonValue], base: str, home: str, complaints: list[Complaint]
+    document: Document, items: Sequence[JsonValue], start: Start, complaints: list[Complaint]
 ) -> dict[str, Placed]:
     """The roots by name, each with its absolute path; those without either are left out."""
     roots: dict[str, Placed] = {}
     for index, item in enumerate(items):
         loc: Location = ("roots", index)
-        if not isinstance(item, dict):
+        root = ROOT.with_whole_paths(item, loc, start, complaints.append)
+        if not isinstance(root, dict):
             continue
-        path = _resolved(item.get("path"), (*loc, "path"), base, home, complaints)
-        _check_foreign(item, loc, complaints)
-        name = item["name"] if "name" in item else _name_of(path, (*loc, "path"), complaints)
+        path = root.get("path")
+        name = root["name"] if "name" in root else _name_of(path, (*loc, "path"), complaints)
         if not isinstance(path, str) or not isinstance(name, str):
             continue
         if name in roots:
-            where = "name" if "name" in item else "path"
+            where = "name" if "name" in root else "path"
             message = f"{quoted(name)} is already the name of another root"
             complaints.append(Complaint((*loc, where), message, "give each root a name of its own"))
         else:
-            roots[name] = _placed(document, {**item, "name": name, "path": path}, loc)
+            roots[name] = _placed(document, {**root, "name": name, "path": path}, loc)
     return roots
 
 
-def _with_whole_paths(
-    key: str, items: Sequence[JsonValue], base: str, home: str, complaints: list[Complaint]
-) -> JsonValue:
-    """The tables of a list with absolute paths in their keys that end in `_file`."""
-    return [
-        {
-            name: _resolved(each, (key, index, name), base, home, complaints)
-            if name.endswith("_file")
-            else each
-            for name, each in item.items()
-        }
-        for index, item in enumerate(items)
-        if isinstance(item, dict)
-    ]
-
-
-def _with_listening_paths(
-    key: str, value: Mapping[str, JsonValue], base: str, home: str, complaints: list[Complaint]
-) -> dict[str, JsonValue]:
-    """`[http]` or `[webhooks]` with absolute paths."""
-    checked = dict(value)
-    listen, github = checked.get("listen"), checked.get("github")
-    if isinstance(listen, list):
-        checked["listen"] = [_listened(each, base, home, complaints) for each in listen]
-    if isinstance(github, dict) and "secret_file" in github:
-        loc = (key, "github", "secret_file")
-        file = _resolved(github["secret_file"], loc, base, home, complaints)
-        checked["github"] = {"secret_file": file}
-    return checked
-
-
-def _listened(address: JsonValue, base: str, home: str, complaints: list[Complaint]) -> JsonValue:
-    """The address; that of a socket in the file system gets an absolute path."""
-    if not isinstance(address, str) or not address.startswith(UNIX):
-        return address
-    loc = ("http", "listen")
-    path = _resolved(address.removeprefix(UNIX), loc, base, home, complaints)
-    if isinstance(path, str) and len(path.encode()) > LONGEST_SOCKET_PATH:
-        message = f"the path of a socket may have {LONGEST_SOCKET_PATH} bytes, and {path} has more"
-        complaints.append(Complaint(loc, message, "put it into a directory with a shorter path"))
-    return None if path is None else f"{UNIX}{path}"
-
-
-def _check_foreign(root: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint]) -> None:
-    """Keys that only apply to foreign sessions are not allowed for a native root."""
-    if root.get("layout", DEFAULT_LAYOUT) != DEFAULT_LAYOUT:
-        return
-    for key in FOREIGN_ROOT_KEYS:
-        if root.get(key) is not None:
-            message = f"{quoted(key)} has no effect here: native runs say themselves when they end"
-            complaints.append(Complaint((*loc, key), message, "leave it out, or name the root's layout"))
-
-
 def _rules(
-    document: Document, items: Sequence[JsonValue], base: str, home: str, complaints: list[Complaint]
+    document: Document, items: Sequence[JsonValue], start: Start, complaints: list[Complaint]
 ) -> list[Placed]:
     """The rules, each with an absolute `cwd`. Rules without match or playbook are left out."""
     rules: list[Placed] = []
     for index, item in enumerate(items):
         loc: Location = ("contracts", index)
-        match = item.get("match") if isinstance(item, dict) else None
-        if not isinstance(item, dict) or not isinstance(match, dict):
-            continue
-        cwd, layout = match.get("cwd"), match.get("layout")
-        if isinstance(cwd, str):
-            match = {**match, "cwd": _whole_glob(cwd, (*loc, "match", "cwd"), base, home, complaints)}
-        if isinstance(layout, str):
-            _check_layout(layout, (*loc, "match", "layout"), complaints)
-        if item.get("playbook") is not None:
-            place = document.place((*loc, "playbook"))
-            rules.append(Placed({**item, "match": match}, document.name, place))
+        rule = RULE.with_whole_paths(item, loc, start, complaints.append)
+        if (
+            isinstance(rule, dict)
+            and isinstance(rule.get("match"), dict)
+            and rule.get("playbook") is not None
+        ):
+            rules.append(Placed(rule, document.name, document.place((*loc, "playbook"))))
     return rules
-
-
-def _whole_glob(pattern: str, loc: Location, base: str, home: str, complaints: list[Complaint]) -> JsonValue:
-    """The glob as one of absolute paths. What is put before it is not a glob, whatever characters are in it."""
-    from runward.config.glob_rule import ANY_DEPTH, escaped
-
-    if pattern.split("/")[0] == ANY_DEPTH:
-        return f"/{pattern}"
-    return _resolved(pattern, loc, escaped(base), escaped(home), complaints)
-
-
-def _check_layout(pattern: str, loc: Location, complaints: list[Complaint]) -> None:
-    from runward.config.glob_rule import text_matches
-
-    if any(text_matches(layout, pattern) for layout in FOREIGN_LAYOUTS):
-        return
-    if text_matches(DEFAULT_LAYOUT, pattern):
-        message, fix = "native runs name their playbook themselves", "name another tool's layout"
-        complaints.append(Complaint(loc, f"{quoted(pattern)} matches nothing: {message}", fix))
-    else:
-        fix = f"one of: {', '.join(FOREIGN_LAYOUTS)}, or a glob of them"
-        complaints.append(Complaint(loc, f"{quoted(pattern)} is not a known layout", fix))
 
 
 def _name_of(path: JsonValue, loc: Location, complaints: list[Complaint]) -> JsonValue:
     """The last part of a root's path, if that can be a name."""
     if not isinstance(path, str):
         return None
-    found: list[Complaint] = []
-    name = ROOT_NAME.check(posixpath.basename(path), loc, found.append)
-    if found:
+    refused: list[Complaint] = []
+    name = ROOT_NAME.check(posixpath.basename(path), loc, refused.append)
+    if refused:
         message = f"the last part of {quoted(path)} can't be a name"
         complaints.append(Complaint(loc, message, "give the root a name"))
     return name
-
-
-def _resolved(
-    value: JsonValue, loc: Location, base: str, home: str, complaints: list[Complaint]
-) -> JsonValue:
-    """The path, or each of a list of paths, made absolute. None for what is not a path or is wrong."""
-    if isinstance(value, list):
-        return [_resolved(item, (*loc, index), base, home, complaints) for index, item in enumerate(value)]
-    if not isinstance(value, str):
-        return None
-    try:
-        return resolve_path(value, base, home)
-    except ValueError as error:
-        complaints.append(Complaint(loc, f"{quoted(value)} {error}", "write the whole path"))
-        return None
 
 
 def _placed(document: Document, value: JsonValue, loc: Location) -> Placed:
@@ -322,7 +278,7 @@ def _placed(document: Document, value: JsonValue, loc: Location) -> Placed:
 
 def _variable(variable: str, key: str, text: str) -> Parsed[Document]:
     """The variable as a document with its one key. Texts are taken as they are, everything else is JSON."""
-    if key == "state_dir":
+    if isinstance(SETTINGS.keys[key], Text):
         return Parsed(Document(variable, {key: text}, {}))
     from runward.config.document import read_json
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from runward.config.contract import contract_to_json, resolve_contract
 from runward.config.duration import render_duration
 from runward.config.playbook import fill_command
-from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.config.root import NATIVE
 from runward.handlers.foreign_json import sane_time
 from runward.handlers.invocations import of_request
 from runward.handlers.layouts.native import session_key
@@ -88,7 +88,7 @@ def cancel_session(event: SessionCancelRequested, given: Given) -> Deciding:
         )
     if session.status != "running":
         return _refused(event, order, f"it is already {session.status}")
-    if session.layout != DEFAULT_LAYOUT:
+    if session.layout != NATIVE:
         return _refused(
             event, order, "another tool runs it and has to end it: only native runs can be cancelled"
         )

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tests.handlers.exchange.played import interpreted
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.parts import actions_with_code
 from runward.daemon.sandbox import workers

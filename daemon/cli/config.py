@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping
 import click
 
 from runward.config.json_value import JsonValue
-from runward.config.settings import Settings, settings_to_json
-from runward.config.settings_keys import SETTINGS
-from runward.config.settings_layers import DEFAULT
-from runward.config.shape import as_written
+from runward.config.origin import DEFAULT
+from runward.config.settings import SETTINGS, Settings, settings_to_json
 from runward.daemon.cli.shell.context import own_settings
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import align, print_json, safe
@@ -68,7 +66,7 @@ def _as_json(settings: Settings, files: list[str] | None) -> JsonValue:
 
 def _lines(settings: Settings) -> Iterator[tuple[str, str]]:
     """Dotted keys and their values as people write them, as `settings.origin` calls them."""
-    value = as_written(SETTINGS, settings_to_json(settings))
+    value = SETTINGS.as_written(settings_to_json(settings))
     assert isinstance(value, dict)
     for key, each in value.items():
         if key == "roots":

@@ -111,7 +111,7 @@ def doctor(context: click.Context, only: tuple[str, ...], rebuild: bool, as_json
 
 def _installation(config: str | None) -> "Installation":
     """What is examined: the installation of the settings in force, or of none if they are broken."""
-    from runward.config.settings import read_settings
+    from runward.config.settings_layers import read_settings
     from runward.daemon.configuration.settings import home_of
     from runward.daemon.doctor.findings import Installation
 

@@ -9,8 +9,7 @@ from typing import Final
 import click
 
 from runward.config.problem import Problem
-from runward.config.settings_keys import AUTO
-from runward.config.settings_layers import DEFAULT
+from runward.config.root import AUTO
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings
@@ -139,7 +138,7 @@ def install(context: click.Context, agent: str, dry_run: bool) -> None:
     _carry_out(agent, edit, dry_run, "the hook is installed in", removes, check)
     if any(root.layout in (agent, AUTO) for root in settings.roots):
         return
-    if all(settings.origin.get(f"roots.{root.name}") == DEFAULT for root in settings.roots):
+    if all(f"roots.{root.name}" not in settings.origin for root in settings.roots):
         click.echo(
             "its sessions are followed from the daemon's next start, or when it reads its settings again"
         )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import click
 
-from runward.config.settings_keys import AUTO
+from runward.config.root import AUTO
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.paths import NamedPath

@@ -101,5 +101,5 @@ def _play_row(row: PlayRow, settings: Settings) -> tuple[str, ...]:
         safe(row.agent or "-"),
         safe(row.model or "-"),
         safe(depends_on or "-"),
-        safe(text_without_secrets(row.gate_summary or "-", settings.bundle.redact)),
+        safe(text_without_secrets(row.gate_summary or "-", settings.bundle.rules.redact)),
     )

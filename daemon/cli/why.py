@@ -76,7 +76,7 @@ def why(context: click.Context, identifier: str, verbose: bool, as_json: bool) -
       runward why @last
     """
     settings = settings_in_force(context)
-    story, redact = story_of(settings, identifier), settings.bundle.redact
+    story, redact = story_of(settings, identifier), settings.bundle.rules.redact
     if as_json:
         print_json(json_without_secrets(story.as_json(), redact))
     else:

@@ -175,7 +175,7 @@ def _files_of_recipients(settings: Settings) -> Iterator[Problem]:
 
 def _missing_libraries(settings: Settings) -> Iterator[Wrong]:
     """What the settings ask for and what is not installed."""
-    tools, signing = why_not_over_http(settings.http), why_not_signed(settings.bundle.sign)
+    tools, signing = why_not_over_http(settings.http), why_not_signed(settings.bundle.rules.sign)
     if tools is not None:
         yield Wrong(settings.problem("http.mcp", tools, FIX))
     if signing is not None:

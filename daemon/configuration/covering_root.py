@@ -3,14 +3,14 @@
 import os
 
 from runward.config.bundle import BundleRules
-from runward.config.settings import Root, Settings
-from runward.config.settings_keys import AUTO
+from runward.config.root import AUTO, Root
+from runward.config.settings import Settings
 
 
 def bundle_rules(settings: Settings, layout: str, path: str) -> BundleRules | None:
     """How these settings make the bundle of a session at `path`; None if its root wants none."""
     root = innermost_root(settings, layout, path)
-    return settings.bundle if root is not None and root.bundle else None
+    return settings.bundle.rules if root is not None and root.bundle else None
 
 
 def innermost_root(settings: Settings, layout: str, path: str) -> Root | None:

@@ -10,8 +10,7 @@ from runward.config.bundle import BundleRules
 from runward.config.chain import Chain, read_chain
 from runward.config.contract import ExpectedArtifact
 from runward.config.contract_rules import rule_for
-from runward.config.exchange import ExchangeRules
-from runward.config.executor import Executor
+from runward.config.exchange import ExchangeRules, Executor
 from runward.config.notification import Recipient
 from runward.config.playbook import Playbook, read_playbook
 from runward.config.problem import Parsed, Problem
@@ -172,9 +171,9 @@ class Declarer:
         action = next((each for each in self._settings.actions if each.name == name), None)
         if action is None:
             return Play(None, problem=f"there is no action {name!r} in the settings")
-        command = ("sh",) if action.shell else action.command
+        shell = action.command if isinstance(action.command, str) else None
+        command = ("sh",) if isinstance(action.command, str) else action.command
         playbook = Playbook(name, command, action.timeout, action.grace)
-        shell = action.command[0] if action.shell else None
         return Play(playbook, root_name=root.name, root_path=root.path, shell=shell)
 
     def listening(self, event: str) -> tuple[Chain, ...]:
@@ -299,7 +298,7 @@ class Declarer:
 
     def redacted(self) -> tuple[str, ...]:
         """The patterns of what counts as a secret, in addition to the known ones."""
-        return self._settings.bundle.redact
+        return self._settings.bundle.rules.redact
 
     def covering(self, session: RootOf) -> CoveringRoot | None:
         """The innermost root that watches sessions of this layout and contains the file, links followed or not."""
@@ -312,7 +311,7 @@ class Declarer:
 
     def executor(self) -> Executor:
         """How code of the exchange is run."""
-        return self._settings.executor
+        return self._settings.exchange.executor
 
     def bundled(self, session: BundleRulesOf) -> BundleRules | None:
         """How the bundle of a session is made; None if its root wants none, or if it is no longer under a root."""

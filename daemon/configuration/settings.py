@@ -62,7 +62,7 @@ def _overlap(way: list[Identity | None], other: list[Identity | None]) -> bool:
 
 
 def _is_own_root(path: str, state_dir: str) -> bool:
-    from runward.config.root_rules import is_own_root
+    from runward.config.root import is_own_root
 
     path, state_dir = os.path.realpath(path), os.path.realpath(state_dir)
     return path.startswith(f"{state_dir}/") and is_own_root(path, state_dir)
@@ -99,7 +99,7 @@ class NotFound(LookupError):
 def load_settings(config: str | None, environment: Mapping[str, str], cwd: str) -> Parsed[Settings]:
     """The settings in force: `--config`, `$RUNWARD_CONFIG`, then the usual places; then the environment."""
     from runward.config.problem import Parsed, Problem
-    from runward.config.settings import Source, read_settings
+    from runward.config.settings_layers import Source, read_settings
 
     home = home_of(environment)
     sources: list[Source] = []
@@ -158,7 +158,7 @@ def _checksum_of(path: str) -> int | None:
 
 def state_dir_of_broken(config: str | None, environment: Mapping[str, str], cwd: str) -> str | None:
     """The state directory that broken settings name, from their own lines for it and the environment alone."""
-    from runward.config.settings import Source, read_settings
+    from runward.config.settings_layers import Source, read_settings
 
     sources: list[Source] = []
     try:
@@ -327,7 +327,7 @@ def _with_schemas(
 
 def playbook_file(settings: Settings, name: str) -> str:
     """Where the playbook of this name is. Raises `NotFound`."""
-    from runward.config.settings_keys import PLAYBOOK_SUFFIX
+    from runward.config.settings import PLAYBOOK_SUFFIX
 
     return _find(name, settings.playbooks, [f"{name}{PLAYBOOK_SUFFIX}"], PLAYBOOK_SUFFIX, "playbook")
 
@@ -342,7 +342,7 @@ def only_a_name(name: str) -> str:
 
     Raises `NotFound`.
     """
-    from runward.config.settings_keys import PLAYBOOK_SUFFIX
+    from runward.config.settings import PLAYBOOK_SUFFIX
 
     if "/" in name or name.endswith((PLAYBOOK_SUFFIX, ".md")):
         raise NotFound(f"{name!r} is a file; only the name of a playbook or an agent is allowed here")
@@ -351,7 +351,7 @@ def only_a_name(name: str) -> str:
 
 def playbook_names(settings: Settings) -> tuple[str, ...]:
     """The names of all playbooks in the directories of the settings."""
-    from runward.config.settings_keys import PLAYBOOK_SUFFIX
+    from runward.config.settings import PLAYBOOK_SUFFIX
 
     return _names(settings.playbooks, PLAYBOOK_SUFFIX)
 

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 from runward.config.json_value import JsonValue
-from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.config.root import NATIVE
 from runward.daemon.rundir.journal_reading import JournalAway, told_lines
 from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.journals import read_standing_lines
@@ -172,7 +172,7 @@ def _on_disk(
     state: str, row: reading_sessions.SessionRow, hashes: set[str], on_the_way: OnTheWay
 ) -> Iterator[JsonValue]:
     directory = os.path.join(state, journal_directory(row.layout, row.key, row.path))
-    if row.layout != DEFAULT_LAYOUT and not os.path.lexists(directory):
+    if row.layout != NATIVE and not os.path.lexists(directory):
         return  # it was in our own state: nobody but Runward may remove it
     yield from told_lines(directory, EVENTS, hashes, on_the_way.read)
 

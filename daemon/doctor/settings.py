@@ -11,7 +11,7 @@ from typing import Final
 from runward.config.listening import Http, TcpAddress, address_of
 from runward.config.notification import Recipient
 from runward.config.problem import counted, printable
-from runward.config.settings import Root
+from runward.config.root import Root
 from runward.daemon.configuration.agent_homes import agent_home
 from runward.daemon.configuration.extras import FIX, why_not_over_http
 from runward.daemon.configuration.secret_file import SecretUnusable, first_line, secret_of

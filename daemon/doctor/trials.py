@@ -317,7 +317,7 @@ _SPINNING_S: Final = 0.3
 
 def examine_sandbox(installation: Installation, patience: Patience) -> Iterator[Finding]:
     """Code must run, must be stopped if it reaches out, and must be cut off if it doesn't end."""
-    executor = installation.settings.executor
+    executor = installation.settings.exchange.executor
     lives = execute(Job(_LIVES, [1]), executor)
     if lives.code == "not_configured":
         yield Finding("warning", f"{lives.error}; code of the exchange is refused", lives.fix)

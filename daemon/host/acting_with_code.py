@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from runward.config.exchange import ExchangeRules
-from runward.config.executor import Executor
+from runward.config.exchange import ExchangeRules, Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.parts.actions_with_code import NotWorkedOut
 from runward.daemon.sandbox.isolated import REFUSED, KilledCount

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from runward.config.settings import Root, Settings
-from runward.config.settings_keys import AUTO
+from runward.config.root import AUTO, Root
+from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.looking.following import written_by
 from runward.daemon.looking.look import recorded

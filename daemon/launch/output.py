@@ -265,14 +265,14 @@ class PassedStream:
 
     def _keep_room(self) -> None:
         """Raises LowDisk."""
-        from runward.config.settings_keys import DEFAULT_LOW_DISK  # most runs write less
+        from runward.config.settings import USUAL  # most runs write less
         from runward.daemon.disk import file_systems
 
         try:
             space = file_systems.space_of(self._log.descriptor)
         except OSError:
             return  # it is not known, and a write will show
-        low_disk = DEFAULT_LOW_DISK if self._low_disk is None else self._low_disk
+        low_disk = USUAL.low_disk if self._low_disk is None else self._low_disk
         limit = file_systems.limit_of(space, low_disk)
         if space.free < limit:
             raise LowDisk(f"less than {file_systems.rounded(limit)} is free on its disk (low_disk)")

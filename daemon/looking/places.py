@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import anyio.to_thread
 
-from runward.config.settings_keys import AUTO
+from runward.config.root import AUTO
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import hooks, places
 from runward.daemon.watch.hints import Target

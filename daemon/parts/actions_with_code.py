@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from runward.config.executor import DEFAULT_WORKERS
+from runward.config.exchange import Executor
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.worker.part import Done
 from runward.handlers.exchange.intent import Refused
@@ -92,7 +92,7 @@ class ActionsWithCode:
     """The actions that are being worked out or were, by action."""
 
     work: Work
-    at_once: Callable[[], int] = lambda: DEFAULT_WORKERS
+    at_once: Callable[[], int] = lambda: Executor().workers
     """How many are worked out at the same time; 0 turns this off."""
     _actions: dict[str, _Action] = field(default_factory=dict)
     _waiting: dict[str, tuple[float, float]] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeAlias
 from runward.config.bundle import BundleRules
 from runward.config.chain import Chain
 from runward.config.exchange import ExchangeRules
-from runward.config.settings_keys import DEFAULT_STEPS_AT_ONCE
+from runward.config.settings import USUAL
 from runward.daemon.looking.looks import AgentsInRuns
 from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
 from runward.daemon.parts.notices import NOBODY, Messenger
@@ -122,7 +122,7 @@ class NoChains:
         return {}
 
     def steps_at_once(self) -> int:
-        return DEFAULT_STEPS_AT_ONCE
+        return USUAL.steps_at_once
 
 
 NO_CHAINS: Final = NoChains()

@@ -292,7 +292,7 @@ class Bundles(Part):
         cleared = self.files.clear_parts(order.directory, [name])
         if cleared is not None:
             return _why(cleared)
-        receipt = sealed(body, prev, order.rules.form)
+        receipt = sealed(body, prev, order.rules.canonical_form)
         text = receipt.text
         if order.rules.sign is not None:
             try:

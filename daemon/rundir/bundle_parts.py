@@ -461,7 +461,7 @@ def make_on_demand(order: BundleOrder, actions: Iterable[Told], directory: str) 
     replayed = _part(write_part(directory, REPLAY, lines))
     summary = _part(write_part(directory, SUMMARY, [summary_text(summary_of(replay)).encode()]))
     body = receipt_body(replay, (replayed, summary), (REPLAY, SUMMARY))
-    text = sealed(body, None, order.rules.form).text
+    text = sealed(body, None, order.rules.canonical_form).text
     receipt = _part(write_part(directory, RECEIPT, [text]))
     return MadeBundle((replayed, summary, receipt), replay.problem)
 

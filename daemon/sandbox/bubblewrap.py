@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.interpreter import INSIDE, Interpreter, interpreter
 from runward.daemon.sandbox.isolated import (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.daemon.sandbox.bubblewrap import Bubblewrapped
 from runward.daemon.sandbox.isolated import Isolated
 from runward.daemon.sandbox.landlocked import Landlocked

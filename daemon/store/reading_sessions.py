@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.config.root import NATIVE
 from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import packed_document
 from runward.handlers.model.processes import bare_host
@@ -254,7 +254,7 @@ def _rows(connection: sqlite3.Connection, keys: Sequence[str]) -> list[SessionRo
 
 def _here() -> dict[str, str]:
     place = own_host()
-    return {"native": DEFAULT_LAYOUT, "here": place, "host": bare_host(place)}
+    return {"native": NATIVE, "here": place, "host": bare_host(place)}
 
 
 def _whole(row: SessionRow, document: packed_document.Document) -> SessionRow:
@@ -325,7 +325,7 @@ def owed(connection: sqlite3.Connection, key: str, name: str) -> list[bytes]:
 def remembered(connection: sqlite3.Connection, session_key: str) -> str | None:
     """What the daemon remembers of a session between looks, as JSON text; for a native run, of its directory."""
     layout, _, directory = session_key.partition(":")
-    key = directory if layout == DEFAULT_LAYOUT else session_key
+    key = directory if layout == NATIVE else session_key
     row = connection.execute("select state from cursors where key = ?", (key,)).fetchone()
     return None if row is None else str(row[0])
 
@@ -362,7 +362,7 @@ def waiting_for_answer(connection: sqlite3.Connection) -> list[str]:
     rows = connection.execute(
         "select s.key from cursors c join sessions s on s.key = c.session_key where c.phase = 'open'"
         " and c.activity = 'waiting' and s.status = 'running' and s.layout <> ? order by s.started_at, s.key",
-        (DEFAULT_LAYOUT,),
+        (NATIVE,),
     )
     return [key for (key,) in rows]
 

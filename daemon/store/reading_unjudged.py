@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.config.root import NATIVE
 
 _MOST_OPEN = 500
 
@@ -56,8 +56,8 @@ def unknown_directories(connection: sqlite3.Connection, root: str, names: Sequen
         (root, json.dumps(names)),
     )
     unknown = {str(name) for (name,) in rows}
-    opened = connection.execute(_OPENED_SOON, (f"{DEFAULT_LAYOUT}:{root}",))
-    begin = len(f"{DEFAULT_LAYOUT}:{root}/")
+    opened = connection.execute(_OPENED_SOON, (f"{NATIVE}:{root}",))
+    begin = len(f"{NATIVE}:{root}/")
     unknown |= {lane[begin:] for (lane,) in opened}
     return [name for name in names if name in unknown]
 
@@ -78,6 +78,6 @@ def open_runs(connection: sqlite3.Connection) -> list[OpenRun]:
         "select session_key, root, directory, json_extract(state, '$[8]'), json_extract(state, '$[9]'),"
         " json_extract(state, '$[10]') from cursors where phase = 'open' and session_key >= ?1 || ':'"
         " and session_key < ?1 || ';' order by +rowid desc limit ?2",
-        (DEFAULT_LAYOUT, _MOST_OPEN),
+        (NATIVE, _MOST_OPEN),
     )
     return [OpenRun(*row) for row in rows]

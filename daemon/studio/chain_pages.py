@@ -186,7 +186,7 @@ def _read(
         called,
         file,
         None if file is None else chain_as_json(connection, file.file, file.parsed),
-        "" if file is None else text_without_secrets(file.text, settings.bundle.redact),
+        "" if file is None else text_without_secrets(file.text, settings.bundle.rules.redact),
         [schedule_as_json(each, now) for each in due],
         [(local(each), each) for each in upcoming(due, now, _NEXT)],
         [each for each in firings if not each.result.startswith("firing.fired")],

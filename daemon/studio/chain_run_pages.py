@@ -114,7 +114,7 @@ class ChainRunPages(Pages):
         found = await self.read(request, look)
         if found is None:
             raise _no_run(identifier)
-        redact = self._settings().bundle.redact
+        redact = self._settings().bundle.rules.redact
         return page(
             request,
             "chain_run.html",
@@ -151,7 +151,7 @@ def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, 
     steps = [
         _step(
             connection,
-            without_secrets_in(each, settings.bundle.redact),
+            without_secrets_in(each, settings.bundle.rules.redact),
             [one for one in tries if one.step == number],
             [one for one in asked if one.step == number],
             waiting,
@@ -178,7 +178,7 @@ def _step(
         shown,
         tries,
         None if begun is None or ended is None else ended - begun,
-        outcome_in_words(tries[-1].outcome, settings.bundle.redact) if tries else None,
+        outcome_in_words(tries[-1].outcome, settings.bundle.rules.redact) if tries else None,
         _output(connection, settings, tries[-1]) if tries else [],
         None if open_now is None else _Question(open_now, shown_approval(open_now)),
         [each for each in asked if each.status != "asked"],

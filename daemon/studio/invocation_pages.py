@@ -98,7 +98,7 @@ class InvocationPages(Pages):
             request,
             "invocation.html",
             {"invocation": found.json},
-            ordered=json_without_secrets(found.json["node_metadata"], self._settings().bundle.redact),
+            ordered=json_without_secrets(found.json["node_metadata"], self._settings().bundle.rules.redact),
             asked_by=found.asked_by,
             steps=found.steps,
             cards=[card(each, None) for each in artifacts if isinstance(each, dict)],
@@ -112,7 +112,10 @@ def _read(connection: sqlite3.Connection, settings: Settings, row: InvocationRow
     return _Invocation(
         shown,
         _asked_by(connection, row, shown["node_metadata"]),
-        [_FinalStep(each, outcome_in_words(each.outcome, settings.bundle.redact)) for each in last.values()],
+        [
+            _FinalStep(each, outcome_in_words(each.outcome, settings.bundle.rules.redact))
+            for each in last.values()
+        ],
     )
 
 

@@ -103,7 +103,7 @@ def read_session(
     session = session_as_json(connection, settings, row, lambda _: None)
     is_up = holder(Path(settings.state_dir)) is not None
     story = session_story(connection, row, is_up, time.time())
-    why = json_without_secrets(story.as_json(), settings.bundle.redact)
+    why = json_without_secrets(story.as_json(), settings.bundle.rules.redact)
     assert isinstance(why, dict), "our own JSON"
     verified = None
     if _size_of_bundle(session) <= _MOST_VERIFIED:

@@ -139,7 +139,7 @@ def _signature(
         if not is_signed:
             return signature_state(fields, ())
         return signature_state(
-            fields, own_keys_that_count(settings.state_dir, report).union(settings.authorized_keys)
+            fields, own_keys_that_count(settings.state_dir, report).union(settings.bundle.authorized_keys)
         )
     except (NoLibrary, OSError):
         return None

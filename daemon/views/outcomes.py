@@ -41,7 +41,7 @@ def shown_outcomes(settings: Settings, rows: Sequence[ArtifactRow]) -> list[Arti
     """The outcomes as people may see them: without what looks like a secret."""
 
     def cleaned(text: str) -> str:
-        return text_without_secrets(text, settings.bundle.redact)
+        return text_without_secrets(text, settings.bundle.rules.redact)
 
     return [
         row._replace(
@@ -49,7 +49,7 @@ def shown_outcomes(settings: Settings, rows: Sequence[ArtifactRow]) -> list[Arti
             summary=None if row.summary is None else cleaned(row.summary),
             content=None
             if row.content is None
-            else json.dumps(json_without_secrets(json.loads(row.content), settings.bundle.redact)),
+            else json.dumps(json_without_secrets(json.loads(row.content), settings.bundle.rules.redact)),
         )
         for row in rows
     ]
@@ -57,7 +57,7 @@ def shown_outcomes(settings: Settings, rows: Sequence[ArtifactRow]) -> list[Arti
 
 def outcomes_as_json(settings: Settings, rows: Sequence[ArtifactRow]) -> list[JsonValue]:
     """What is known of outcomes, without what looks like a secret."""
-    told = json_without_secrets([artifact_as_json(each) for each in rows], settings.bundle.redact)
+    told = json_without_secrets([artifact_as_json(each) for each in rows], settings.bundle.rules.redact)
     assert isinstance(told, list)
     return told
 

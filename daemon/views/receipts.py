@@ -56,7 +56,7 @@ def verified_receipt(
         return verify_bundle(
             place.directory,
             row.attempt,
-            lambda: own_keys_that_count(settings.state_dir, report).union(settings.authorized_keys),
+            lambda: own_keys_that_count(settings.state_dir, report).union(settings.bundle.authorized_keys),
             recorded_of=lambda _: place.recorded,
         )
     except OSError:

@@ -51,7 +51,7 @@ def order_on_demand(
             row.delivery if attempt == row.attempt else None,  # type: ignore[arg-type] # likewise
             finished_hash(connection, row.key, attempt),
         ),
-        settings.bundle,
+        settings.bundle.rules,
         changes,
         next_steps(status, code, row.session_id),  # type: ignore[arg-type] # likewise
         usage,

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, NamedTuple, TypeVar
 
+from runward.config.root import NATIVE
 from runward.config.settings import Settings
-from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.launch.output import SUFFIX, omission
 from runward.daemon.rundir.opening import LINK
 from runward.daemon.rundir.recorded_files import OutsideRoot, Place, open_recorded, opened_directory
@@ -221,7 +221,7 @@ def delivered_file(
 
 def log_file(settings: Settings, row: SessionRow, log: str) -> RecordedFile:
     """What the run printed. Raises `NoFile`."""
-    if row.layout != DEFAULT_LAYOUT:
+    if row.layout != NATIVE:
         raise NoFile(f"Runward records no output of a session of {row.layout}.")
     return RecordedFile(LOGS[log], place_of(settings, row, row.path), LOGS[log], is_log=True)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
+from runward.config.root import NATIVE
 from runward.config.settings import Settings
-from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.rundir.changes import last_change
 from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.daemon.store import reading_sessions
@@ -40,7 +40,7 @@ class LaunchedCommand(NamedTuple):
 
 def launched_command(row: SessionRow) -> LaunchedCommand:
     """What the `run.json` of a native run says now: the run may have changed it. Nothing for other sessions."""
-    if row.layout != DEFAULT_LAYOUT:
+    if row.layout != NATIVE:
         return LaunchedCommand()
     path = row.path
     try:
@@ -240,7 +240,7 @@ def sessions_as_json(
     """What a list says of each of these sessions, without what looks like a secret."""
     kept = kept_files(connection, [row.key for row in rows])
     listed = json_without_secrets(
-        [summary_of(row, kept.get(row.key, [])) for row in rows], settings.bundle.redact
+        [summary_of(row, kept.get(row.key, [])) for row in rows], settings.bundle.rules.redact
     )
     assert isinstance(listed, list)
     return listed
@@ -266,7 +266,7 @@ def session_as_json(
     ]
     details = details_of(row, history, kept, [artifact_as_json(each) for each in outcomes])
     told = {**details, "bundle": bundle_json(bundle, settings, report), "problems": complaints}
-    return without_secrets_in(told, settings.bundle.redact)
+    return without_secrets_in(told, settings.bundle.rules.redact)
 
 
 NOT_KNOWN: Final = "it is not known whether it still runs"
@@ -296,7 +296,7 @@ def activity_in_full(row: SessionRow, now: float) -> str:
 
 def fix_of_unknown(layout: str) -> str:
     """What can be done about such a session, and about future ones."""
-    if layout == DEFAULT_LAYOUT:
+    if layout == NATIVE:
         return "write its exit.json; the next one should name its process in process.json"
     said = "`stale_after` of its root ends such a session after a silence"
     if layout not in _HOOKED:

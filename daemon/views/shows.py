@@ -32,7 +32,7 @@ def whole_show(
         "plan": plan,
         "plays": [_play(each) for each in plays],
     }
-    return without_secrets_in(shown, settings.bundle.redact)
+    return without_secrets_in(shown, settings.bundle.rules.redact)
 
 
 def _play(row: PlayRow) -> dict[str, JsonValue]:

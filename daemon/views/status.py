@@ -141,9 +141,9 @@ def _exchange(
     """
     if not reading_exchange.has_principals(connection):
         return None
-    why = _why_no_code_runs(settings.executor.sandbox, report.get("degraded"))
+    why = _why_no_code_runs(settings.exchange.executor.sandbox, report.get("degraded"))
     return {
-        "sandbox": settings.executor.sandbox if why is None else None,
+        "sandbox": settings.exchange.executor.sandbox if why is None else None,
         "sandbox_problem": why,
         "workers_killed": _workers_killed(report.get("workers_killed")),
         "actions_waiting": reading_exchange.actions_waiting(connection),
@@ -363,7 +363,7 @@ def _named(rows: Sequence[reading_sessions.SessionRow], settings: Settings) -> l
         }
         for row in rows
     ]
-    said = json_without_secrets(named, settings.bundle.redact)
+    said = json_without_secrets(named, settings.bundle.rules.redact)
     assert isinstance(said, list)
     return said
 

@@ -362,7 +362,7 @@ class Timeline:
         return {"kind": "tool_result", "id": _word(identifier), "text": self._text_of(output)}
 
     def _text_of(self, value: JsonValue) -> str:
-        told = json_without_secrets(_shortened(value, self._window), self._settings.bundle.redact)
+        told = json_without_secrets(_shortened(value, self._window), self._settings.bundle.rules.redact)
         return told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)
 
 

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from runward.config.settings import Root, Settings
-from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.config.root import NATIVE, Root
+from runward.config.settings import Settings
 from runward.daemon.processes.identity import ProcessIdentity, state_of
 from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import reading_sessions, reading_unjudged
@@ -65,7 +65,7 @@ def unjudged_called(connection: sqlite3.Connection, settings: Settings, text: st
 
 def as_its_files_tell(connection: sqlite3.Connection, settings: Settings, row: SessionRow) -> SessionRow:
     """The session as recorded; if its end is not judged yet, with the end that its files show."""
-    if row.status != "running" or row.layout != DEFAULT_LAYOUT:
+    if row.status != "running" or row.layout != NATIVE:
         return row
     return next((each for each in _ended(connection, settings) if each.key == row.key), row)
 
@@ -75,7 +75,7 @@ def _names(row: SessionRow) -> tuple[str, str, str]:
 
 
 def _native(settings: Settings) -> Iterator[Root]:
-    return (root for root in settings.roots if root.layout == DEFAULT_LAYOUT)
+    return (root for root in settings.roots if root.layout == NATIVE)
 
 
 def _unknown(connection: sqlite3.Connection, root: Root) -> list[tuple[Root, str]]:
@@ -115,7 +115,7 @@ def _rows(settings: Settings, places: Sequence[tuple[Root, str]]) -> list[Sessio
     from runward.daemon.views.native_run import row_of
 
     launches = _launches_in_inbox(settings)
-    keyed = [(root, name, f"{DEFAULT_LAYOUT}:{root.name}/{name}") for root, name in runs]
+    keyed = [(root, name, f"{NATIVE}:{root.name}/{name}") for root, name in runs]
     rows = [row_of(root.name, f"{root.path}/{name}", launches.get(key)) for root, name, key in keyed]
     return [row for row in rows if row is not None]
 

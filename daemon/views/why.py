@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from runward.config.json_value import JsonValue
-from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.config.root import NATIVE
 from runward.daemon.store import reading_chains, reading_problems, reading_queue, reading_sessions
 from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStatusRow
 from runward.daemon.store.reading_queue import JobRow
@@ -57,7 +57,7 @@ def obstacles_of_session(
                 Obstacle(f"{line.name} lacks {line.length} bytes", "they have not been written yet", start)
             )
     if row.status == "running":
-        why = _not_over if row.layout == DEFAULT_LAYOUT else _goes_on
+        why = _not_over if row.layout == NATIVE else _goes_on
         found.append(why(connection, row, is_up))
     return [*found, *obstacles_of_directory(connection, row.path)]
 

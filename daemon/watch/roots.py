@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from runward.config.problem import printable
-from runward.config.settings import Root
-from runward.config.settings_keys import AUTO, DEFAULT_LAYOUT
+from runward.config.root import AUTO, NATIVE, Root
 from runward.daemon.rundir.run_directories import Standing
 from runward.daemon.store.ownership import UNREAD
 from runward.handlers.layouts.places import Shape
@@ -85,7 +84,7 @@ class WatchedRoot:
 
     def may_hold(self, layout: str) -> bool:
         """Whether sessions of this layout may be here: sessions of its own layout, or of any other tool's."""
-        return layout == self.layout or (self.layout == AUTO and layout != DEFAULT_LAYOUT)
+        return layout == self.layout or (self.layout == AUTO and layout != NATIVE)
 
     def ignores(self, place: str) -> bool:
         """Whether the settings exclude this place: each name in a path counts."""

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from runward.config.json_value import JsonValue
-from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.config.root import NATIVE
 from runward.handlers.bundle.canonical import NotCanonical, canonical_bytes
 from runward.handlers.bundle.edits import Edits, with_git
 from runward.handlers.bundle.receipt import file_entry
@@ -245,7 +245,7 @@ class Replay:
 
     def _position(self, place: Place) -> int:
         """The line, or a native run's byte, counted from 1."""
-        return place.start + 1 if self.order.layout == DEFAULT_LAYOUT else place.line
+        return place.start + 1 if self.order.layout == NATIVE else place.line
 
     def _state(self, told: Stated) -> None:
         if told.issue_number is not None:
@@ -375,7 +375,7 @@ class Replay:
             problem = f"nested more than {DEEPEST} levels deep"
         if problem is None:
             try:
-                text = canonical_bytes(value, self.order.rules.form)
+                text = canonical_bytes(value, self.order.rules.canonical_form)
                 if not has_more_values(text, _MOST_SHOWN):
                     return _Hashed(f"sha256:{sha256(text).hexdigest()}", None, text)
                 problem = TOO_MANY
@@ -392,7 +392,7 @@ class Replay:
             if problem == TOO_MANY or is_deeper(fields[key], DEEPEST):
                 raise NotCanonical(problem)
             shown = self._showing.fields(fields)
-            canonical_bytes(shown, self.order.rules.form)
+            canonical_bytes(shown, self.order.rules.canonical_form)
         except NotCanonical:
             shown = self._showing.fields({**fields, key: None})
         return {**shown, "problem": problem}
@@ -400,13 +400,13 @@ class Replay:
     def _spliced(self, shown: dict[str, JsonValue], key: str, hashed: _Hashed) -> dict[str, JsonValue]:
         """The fields, with the hashed text in place of a value that is shown whole: so it is written only once."""
         is_whole = "redacted" not in shown and "cut" not in shown
-        if hashed.text is None or not is_whole or self.order.rules.form != "seed":
+        if hashed.text is None or not is_whole or self.order.rules.canonical_form != "seed":
             return shown
         return {**shown, key: cast("JsonValue", msgspec.Raw(hashed.text))}
 
     def _line(self, event: str, at: float | None, fields: dict[str, JsonValue]) -> bytes:
         line: dict[str, JsonValue] = {"event": event, "t": None if at is None else iso_time(at), **fields}
-        return canonical_bytes(line, self.order.rules.form) + b"\n"
+        return canonical_bytes(line, self.order.rules.canonical_form) + b"\n"
 
     def _wrong(self, place: Place, problem: str) -> None:
         message = self.redaction.text(problem)

@@ -6,7 +6,7 @@ That of a native run is in its own directory, every other in Runward's own state
 import hashlib
 from typing import Final
 
-from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.config.root import NATIVE
 
 OWN_PLACE: Final = "sessions"
 """The directory below the state directory for the journals of sessions whose files belong to another tool."""
@@ -17,7 +17,7 @@ def journal_directory(layout: str, key: str, path: str) -> str:
 
     Runward never writes into a directory that another tool owns.
     """
-    return path if layout == DEFAULT_LAYOUT else own_directory(layout, key)
+    return path if layout == NATIVE else own_directory(layout, key)
 
 
 def own_directory(layout: str, key: str) -> str:

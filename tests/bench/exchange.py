@@ -27,7 +27,7 @@ from tests.bench.latency import latencies
 from tests.bench.product import DaemonFailed, daemon
 from tests.bench.scratch import Scratch, scratch
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import put

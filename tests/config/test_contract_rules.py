@@ -6,11 +6,10 @@ from collections.abc import Mapping
 import pytest
 from tests.config.test_settings import FILE, complaints, good
 
-from runward.config.contract_rules import MATCH_KEYS, ContractRule, rule_for
-from runward.config.settings import Source, read_settings, settings_to_json
-from runward.config.settings_keys import SETTINGS
-from runward.config.settings_layers import Placed
-from runward.config.shape import ListOf, Table
+from runward.config.contract_rules import ContractRule, Match, rule_for
+from runward.config.origin import Placed
+from runward.config.settings import settings_to_json
+from runward.config.settings_layers import Source, read_settings
 
 
 def rule(text: str) -> ContractRule:
@@ -23,22 +22,13 @@ def test_a_rule_is_read_with_all_that_it_names() -> None:
     text = '{ layout = "claude-*", cwd = "/home/me/app/**", agent = "rev?ewer", prompt = "*fix*" }'
     found = rule(text)
     assert found.playbook == "feature"
-    assert found.match == {
+    assert found.match._asdict() == {
         "layout": "claude-*",
         "cwd": "/home/me/app/**",
         "agent": "rev?ewer",
         "prompt": "*fix*",
     }
     assert found.named_at.origin == f"{FILE}:3"
-
-
-def test_the_keys_of_a_match_are_those_that_a_rule_holds() -> None:
-    rules = SETTINGS.keys["contracts"]
-    assert isinstance(rules, ListOf)
-    assert isinstance(rules.item, Table)
-    match = rules.item.keys["match"]
-    assert isinstance(match, Table)
-    assert tuple(match.keys) == MATCH_KEYS
 
 
 @pytest.mark.parametrize(
@@ -55,7 +45,7 @@ def test_the_keys_of_a_match_are_those_that_a_rule_holds() -> None:
     ],
 )
 def test_a_working_directory_is_meant_as_every_path_of_the_file(written: str, whole: str) -> None:
-    assert rule(f'{{ cwd = "{written}" }}').cwd == whole
+    assert rule(f'{{ cwd = "{written}" }}').match.cwd == whole
 
 
 def test_what_stands_before_a_relative_glob_is_no_glob() -> None:
@@ -128,7 +118,7 @@ def test_a_variable_replaces_all_rules() -> None:
     value = '[{"match": {"cwd": "app"}, "playbook": "v"}]'
     settings = good(rules_named("a"), environment={"RUNWARD_CONTRACTS": value})
     assert names(settings.contracts) == ["v"]
-    assert settings.contracts[0].cwd == "/work/app"
+    assert settings.contracts[0].match.cwd == "/work/app"
     assert settings.origin["contracts[0]"] == "environment RUNWARD_CONTRACTS"
     assert good(rules_named("a"), environment={"RUNWARD_CONTRACTS": "[]"}).contracts == ()
 
@@ -173,15 +163,17 @@ def test_a_rule_holds_where_all_that_it_names_matches(
 ) -> None:
     session = {**SESSION, **changed}
     layout = str(session["layout"])
-    found = ContractRule("p", **match).matches(layout, session["cwd"], session["agent"], session["prompt"])  # type: ignore[arg-type] # the keys are those of a match
+    found = ContractRule(Match(**match), "p").matches(
+        layout, session["cwd"], session["agent"], session["prompt"]
+    )
     assert found is matches
 
 
 def test_the_first_rule_that_matches_holds() -> None:
     rules = (
-        ContractRule("never", agent="x"),
-        ContractRule("first", layout="codex", named_at=Placed(None, "f", (7, 1))),
-        ContractRule("second", layout="*"),
+        ContractRule(Match(agent="x"), "never"),
+        ContractRule(Match(layout="codex"), "first", named_at=Placed(None, "f", (7, 1))),
+        ContractRule(Match(layout="*"), "second"),
     )
     found = rule_for(rules, "codex", None, None, None)
     assert found is rules[1]

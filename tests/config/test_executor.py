@@ -3,7 +3,7 @@
 import pytest
 from tests.config.test_settings import complaints, good
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.config.settings import settings_from_json, settings_to_json
 
 ALL = """
@@ -18,15 +18,15 @@ preloaded_imports = ["statistics"]
 
 
 def test_without_the_table_the_defaults_hold() -> None:
-    assert good("batch = 3").executor == Executor(
-        "bubblewrap", 5.0, 256 << 20, 16 << 20, 64 << 10, ("math", "json", "random", "datetime")
+    assert good("batch = 3").exchange.executor == Executor(
+        "bubblewrap", 5.0, 256 << 20, 16 << 20, 2, 64 << 10, ("math", "json", "random", "datetime")
     )
 
 
 def test_each_key_replaces_its_default_alone() -> None:
     settings = good('[exchange.executor]\ntimeout = "1s"')
-    assert settings.executor == Executor(timeout=1.0)
-    assert settings.origin["exchange.executor.memory"] == "default"
+    assert settings.exchange.executor == Executor(timeout=1.0)
+    assert "exchange.executor.memory" not in settings.origin
     assert settings.origin["exchange.executor.timeout"].endswith(":2")
 
 
@@ -35,11 +35,13 @@ def test_they_survive_the_way_through_json(text: str) -> None:
     settings = good(text)
     again = settings_from_json(settings_to_json(settings))
     assert again is not None
-    assert again.executor == settings.executor
+    assert again.exchange.executor == settings.exchange.executor
 
 
 def test_all_keys_are_read() -> None:
-    assert good(ALL).executor == Executor("bubblewrap", 0.25, 128 << 20, 1 << 20, 2048, ("statistics",))
+    assert good(ALL).exchange.executor == Executor(
+        "bubblewrap", 0.25, 128 << 20, 1 << 20, output=2048, preloaded_imports=("statistics",)
+    )
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,10 @@ secret_file = "/etc/secret"
 
 def test_each_means_is_read_with_whole_paths() -> None:
     assert good(EACH).notify == (
-        Recipient(("approval.asked", "chain.*"), "slack", address_file="/etc/runward/slack.url"),
-        Recipient(("session.failed",), "command", ("tell", "{{ with.title }}")),
-        Recipient(("*",), "desktop"),
-        Recipient(("*",), "webhook", address="https://example.org/hook", secret_file="/etc/secret"),  # a path
+        Recipient(("approval.asked", "chain.*"), slack_file="/etc/runward/slack.url"),
+        Recipient(("session.failed",), command=("tell", "{{ with.title }}")),
+        Recipient(("*",), desktop=True),
+        Recipient(("*",), webhook="https://example.org/hook", secret_file="/etc/secret"),  # a path
     )
 
 

@@ -10,7 +10,7 @@ from runward.config.contract_schema import DECLARATION_SCHEMA
 from runward.config.json_value import JsonValue
 from runward.config.playbook import read_playbook
 from runward.config.schema import DIALECT, SCHEMAS, schema
-from runward.config.settings_keys import SETTINGS
+from runward.config.settings import SETTINGS
 
 
 def look_up(value: JsonValue, *keys: str) -> JsonValue:

@@ -7,19 +7,10 @@ from hypothesis import strategies as st
 
 from runward.config.action import Action
 from runward.config.bundle import DEFAULT_VERIFICATION
-from runward.config.exchange import ExchangeRules, exchange_rules_to_json
-from runward.config.executor import Executor
 from runward.config.problem import Parsed
-from runward.config.settings import (
-    Root,
-    Scan,
-    Settings,
-    Source,
-    Watch,
-    read_settings,
-    settings_from_json,
-    settings_to_json,
-)
+from runward.config.root import Root
+from runward.config.settings import Scan, Settings, Watch, settings_from_json, settings_to_json
+from runward.config.settings_layers import Source, read_settings
 
 FILE = "/etc/runward/runward.toml"
 
@@ -58,7 +49,7 @@ def test_without_file_and_environment_everything_has_a_default() -> None:
         scan=Scan(period=30),
         origin=settings.origin,
     )
-    assert set(settings.origin.values()) == {"default"}
+    assert settings.origin == {}
 
 
 @pytest.mark.parametrize(
@@ -123,9 +114,7 @@ period = "1min"
         "state_dir": f"{FILE}:1",
         "playbooks": f"{FILE}:2",
         "agents": f"{FILE}:3",
-        "chains": "default",
         "batch": f"{FILE}:4",
-        "steps_at_once": "default",
         "retention": f"{FILE}:5",
         "low_disk": f"{FILE}:6",
         "log_limit": f"{FILE}:7",
@@ -135,16 +124,6 @@ period = "1min"
         "watch.debounce": f"{FILE}:20",
         "watch.limit_share": f"{FILE}:21",
         "scan.period": f"{FILE}:23",
-        "notify": "default",
-        "bundle.canonical_form": "default",
-        "bundle.policy_bundle_id": "default",
-        "bundle.longest_text": "default",
-        "bundle.verification": "default",
-        "bundle.redact": "default",
-        "bundle.sign": "default",
-        "bundle.authorized_keys": "default",
-        **{f"exchange.{key}": "default" for key in exchange_rules_to_json(ExchangeRules())},
-        **{f"exchange.executor.{key}": "default" for key in Executor()._asdict()},
     }
 
 
@@ -196,7 +175,7 @@ def test_a_variable_replaces_its_whole_key() -> None:
     assert settings.playbooks == ("/home/me",)
     assert settings.agents == ("/etc/runward/agents",)
     assert settings.origin["roots.b"] == "environment RUNWARD_ROOTS"
-    assert settings.origin["watch.step"] == "default"
+    assert "watch.step" not in settings.origin
 
 
 def test_an_own_state_directory_brings_its_runs_along() -> None:
@@ -272,7 +251,7 @@ def test_an_action_is_a_command_under_a_name() -> None:
     settings = good(text)
     assert settings.actions == (
         Action("merge", ("gh", "{{ with.pr }}"), timeout=300.0),
-        Action("note", ("echo $WITH_PR",), shell=True),
+        Action("note", "echo $WITH_PR", shell=True),
     )
     assert settings_from_json(settings_to_json(settings)) == settings._replace(origin=MappingProxyType({}))
 

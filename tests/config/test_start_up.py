@@ -14,7 +14,9 @@ def modules_after(code: str) -> set[str]:
     return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
 
 
-@pytest.mark.parametrize("module", ["problem", "duration", "contract", "path_rule", "settings", "shape"])
+@pytest.mark.parametrize(
+    "module", ["problem", "duration", "contract", "path_rule", "settings", "settings_layers", "shape"]
+)
 def test_what_the_launcher_reads_first_imports_nothing_heavy(module: str) -> None:
     loaded = modules_after(f"import runward.config.{module}")
     assert f"runward.config.{module}" in loaded
@@ -23,7 +25,7 @@ def test_what_the_launcher_reads_first_imports_nothing_heavy(module: str) -> Non
 
 def test_settings_without_a_file_read_neither_toml_nor_json() -> None:
     code = (
-        "from runward.config.settings import read_settings\n"
+        "from runward.config.settings_layers import read_settings\n"
         "environment = {'RUNWARD_STATE_DIR': '/s'}\n"
         "assert read_settings([], environment, home='/h', working_directory='/w').value is not None"
     )
@@ -33,7 +35,7 @@ def test_settings_without_a_file_read_neither_toml_nor_json() -> None:
 
 def test_settings_from_a_file_import_nothing_heavy_either() -> None:
     code = (
-        "from runward.config.settings import Source, read_settings\n"
+        "from runward.config.settings_layers import Source, read_settings\n"
         "sources = [Source('f', 'batch = 3', '/')]\n"
         "assert read_settings(sources, {}, home='/h', working_directory='/w').value.batch == 3"
     )

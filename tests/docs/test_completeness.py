@@ -5,15 +5,17 @@ import sqlite3
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
-from typing import get_args
+from typing import Any, get_args
 
 import click
 from tests.docs.pages import ROOT, codes, documentation, page, pages
 
 from runward.config.playbook import KNOWN_KEYS as PLAYBOOK_KEYS
-from runward.config.settings_keys import LAYOUTS, SETTINGS
+from runward.config.root import LAYOUTS
+from runward.config.settings import SETTINGS
 from runward.config.settings_layers import OTHER_VARIABLES, PREFIX
-from runward.config.shape import ListOf, Table
+from runward.config.shape import ListOf
+from runward.config.table import Table
 from runward.daemon.cli.commands import COMMANDS
 from runward.daemon.cli.run.launch import _WITH_VALUE, _WITHOUT_VALUE
 from runward.daemon.store.schema import migrations
@@ -39,7 +41,7 @@ def _schema() -> sqlite3.Connection:
     return connection
 
 
-def _leaves(table: Table, prefix: str = "") -> Iterator[str]:
+def _leaves(table: Table[Any], prefix: str = "") -> Iterator[str]:
     for key, shape in table.keys.items():
         if isinstance(shape, Table):
             yield from _leaves(shape, f"{prefix}{key}.")

@@ -6,7 +6,7 @@ import pytest
 from tests.docs.pages import pages
 from tests.docs.scratch import Home
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.daemon.sandbox.workers import Job, execute
 
 BESIDE_A_DAEMON = """

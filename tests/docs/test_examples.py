@@ -9,7 +9,7 @@ from tests.docs.scratch import Home, script_of
 
 from runward.config.agent import read_agent
 from runward.config.playbook import read_playbook
-from runward.config.settings import Source, read_settings
+from runward.config.settings_layers import Source, read_settings
 
 COMMANDS = ("sh", "console")
 WRITTEN = ("toml", "yaml", "markdown")

@@ -171,7 +171,7 @@ async def test_an_ordinary_life_passes_every_point(tmp_path: Path, monkeypatch: 
     passed: list[str] = []
     monkeypatch.setattr(faults, "_hook", passed.append)
     play = Play(Playbook("make", command=("make",)), root_name="runs", root_path=str(tmp_path / "runs"))
-    told = SettingsMessenger(lambda: (Recipient(("session.*",), "command", ("true",)),))
+    told = SettingsMessenger(lambda: (Recipient(("session.*",), command=("true",)),))
     async with daemon(
         tmp_path,
         StillClock(),

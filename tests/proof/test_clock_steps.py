@@ -20,7 +20,8 @@ from tests.proof.place import Place
 from tests.proof.processes import Forks
 from tests.waiting import PATIENCE_S
 
-from runward.config.settings import Root, Settings
+from runward.config.root import Root
+from runward.config.settings import Settings
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.host.world import World
 from runward.daemon.log.daemon_log import LOG, LogFile, Sinks, open_log
@@ -63,7 +64,7 @@ async def _daemon(place: Place) -> AsyncIterator[BrokenArtifacts]:
     prepare(place.state)
     migrate(place.state / "runward.db")
     files = BrokenArtifacts(place.state)
-    settings = Settings(str(place.state), (), (), (Root("runs", str(place.runs)),))
+    settings = Settings(str(place.state), roots=(Root("runs", str(place.runs)),))
     inotify = Inotify(place.state / "inbox", 5, 20, 0.5, 30.0)
     world = World(
         SystemClock(),

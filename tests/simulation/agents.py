@@ -18,7 +18,7 @@ from tests.simulation.ports import ProcessTable
 from tests.simulation.tally import Tally
 from tests.simulation.transcripts import End, Line, Meaning, Tool
 
-from runward.config.settings import Root
+from runward.config.root import Root
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.sessions.over import Writer
 

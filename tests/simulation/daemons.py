@@ -21,7 +21,7 @@ from tests.simulation.storage import InlineConnection
 from tests.simulation.virtual_time import Killed, Process
 
 from runward.config.bundle import BundleRules
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.config.settings import Settings
 from runward.daemon.host.acting_with_code import acting_with_code
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tests.simulation.agents import AGENT_ROOTS, Agent, Machine
 from tests.simulation.transcripts import ClaudeCode, Codex, End, Tool
 
-from runward.config.settings import Root
+from runward.config.root import Root
 
 if TYPE_CHECKING:
     from tests.simulation.universe import Universe

@@ -27,7 +27,8 @@ from tests.simulation.tally import Tally
 from tests.simulation.virtual_time import Killed, Timeline
 from tests.simulation.worktrees import Worktrees
 
-from runward.config.settings import Root, Scan, Settings
+from runward.config.root import Root
+from runward.config.settings import Scan, Settings
 from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.store.reading_bundles import LastTold, told_actions
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused
@@ -128,9 +129,7 @@ class Universe:
         )
         self.settings = Settings(
             str(STATE),
-            (),
-            (),
-            self.all_roots,
+            roots=self.all_roots,
             batch=self._dice.choice((1, 3, 256, 256)),
             scan=Scan(self._dice.choice((30.0, 60.0))),
             retention=self.pruning.choice((None, None, 20.0, 60.0)),

@@ -150,7 +150,7 @@ def _authorized(context: click.Context, keys: Sequence[str]) -> frozenset[str]:
     settings = read_settings_of(context.find_root().obj["config"]).value
     if settings is None:
         return frozenset(keys)
-    return own_keys_that_count(settings.state_dir, note).union(settings.authorized_keys, keys)
+    return own_keys_that_count(settings.state_dir, note).union(settings.bundle.authorized_keys, keys)
 
 
 def _no_receipt(place: BundlePlace) -> str:

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from runward.config.executor import LONGEST_TIMEOUT_S
+from runward.config.exchange import LONGEST_TIMEOUT_S
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import Acting, act, argument_of, text_of
 from runward.daemon.cli.exchange.artifact import AS, AS_JSON, NO_WAIT, REASON, artifact
@@ -351,7 +351,7 @@ def execute_file(
     from runward.daemon.sandbox.execution import execution_to_json
     from runward.daemon.sandbox.workers import Job, execute
 
-    executor = own_settings(context).executor
+    executor = own_settings(context).exchange.executor
     if timeout is not None:
         executor = executor._replace(timeout=timeout)
     arguments_of_run = [argument_of(each) for each in arguments]

@@ -95,7 +95,7 @@ def check(
     accounts = Accounts("check", time.time(), "check")
     state = Path(settings.state_dir)
     with snapshot(state) if (state / STORE).exists() else empty_store() as store:
-        code = RunningCode(accounts, store, own.exchange, own.executor)
+        code = RunningCode(accounts, store, own.exchange, own.exchange.executor)
         try:
             verdict = code.drive(_asked(accounts, contract_or_file, caller, action, target, given))
         except ReadTooMuch as error:

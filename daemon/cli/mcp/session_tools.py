@@ -151,7 +151,7 @@ def _show(settings: Settings, arguments: dict[str, JsonValue], run: str | None) 
 def _why(settings: Settings, arguments: dict[str, JsonValue], run: str | None) -> Answer:
     told = story_of(settings, _named(arguments, run)).as_json()
     assert isinstance(told, dict)
-    return Answer(without_secrets_in(told, settings.bundle.redact))
+    return Answer(without_secrets_in(told, settings.bundle.rules.redact))
 
 
 def _contract(run: str) -> Answer:

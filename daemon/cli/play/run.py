@@ -13,8 +13,7 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.playbook import Playbook, fill_command
-from runward.config.settings import Settings
-from runward.config.settings_keys import PLAYBOOK_SUFFIX
+from runward.config.settings import PLAYBOOK_SUFFIX, Settings
 from runward.config.template import WrongValue, given_values
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.play.declared import declared

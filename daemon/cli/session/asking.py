@@ -13,8 +13,8 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import counted
+from runward.config.root import NATIVE
 from runward.config.settings import Settings
-from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell.finding import refuse_pruned
 from runward.daemon.cli.shell.request_waiting import refuse_without_daemon, wait_for
@@ -43,7 +43,7 @@ def cancel(settings: Settings, row: SessionRow, reason: str, patience: float | N
     name = safe(row.session_id)
     if row.status != "running":
         fail(f"session {name} is {row.status}: only a running one can be cancelled", NOT_SO)
-    if row.layout != DEFAULT_LAYOUT:
+    if row.layout != NATIVE:
         said = (
             "only what `runward run` or `runward play run` started can be cancelled: end the agent yourself"
         )

@@ -78,7 +78,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
             problems(connection, row.path),
         )
         is_news = is_unseen_failure(connection, row.key, time.time())
-    click.echo(text_without_secrets("\n".join(lines), settings.bundle.redact))
+    click.echo(text_without_secrets("\n".join(lines), settings.bundle.rules.redact))
     if is_news and sys.stdout.isatty():  # a pipe may have cut it short, and a program is not a person
         from runward.daemon.cli.session.asking import shown
 

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from runward.config.json_value import JsonValue
-from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.config.root import NATIVE
 from runward.daemon.cli.terminal.output import align, coloured, safe, safe_line, width
 from runward.daemon.store.reading_artifacts import ArtifactRow
 from runward.daemon.store.reading_files import KeptFile
@@ -203,14 +203,14 @@ _LAST_LINES: Final = 10
 
 def _logs(row: SessionRow) -> list[str]:
     """Where the run's output is kept."""
-    if row.layout != DEFAULT_LAYOUT:
+    if row.layout != NATIVE:
         return []
     return [path for name in _LOGS if os.path.isfile(path := f"{row.path}/{name}")]
 
 
 def _last_words(row: SessionRow) -> list[str]:
     """The end of what a run that did not complete wrote to stderr; of one in a terminal, of all that it wrote."""
-    if row.layout != DEFAULT_LAYOUT or row.status in ("running", "completed"):
+    if row.layout != NATIVE or row.status in ("running", "completed"):
         return []
     name = "stderr.log" if os.path.isfile(f"{row.path}/stderr.log") else "stdout.log"
     lines = last_lines(row.path, name, _LAST_LINES)

@@ -11,8 +11,8 @@ from typing import Final, Literal, TypeAlias
 import click
 
 from runward.config.json_value import JsonValue
+from runward.config.root import NATIVE
 from runward.config.settings import Settings
-from runward.config.settings_keys import DEFAULT_LAYOUT
 from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, TIMED_OUT, TRY_AGAIN
 from runward.daemon.cli.shell.finding import find_session, refuse_pruned
 from runward.daemon.cli.terminal import live
@@ -46,7 +46,7 @@ def print_output(
     settings: Settings, row: SessionRow, name: str, *, follow: bool, count: int | None, form: Form
 ) -> None:
     """Print a log of a run; exits 3 if there is none."""
-    if row.layout != DEFAULT_LAYOUT:
+    if row.layout != NATIVE:
         fail(
             f"{safe(row.session_id)} is a session of {row.layout}: its own log is in {safe(row.path)}",
             NOT_FOUND,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pydantic_core import from_json, to_json
 
 from runward.config.bundle import BundleRules, Scheme
-from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.config.root import NATIVE
 from runward.daemon.store.reading_bundles import ATTEMPTS
 from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.store import Store
@@ -327,7 +327,7 @@ async def reported(store: Store, attempts: Iterable[tuple[str, int]]) -> dict[tu
         " case when s.layout <> ? then json_extract(c.state, '$[10]') end,"
         " (select json_extract(e.payload, '$.declaration.cwd') from events e where e.key = s.key || '#1/started')"
         " from json_each(?) asked join sessions s on s.key = asked.value ->> 0 left join cursors c on c.key = s.key",
-        (DEFAULT_LAYOUT, listed(attempts)),
+        (NATIVE, listed(attempts)),
     )
     found: dict[tuple[str, int], Reported] = {}
     for key, attempt, reason, changes, about, declared in rows:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic_core import to_json
 
-from runward.config.settings_keys import DEFAULT_LAYOUT
+from runward.config.root import NATIVE
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import artifacts
 from runward.daemon.store.tables.jobs import Job
@@ -112,7 +112,7 @@ async def working_directories(store: Store, keys: Iterable[str]) -> dict[str, st
         "select asked.value, coalesce(iif(asked.value glob ? || ':*', null, json_extract(c.state, '$[10][0]')),"
         " (select e.payload ->> '$.declaration.cwd' from events e where e.key = asked.value || '#1/started'))"
         " from json_each(?) asked left join cursors c on c.key = asked.value",
-        (DEFAULT_LAYOUT, listed(keys)),
+        (NATIVE, listed(keys)),
     )
     return {str(key): str(cwd) for key, cwd in rows if cwd is not None}
 
@@ -181,7 +181,7 @@ def _open(batch: "Batch", job: Job, effect: OpenSession) -> None:
             effect.contract_problem,
         ),
     )
-    if said.layout != DEFAULT_LAYOUT:
+    if said.layout != NATIVE:
         batch.row(PLACE, (effect.key,))
     batch.row(INSERT_ATTEMPT, (effect.key, 1, effect.at))
     _change(batch, effect, 1, None, "running", evidence)

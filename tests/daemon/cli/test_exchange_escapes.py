@@ -13,7 +13,7 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.sandbox.attempts import ANSWERS, ANY, FLOODS, OUTLIVING, Attempt
 from tests.waiting import wait_for
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.daemon.sandbox.workers import Job, execute
 
 LANES: Final = 4

@@ -9,7 +9,7 @@ import pytest
 from tests.daemon.cli.calling import Place, Result
 from tests.waiting import wait_for
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.workers import Job, execute
 

@@ -172,7 +172,7 @@ async def test_without_a_principal_the_server_only_reads(recorded: Place) -> Non
 
 async def test_without_a_daemon_nothing_is_sent(place: Place) -> None:
     place.daemon_once()
-    sender = ByInbox(Settings(str(place.state), (), (), ()), "writer")
+    sender = ByInbox(Settings(str(place.state)), "writer")
     async with Client(server_of(lambda _: action_tools(sender), "")) as client:
         refused = await client.call_tool("read_artifact", {"artifact_id": "note", "reasoning": "to see"})
         assert said(refused) == "no daemon is running, so nothing was sent: start it and try again"

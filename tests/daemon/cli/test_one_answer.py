@@ -8,7 +8,7 @@ import pytest
 from tests.daemon.cli.calling import Place
 from tests.waiting import wait_for
 
-from runward.config.bundle import BundleRules
+from runward.config.bundle import Bundle, BundleRules
 from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
@@ -95,7 +95,7 @@ def test_receipts_that_can_not_be_signed_without_a_library_are_a_problem(
 ) -> None:
     rules = BundleRules(sign="nostr" if scheme == "nostr" else "ed25519")
     settings = Settings(
-        str(tmp_path), (), (), (), bundle=rules, origin={"bundle.sign": f"{tmp_path}/runward.toml:7"}
+        str(tmp_path), bundle=Bundle(rules), origin={"bundle.sign": f"{tmp_path}/runward.toml:7"}
     )
     assert complaints_about(Parsed(settings)) == ()
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == library else find_spec(name))
@@ -109,9 +109,7 @@ def test_a_directory_that_can_not_be_listed_is_said_and_nothing_else_is_left_out
     (tmp_path / "playbooks").mkdir()
     (tmp_path / "agents").mkdir()
     (tmp_path / "agents/odd.md").write_text("---\nartifact_defaults: 7\n---\n")
-    settings = Settings(
-        str(tmp_path / "state"), (str(tmp_path / "playbooks"),), (str(tmp_path / "agents"),), ()
-    )
+    settings = Settings(str(tmp_path / "state"), (str(tmp_path / "playbooks"),), (str(tmp_path / "agents"),))
     listdir = os.listdir
 
     def refuse(path: str) -> list[str]:

@@ -12,7 +12,8 @@ import pytest
 from tests.daemon.cli.calling import SETTINGS, Place, Result
 from tests.waiting import wait_for
 
-from runward.config.settings import Settings, Source, read_settings, settings_from_json, settings_to_json
+from runward.config.settings import Settings, settings_from_json, settings_to_json
+from runward.config.settings_layers import Source, read_settings
 from runward.daemon.log.daemon_log import LOG
 
 

@@ -47,8 +47,6 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(
         str(tmp_path / "state"),
         (str(tmp_path / "playbooks"),),
-        (),
-        (),
         chains=(str(tmp_path / "chains"),),
         actions=(Action("nothing", ("true",)),),
     )

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from runward.config.chain import Chain, read_chain
-from runward.config.contract_rules import ContractRule
+from runward.config.contract_rules import ContractRule, Match
+from runward.config.origin import Placed
 from runward.config.problem import Parsed
-from runward.config.settings import Root, Settings
-from runward.config.settings_layers import Placed
+from runward.config.root import Root
+from runward.config.settings import Settings
 from runward.config.step import Callables
 from runward.daemon.configuration import checked_chains, declarations
 from runward.daemon.configuration.declarations import Declarer, Remembering
@@ -17,7 +18,7 @@ from runward.handlers.model.sessions import CoveringRoot, RootOf
 
 PLAYBOOK = "agent: reviewer\nartifacts:\n  expected:\n    - {id: review, path: review.md}\n"
 PROFILE = "---\nartifact_defaults:\n  expected:\n    - {id: report, path: report.md}\n---\n"
-RULE = ContractRule("feature", layout="codex", named_at=Placed(None, "/etc/runward.toml", (9, 1)))
+RULE = ContractRule(Match(layout="codex"), "feature", named_at=Placed(None, "/etc/runward.toml", (9, 1)))
 
 
 @pytest.fixture
@@ -31,7 +32,6 @@ def settings(tmp_path: Path) -> Settings:
         str(tmp_path / "state"),
         (str(tmp_path / "playbooks"),),
         (str(tmp_path / "agents"),),
-        (),
         contracts=(RULE,),
     )
 

@@ -35,7 +35,6 @@ def settings(tmp_path: Path) -> Settings:
         str(tmp_path / "state"),
         (str(tmp_path / "playbooks"),),
         (str(tmp_path / "agents"),),
-        (),
         chains=(str(tmp_path / "chains"),),
     )
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from tests.waiting import PATIENCE_S
 
 from runward.config.problem import Problem
-from runward.config.settings import Root, Settings
+from runward.config.root import Root
+from runward.config.settings import Settings
 from runward.daemon.doctor.checks import Examine
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 
@@ -18,7 +19,7 @@ def installation(
     environment: Mapping[str, str] | None = None,
 ) -> Installation:
     """One whose state directory is `state`."""
-    settings = Settings(str(state), (), (), roots)
+    settings = Settings(str(state), roots=roots)
     return Installation(settings, False, problems, environment or {"PATH": "/usr/bin:/bin"})
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runward.config.settings import read_settings
+from runward.config.settings_layers import read_settings
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.doctor.settings import examine_settings
 

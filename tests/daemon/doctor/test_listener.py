@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 from tests.daemon.web.serving import served as serving
 
-from runward.config.listening import Http
+from runward.config.listening import Github, Http, Webhooks
 from runward.config.settings import Settings
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.doctor.settings import _answers, examine_listener
@@ -21,7 +21,7 @@ def examined(settings: Settings) -> list[Finding]:
 
 def settings(state: Path, *listen: str, secret: Path | None = None) -> Settings:
     http = Http(listen) if listen else None
-    return Settings(str(state), (), (), (), http=http, github_secret_file=str(secret) if secret else None)
+    return Settings(str(state), http=http, webhooks=Webhooks(Github(str(secret)) if secret else None))
 
 
 def results(found: list[Finding]) -> list[str]:
@@ -55,7 +55,7 @@ def test_a_secret(tmp_path: Path, mode: int, result: str) -> None:
 
 
 def test_tools_over_http_need_their_library(tmp_path: Path) -> None:
-    wanted = Settings(str(tmp_path), (), (), (), http=Http(("127.0.0.1:0",), mcp=True))
+    wanted = Settings(str(tmp_path), http=Http(("127.0.0.1:0",), mcp=True))
     assert results(examined(wanted)) == ["ok", "ok"]
     with mock.patch.dict(sys.modules, {"mcp": None}):
         _, found = examined(wanted)

@@ -16,7 +16,7 @@ ON = ("chain.*",)
 
 
 def examined(state: Path, *recipients: Recipient) -> list[Finding]:
-    settings = Settings(str(state), (), (), (), notify=recipients)
+    settings = Settings(str(state), notify=recipients)
     installation = Installation(settings, False, (), {"PATH": "/usr/bin:/bin"})
     return list(examine_notices(installation, Patience(20.0)))
 
@@ -29,11 +29,11 @@ def test_nobody_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("recipient", "said"),
     [
-        (Recipient(ON, "command", ("sh", "-c", "true")), None),
-        (Recipient(ON, "command", ("no-such-program",)), "there is no program no-such-program"),
-        (Recipient(ON, "ntfy", address="https://ntfy.example/a"), None),
-        (Recipient(ON, "slack", address_file="slack.url"), "slack.url can't be read"),
-        (Recipient(ON, "webhook", address="https://a.example", secret_file="empty"), "empty is empty"),
+        (Recipient(ON, command=("sh", "-c", "true")), None),
+        (Recipient(ON, command=("no-such-program",)), "there is no program no-such-program"),
+        (Recipient(ON, ntfy="https://ntfy.example/a"), None),
+        (Recipient(ON, slack_file="slack.url"), "slack.url can't be read"),
+        (Recipient(ON, webhook="https://a.example", secret_file="empty"), "empty is empty"),
     ],
 )
 def test_each_recipient_has_what_it_needs_or_the_finding_says_what_is_missing(

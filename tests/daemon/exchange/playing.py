@@ -19,8 +19,7 @@ from tests.daemon.exchange.plain_rules import CPU, DEPTH, QUOTA, WINDOW, Due, Ra
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 from tests.daemon.worker.without_threads import without_threads
 
-from runward.config.exchange import ExchangeRules
-from runward.config.executor import Executor
+from runward.config.exchange import ExchangeRules, Executor
 from runward.daemon.host.acting_with_code import acting_with_code
 from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.spool import put

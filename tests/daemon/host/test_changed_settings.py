@@ -10,7 +10,8 @@ import pytest
 import structlog
 
 from runward.config.problem import Parsed, Problem
-from runward.config.settings import Settings, read_settings
+from runward.config.settings import Settings
+from runward.config.settings_layers import read_settings
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.configuration.settings_files import Look, SettingsFiles
 from runward.daemon.host import service

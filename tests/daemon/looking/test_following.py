@@ -14,7 +14,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.contract import ExpectedArtifact
-from runward.config.settings import Root
+from runward.config.root import Root
 from runward.daemon.inbox.spool import put
 from runward.daemon.looking import following, looks
 from runward.daemon.looking.remembered import dump_remembered, load_remembered

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -82,10 +82,16 @@ def running() -> Iterator[Service]:
         yield found
 
 
+def _reached(key: str, address: str) -> Recipient:
+    """A recipient whose address is under this key."""
+    keys: dict[str, Any] = {key: address}
+    return Recipient(("*",), **keys)
+
+
 def test_a_program_gets_the_words_as_they_are(tmp_path: Path) -> None:
     told = tmp_path / "told"
     command = ("sh", "-c", 'printf "%s|" "$@" > "$0"', str(told), "{{ with.title }}", "to: {{ with.text }}")
-    assert send(Recipient(("*",), "command", command), NOTICE) is None
+    assert send(Recipient(("*",), command=command), NOTICE) is None
     assert told.read_text() == f"{NOTICE.title}|to: {NOTICE.text}|"
 
 
@@ -98,7 +104,7 @@ def test_a_program_gets_the_words_as_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_a_program_that_fails_did_not_tell_anybody(command: tuple[str, ...], why: str) -> None:
-    assert why in str(send(Recipient(("*",), "command", command), NOTICE))
+    assert why in str(send(Recipient(("*",), command=command), NOTICE))
 
 
 def test_a_program_that_hangs_is_ended_with_all_that_it_started(
@@ -107,12 +113,12 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(
     monkeypatch.setattr(messenger, "PROGRAM_PATIENCE_S", 0.3)
     told = tmp_path / "told"
     command = ("sh", "-c", f"(sleep 60; echo late > {told}) & wait")
-    assert "took longer than 0.3 s" in str(send(Recipient(("*",), "command", command), NOTICE))
+    assert "took longer than 0.3 s" in str(send(Recipient(("*",), command=command), NOTICE))
     assert not told.exists()
 
 
 def test_slack_gets_a_text(service: Service) -> None:
-    assert send(Recipient(("*",), "slack", address=f"{service.address}/services/T"), NOTICE) is None
+    assert send(Recipient(("*",), slack=f"{service.address}/services/T"), NOTICE) is None
     ((path, headers, body),) = service.received
     assert (path, headers["content-type"]) == ("/services/T", "application/json")
     assert json.loads(body) == {"text": f"*{NOTICE.title}*\n{NOTICE.text}"}
@@ -121,7 +127,7 @@ def test_slack_gets_a_text(service: Service) -> None:
 def test_no_recipient_gets_a_secret(service: Service) -> None:
     notice = NOTICE._replace(title="failed: DB_PASS=abc", text="the token ghp_" + "a1B2" * 9)
     for means in ("slack", "ntfy", "webhook"):
-        assert send(Recipient(("*",), means, address=f"{service.address}/topic"), notice) is None
+        assert send(_reached(means, f"{service.address}/topic"), notice) is None
     for _, _, body in service.received:
         assert b"abc" not in body
         assert b"a1B2" not in body
@@ -129,7 +135,7 @@ def test_no_recipient_gets_a_secret(service: Service) -> None:
 
 
 def test_what_the_operator_calls_a_secret_leaves_in_no_notice(service: Service) -> None:
-    recipient = Recipient(("*",), "slack", address=f"{service.address}/services/T")
+    recipient = Recipient(("*",), slack=f"{service.address}/services/T")
     told = SettingsMessenger(lambda: (recipient,), redact=lambda: (r"\bACME-\d+",))
     assert told.send(NOTICE._replace(recipient=recipient.name, text="use ACME-123")) is None
     ((_, _, body),) = service.received
@@ -138,17 +144,14 @@ def test_what_the_operator_calls_a_secret_leaves_in_no_notice(service: Service) 
 
 def test_nobody_is_mentioned_in_slack(service: Service) -> None:
     notice = NOTICE._replace(text="<!channel> & <https://x|y>")
-    assert (
-        send(Recipient(("*",), "slack", address=f"{service.address}/services/T"), notice, "https://here/")
-        is None
-    )
+    assert send(Recipient(("*",), slack=f"{service.address}/services/T"), notice, "https://here/") is None
     ((_, _, body),) = service.received
     said = "&lt;!channel&gt; &amp; &lt;https://x|y&gt;\nhttps://here/"
     assert json.loads(body) == {"text": f"*{NOTICE.title}*\n{said}"}
 
 
 def test_ntfy_gets_the_topic_and_the_title(service: Service) -> None:
-    assert send(Recipient(("*",), "ntfy", address=f"{service.address}/topic"), NOTICE) is None
+    assert send(Recipient(("*",), ntfy=f"{service.address}/topic"), NOTICE) is None
     ((path, _, body),) = service.received
     assert path == "/"
     assert json.loads(body) == {"topic": "topic", "title": NOTICE.title, "message": NOTICE.text}
@@ -159,7 +162,7 @@ def test_a_webhook_is_signed_as_standard_webhooks_says(service: Service, tmp_pat
     secret = tmp_path / "secret"
     secret.write_text(f"whsec_{b64encode(key).decode()}\n")
     secret.chmod(0o600)
-    recipient = Recipient(("*",), "webhook", address=service.address, secret_file=str(secret))
+    recipient = Recipient(("*",), webhook=service.address, secret_file=str(secret))
     assert send(recipient, NOTICE) is None
     ((_, headers, body),) = service.received
     assert headers["webhook-id"] == NOTICE.id
@@ -175,10 +178,10 @@ URL = "https://runward.example/approvals/ap_1?signature=f"
 def test_a_link_is_told_by_every_means(service: Service, tmp_path: Path) -> None:
     told = tmp_path / "told"
     command = ("sh", "-c", 'printf "%s" "$1" > "$0"', str(told), "{{ with.url }}")
-    assert send(Recipient(("*",), "command", command), NOTICE, URL) is None
+    assert send(Recipient(("*",), command=command), NOTICE, URL) is None
     assert told.read_text() == URL
     for means in ("slack", "ntfy", "webhook"):
-        assert send(Recipient(("*",), means, address=f"{service.address}/topic"), NOTICE, URL) is None
+        assert send(_reached(means, f"{service.address}/topic"), NOTICE, URL) is None
     slack, ntfy, webhook = (json.loads(body) for _, _, body in service.received)
     assert slack["text"].endswith(f"{NOTICE.text}\n{URL}")
     assert (ntfy["message"], ntfy["click"]) == (f"{NOTICE.text}\n{URL}", URL)
@@ -189,7 +192,7 @@ def test_a_notice_whose_link_is_not_known_now_is_tried_again() -> None:
     def unknown(notice: PendingNotice) -> str | None:
         raise NoLink("the store is busy")
 
-    recipients = (Recipient(("chain.*",), "command", ("true",)),)
+    recipients = (Recipient(("chain.*",), command=("true",)),)
     told = SettingsMessenger(lambda: recipients, unknown)
     (name,) = told.recipients("chain.failed")
     assert told.send(NOTICE._replace(recipient=name)) == "the store is busy"
@@ -202,7 +205,7 @@ def test_an_address_is_read_from_a_file_that_only_its_owner_may_read(
     file = tmp_path / "address"
     file.write_text(f"{service.address}/secret-part\nsecond line\n")
     file.chmod(0o644)
-    recipient = Recipient(("*",), means, address_file=str(file))
+    recipient = _reached(f"{means}_file", str(file))
     assert send(recipient, NOTICE) == f"others may read {file}: chmod 600 {file}"
     file.chmod(0o600)
     assert send(recipient, NOTICE) is None
@@ -214,7 +217,7 @@ def test_a_service_that_refuses_did_not_tell_anybody_and_nothing_is_sent_elsewhe
     service: Service, code: int
 ) -> None:
     service.code = code
-    recipient = Recipient(("*",), "slack", address=f"{service.address}/secret")
+    recipient = Recipient(("*",), slack=f"{service.address}/secret")
     assert send(recipient, NOTICE) == f"the service answered {code}"
     assert len(service.received) == 1
 
@@ -222,12 +225,12 @@ def test_a_service_that_refuses_did_not_tell_anybody_and_nothing_is_sent_elsewhe
 def test_no_problem_names_an_address() -> None:
     with serving() as gone:
         address = f"{gone.address}/secret"
-    why = send(Recipient(("*",), "slack", address=address), NOTICE)
+    why = send(Recipient(("*",), slack=address), NOTICE)
     assert why == "the service can't be reached: Connection refused"
 
 
 def test_a_recipient_that_the_settings_name_no_more_is_not_told() -> None:
-    recipients = (Recipient(("chain.*",), "command", ("true",)),)
+    recipients = (Recipient(("chain.*",), command=("true",)),)
     told = SettingsMessenger(lambda: recipients)
     (name,) = told.recipients("chain.failed")
     assert told.recipients("session.failed") == ()

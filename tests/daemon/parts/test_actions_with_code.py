@@ -15,7 +15,7 @@ from tests.daemon.parts.test_killed_workers import until_all_is_done
 from tests.daemon.worker.damaged_journals import finish
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import result_so_far
 from runward.daemon.host.acting_with_code import acting_with_code

@@ -11,7 +11,7 @@ from tests.handlers.layouts import adjutant_lines
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.bundle import BundleRules
-from runward.config.settings import Root
+from runward.config.root import Root
 from runward.handlers.journal.place import journal_directory
 
 HOUR = 3600.0

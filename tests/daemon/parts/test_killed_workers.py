@@ -18,8 +18,7 @@ from tests.daemon.parts.test_exchange import append, begin, results, settle, wri
 from tests.daemon.store.uncertain import Uncertain
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
-from runward.config.exchange import ExchangeRules
-from runward.config.executor import Executor
+from runward.config.exchange import ExchangeRules, Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.host.acting_with_code import Trouble, acting_with_code
 from runward.daemon.sandbox.isolated import NoSandbox

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import structlog
 
-from runward.config.settings import Root
+from runward.config.root import Root
 from runward.daemon.parts.running_outcomes import MOST_TOLD, RunningOutcomes
 from runward.daemon.store.tables import sessions
 from runward.daemon.watch.roots import WatchedRoot

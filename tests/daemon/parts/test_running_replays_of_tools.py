@@ -12,7 +12,7 @@ from tests.handlers.layouts import adjutant_lines, codex_lines, ctcp_lines, lion
 
 from runward.config.bundle import BundleRules
 from runward.config.json_value import JsonValue
-from runward.config.settings import Root
+from runward.config.root import Root
 from runward.daemon.rundir.bundle_verifying import verify_bundle
 from runward.handlers.journal.place import journal_directory
 

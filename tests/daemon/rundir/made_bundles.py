@@ -15,7 +15,7 @@ from runward.handlers.model.bundle import BundleOrder, Cost, Stretch, Verdict
 
 AT: Final = 1_769_860_800.0
 VERDICT: Final = Verdict(AT + 60, "failed", "run.failed.exit_nonzero", "it *failed*", "passed", "c" * 64)
-RULES: Final = {form: BundleRules(form=form, longest_text=60) for form in ("seed", "rfc8785")}
+RULES: Final = {form: BundleRules(canonical_form=form, longest_text=60) for form in ("seed", "rfc8785")}
 
 Write = Callable[[Path], tuple[str, Path]]
 """Writes a session's files into a directory; returns the session's id and where its files are."""

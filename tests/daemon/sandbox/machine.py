@@ -23,7 +23,7 @@ from tests.daemon.sandbox.attempts import (
 )
 from tests.waiting import wait_for
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.execution import Call, Execution
 from runward.daemon.sandbox.isolated import NOBODY

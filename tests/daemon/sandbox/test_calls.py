@@ -9,7 +9,7 @@ import pytest
 from tests.daemon.sandbox.machine import children
 from tests.waiting import wait_for
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.execution import (
     CALLS,

@@ -16,7 +16,7 @@ import pytest
 from tests.daemon.sandbox.machine import children
 from tests.waiting import wait_for
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox.execution import CpuTime, execution_to_json, read_answer
 from runward.daemon.sandbox.isolated import NoSandbox, cpu_of
@@ -26,7 +26,7 @@ USUAL = Executor()
 
 NO_NAMESPACES = """
 import ctypes, json, os, sys
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.daemon.sandbox.execution import execution_to_json
 from runward.daemon.sandbox.workers import Job, execute
 user, group = os.geteuid(), os.getegid()
@@ -46,7 +46,7 @@ print(json.dumps([execution_to_json(execute(job, Executor(sandbox=each))) for ea
 
 FEW_FILES = """
 import json, resource
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.daemon.sandbox.execution import execution_to_json
 from runward.daemon.sandbox.workers import Job, execute
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))

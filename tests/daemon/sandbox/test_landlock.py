@@ -15,7 +15,7 @@ from tests.daemon.sandbox.machine import Machine, children, machine_for_attempts
 from tests.unprivileged import as_unprivileged
 from tests.waiting import wait_for
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.daemon.sandbox import landlock, landlocked, workers
 from runward.daemon.sandbox.execution import execution_to_json
 from runward.daemon.sandbox.interpreter import interpreter

@@ -8,7 +8,7 @@ import pytest
 from tests.daemon.sandbox.machine import children
 from tests.waiting import wait_for
 
-from runward.config.executor import Executor
+from runward.config.exchange import Executor
 from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.workers import Job, ReadyWorkers, Worker, execute
 

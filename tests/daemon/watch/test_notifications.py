@@ -15,7 +15,7 @@ import anyio
 import pytest
 from tests.waiting import PATIENCE_S
 
-from runward.config.settings import Root
+from runward.config.root import Root
 from runward.daemon.watch import notifications
 from runward.daemon.watch.directories import Directories, Overflow
 from runward.daemon.watch.hints import Target

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.config.settings import Root
+from runward.config.root import Root
 from runward.daemon.rundir.run_directories import UNTRUSTED, mark
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import scan, settle

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from runward.config.settings import Root
+from runward.config.root import Root
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import UNTRUSTED, Listing, mark, signature
 from runward.daemon.watch.hints import Coverage, Hints, Why

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from runward.config.settings import Root
+from runward.config.root import Root
 from runward.daemon.watch.hints import ITSELF
 from runward.daemon.watch.notifications import Translator
 from runward.daemon.watch.roots import WatchedRoot

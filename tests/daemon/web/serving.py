@@ -13,7 +13,7 @@ from typing import NamedTuple
 import structlog
 from anyio.from_thread import start_blocking_portal
 
-from runward.config.listening import Http
+from runward.config.listening import Github, Http, Webhooks
 from runward.config.settings import Settings
 from runward.daemon.web.listener import Listener
 
@@ -39,11 +39,8 @@ class Served:
         self.secret = directory / "github.secret"
         self.settings = Settings(
             str(self.state),
-            (),
-            (),
-            (),
             http=Http((f"unix:{self.path}",)),
-            github_secret_file=str(self.secret),
+            webhooks=Webhooks(Github(str(self.secret))),
         )
         self.listener: Listener | None = None
 

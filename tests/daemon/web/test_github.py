@@ -5,6 +5,8 @@ import json
 import pytest
 from tests.daemon.web.serving import Served, request, signature
 
+from runward.config.listening import Webhooks
+
 OPENED = {"action": "opened", "pull_request": {"number": 7, "base": {"ref": "main"}}}
 
 
@@ -96,7 +98,7 @@ def test_fields_that_have_no_room_in_an_event(served: Served) -> None:
 
 
 def test_without_a_secret_there_is_nothing_here(served: Served) -> None:
-    served.settings = served.settings._replace(github_secret_file=None)
+    served.settings = served.settings._replace(webhooks=Webhooks())
     assert served.deliver(OPENED).status == 404
     assert served.deliver(b"x" * (6 << 20)).status == 404
 

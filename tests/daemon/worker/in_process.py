@@ -16,7 +16,8 @@ from tempfile import mkdtemp
 import structlog
 
 from runward.config.exchange import ExchangeRules
-from runward.config.settings import Root, Settings
+from runward.config.root import Root
+from runward.config.settings import Settings
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.host.world import World
 from runward.daemon.parts.actions_with_code import ActionsWithCode, Work, no_sandbox
@@ -268,7 +269,7 @@ async def daemon(
         prepare(state)
         (state / "runward.db").write_bytes(empty_store())
         root.mkdir(exist_ok=True)
-    settings = Settings(str(state), (), (), (Root("runs", str(root)), *roots), batch)
+    settings = Settings(str(state), roots=(Root("runs", str(root)), *roots), batch=batch)
     world = World(
         clock,
         Files(state),

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.problem import Problem
-from runward.config.settings import Settings, Source, read_settings
+from runward.config.settings import Settings
+from runward.config.settings_layers import Source, read_settings
 from runward.daemon.configuration.declarations import Declarer
 from runward.handlers.layouts import native
 from runward.handlers.layouts.native import Item, Started

@@ -11,7 +11,7 @@ from tests.handlers.layouts.claude_code_lines import Transcript
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
-from runward.config.settings import Root
+from runward.config.root import Root
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.tables import hooks
 from runward.daemon.store.tables.hooks import Hook

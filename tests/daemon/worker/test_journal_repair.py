@@ -23,7 +23,8 @@ from tests.daemon.worker.damaged_journals import (
 from tests.daemon.worker.in_process import SILENT, Daemon, NoAlarm, StillClock, ToldProcesses, daemon
 from tests.waiting import PATIENCE_S
 
-from runward.config.settings import Root, Settings
+from runward.config.root import Root
+from runward.config.settings import Settings
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.host.world import World
 from runward.daemon.parts.answering import no_playbooks, no_rules
@@ -341,7 +342,7 @@ async def test_neither_readiness_nor_verdicts_wait_for_the_comparison(tmp_path: 
         no_rules,
         no_playbooks,
     )
-    settings = Settings(str(state), (), (), (Root("runs", str(tmp_path / "runs")),), 256)
+    settings = Settings(str(state), roots=(Root("runs", str(tmp_path / "runs")),))
     store = Store(await connect(state / "runward.db"))
     supervisor = Supervisor(state, settings, world, store, SILENT, lambda ring: NoAlarm())
     try:

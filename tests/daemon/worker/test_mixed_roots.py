@@ -8,7 +8,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from tests.handlers.layouts import adjutant_lines, codex_lines, ctcp_lines, lionagi_lines
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, headless_run, subagent_file
 
-from runward.config.settings import Root
+from runward.config.root import Root
 from runward.daemon.looking.remembered import load_remembered
 from runward.daemon.world.files import Files
 from runward.handlers.layouts.registry import LAYOUTS

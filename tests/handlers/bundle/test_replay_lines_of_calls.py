@@ -41,7 +41,7 @@ def replayed(*told: Told, rules: BundleRules = USUAL) -> tuple[Replay, list[dict
     replay = Replay(order)
     lines = list(replay.lines(told))
     for line in lines:
-        assert canonical_bytes(json.loads(line), rules.form) + b"\n" == line
+        assert canonical_bytes(json.loads(line), rules.canonical_form) + b"\n" == line
     return replay, [json.loads(line) for line in lines[1:-1]]
 
 
@@ -149,7 +149,7 @@ def test_the_tokens_of_a_call_may_be_told_with_its_result() -> None:
 def test_what_cannot_be_hashed_has_no_hash_and_a_problem(
     value: JsonValue, form: str, kept: JsonValue
 ) -> None:
-    rules = BundleRules(form="rfc8785" if form == "rfc8785" else "seed")
+    rules = BundleRules(canonical_form="rfc8785" if form == "rfc8785" else "seed")
     told = "a key appears twice" if value == {"a": 2} else None
     replay, (call, result) = replayed(
         Called(PLACE, AT, "c", "sh", value, problem=told),

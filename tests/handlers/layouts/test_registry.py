@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 from tests.handlers.layouts.tiny import layouts
 
-from runward.config.settings_keys import FOREIGN_LAYOUTS
+from runward.config.root import FOREIGN_LAYOUTS
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.layouts.transcript import LogLine
 
