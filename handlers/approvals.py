@@ -158,7 +158,7 @@ def _worked(
     position: Position, places: list[_Named], workplaces: Mapping[int, Workplace], until: float | None
 ) -> list[_Worked]:
     """The worktrees that are kept, and the directories that no run directory has in it, each once."""
-    found: list[_Worked] = []
+    worked: list[_Worked] = []
     shared: dict[str, list[tuple[float, int]]] = {}
     for number, workplace in workplaces.items():
         ordered = (workplace.ordered_at, number)
@@ -166,15 +166,15 @@ def _worked(
         if workplace.worktree is not None:
             if worktree is not None and worktree.is_kept(position.steps[number].status != "completed"):
                 since = workplace.ordered_at if workplace.begun_at is None else workplace.begun_at
-                found.append(_Worked(WorkPlace(workplace.worktree, since, is_worktree=True), (ordered,)))
+                worked.append(_Worked(WorkPlace(workplace.worktree, since, is_worktree=True), (ordered,)))
             continue
         cwd = posixpath.normpath(workplace.cwd)
         whole = [place for each in places for place in (each.place.path, each.place.artifacts_path)]
         if not any(cwd == each or cwd.startswith(f"{each}/") for each in whole):
             shared.setdefault(cwd, []).append(ordered)
     for cwd, steps in shared.items():
-        found.append(_Worked(WorkPlace(cwd, min(steps)[0], until), tuple(sorted(steps))))
-    return found
+        worked.append(_Worked(WorkPlace(cwd, min(steps)[0], until), tuple(sorted(steps))))
+    return worked
 
 
 def _left(
@@ -185,13 +185,13 @@ def _left(
         return iter(())
     question = FilesLeftIn(tuple(each.place for each in places), tuple(each.place for each in worked))
     answer = yield from ask(question)
-    found: list[tuple[_Named | _Worked, LeftFiles]] = []
+    by_place: list[tuple[_Named | _Worked, LeftFiles]] = []
     everywhere: list[_Named | _Worked] = [*places, *worked]
     for named, each in zip(everywhere, answer, strict=True):
         if isinstance(each, Unreadable):
             raise TryLater(f"what step {named.step} left can't be read: {each.why}")
-        found.append((named, each))
-    files = [(named, file) for named, left in found for file in left.files]
+        by_place.append((named, each))
+    files = [(named, file) for named, left in by_place for file in left.files]
     changing = [file.path for _, file in files if file.state == "changing" and file.path not in without]
     if changing and tries + 1 < TRIES:
         raise TryLater(f"{', '.join(changing[:5])} {STATES['changing']}")
@@ -241,20 +241,20 @@ def ask_a_person(event: ApprovalWanted, given: Given) -> Deciding:
     ):
         return ()
     position = position_of(run, given.event_hash)
-    found = yield from shown(position, event.step, given.tries)
+    now = yield from shown(position, event.step, given.tries)
     approval = approval_id(event.key)
-    if isinstance(found, NotStarted):
-        said = ApprovalDecided(approval, run.id, event.step, given.at, "changed", found.why, "")
-        return (Emit(said),)
+    if isinstance(now, NotStarted):
+        changed = ApprovalDecided(approval, run.id, event.step, given.at, "changed", now.why, "")
+        return (Emit(changed),)
     rule = position.step(event.step).approval
     expires = None if rule is None or rule.expires is None else given.at + rule.expires
     effects: list[Effect] = [
-        AskApproval(approval, run.id, event.step, given.at, expires, found.value, found.hash),
+        AskApproval(approval, run.id, event.step, given.at, expires, now.value, now.hash),
         Explain(run.id, "decided", f"step {position.step(event.step).id} waits for approval {approval}"),
     ]
     if expires is not None:
         effects.append(Emit(TimerSet(lane_of(run.id), f"{EXPIRES}{approval}", given.at, expires)))
-    command = found.value["argv"]
+    command = now.value["argv"]
     text = f"{json.dumps(command, ensure_ascii=False)}\nrunward chain approve {approval}"
     title = f"{run.chain}: step {position.step(event.step).id} waits for a person"
     return (*effects, *(yield from notices("approval.asked", approval, title, text, given.at)))
@@ -324,8 +324,8 @@ def approved(
         return (*_refused(approval.run, why), *decided(approval, given.at, "changed", note, by))
     effects = decided(approval, given.at, "approved", note, by)
     if without:
-        said = f"{approval.id} is approved without {', '.join(without)}"
-        effects = (*effects, Explain(approval.run, "decided", said, {"without": list(without)}))
+        summary = f"{approval.id} is approved without {', '.join(without)}"
+        effects = (*effects, Explain(approval.run, "decided", summary, {"without": list(without)}))
     return effects
 
 
@@ -341,8 +341,8 @@ def _is_as_shown(now: Shown, approval: ApprovalStanding, without: tuple[str, ...
 
 def decided(approval: ApprovalStanding, at: float, decision: Decision, note: str, by: str) -> Effects:
     """Store the decision, and let the chain run continue from it."""
-    said = ApprovalDecided(approval.id, approval.run, approval.step, at, decision, note, by)
-    return (DecideApproval(approval.id, at, decision, note, by), Emit(said))
+    answer = ApprovalDecided(approval.id, approval.run, approval.step, at, decision, note, by)
+    return (DecideApproval(approval.id, at, decision, note, by), Emit(answer))
 
 
 def _refused(run: str, why: str) -> Effects:

@@ -125,14 +125,14 @@ Told: TypeAlias = Called | Returned | PlanTold | StepDone | VerificationTold | S
 
 def by_time(one: Iterable[Told], other: Iterable[Told]) -> Iterator[Told]:
     """Both in the order of their times, `one` first at the same time. The order within each source stays as it is."""
-    for _, told in heapq.merge(_timed(one), _timed(other), key=lambda each: each[0]):
-        yield told
+    for _, record in heapq.merge(_timed(one), _timed(other), key=lambda each: each[0]):
+        yield record
 
 
-def _timed(told: Iterable[Told]) -> Iterator[tuple[float, Told]]:
+def _timed(records: Iterable[Told]) -> Iterator[tuple[float, Told]]:
     """Each with its time: at least that of what comes before it, because a source is not reordered."""
     latest = -inf
-    for each in told:
+    for each in records:
         at = each.at if isinstance(each, Called | Returned | PlanTold | StepDone) else None
         latest = latest if at is None else max(latest, at)
         yield latest, each
@@ -151,11 +151,11 @@ def as_shown(one: Iterable[Told], other: Iterable[Told], steps: Iterable[Step]) 
 
 def _up_to(end: int, rest: Iterator[Told], waiting: list[Told]) -> Iterator[Told]:
     """The calls that are reported before the byte `end`. The first one after that stays in `waiting`."""
-    for told in chain([waiting.pop()] if waiting else [], rest):
-        if told.place.start + told.place.length > end:
-            waiting.append(told)
+    for record in chain([waiting.pop()] if waiting else [], rest):
+        if record.place.start + record.place.length > end:
+            waiting.append(record)
             return
-        yield told
+        yield record
 
 
 class BeganAndEnded(NamedTuple):
@@ -180,19 +180,19 @@ class BeganAndEnded(NamedTuple):
 
 def stretch_of(attempts: Sequence[BeganAndEnded], attempt: int) -> Stretch | None:
     """The stretch of one of a session's `attempts`, which are in order. None if it is not among them."""
-    found = next((each for each in attempts if each.attempt == attempt), None)
-    if found is None:
+    asked = next((each for each in attempts if each.attempt == attempt), None)
+    if asked is None:
         return None
     working = [each for each in attempts if not each.is_correction]
-    own = next((each for each in reversed(working) if each.attempt <= attempt), found)
+    own = next((each for each in reversed(working) if each.attempt <= attempt), asked)
     following = next((each for each in working if each.attempt > attempt), None)
     last = [each for each in attempts if following is None or each.attempt < following.attempt][-1]
     return Stretch(
-        found.started_at,
-        found.ended_at,
+        asked.started_at,
+        asked.ended_at,
         None if own.attempt == 1 else own.started_at,
         None if following is None else following.started_at,
-        found.hash,
+        asked.hash,
         None if own.attempt == 1 else own.log_before,
         last.log_up_to,
         (own.attempt, last.attempt),

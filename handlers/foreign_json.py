@@ -52,14 +52,14 @@ def read_json(content: bytes) -> JsonValue | NotJson:
 
 
 def _pairs(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    table = dict(pairs)
+    if len(table) != len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
                 raise _Refused(f"the key {key[:80]!r} appears twice in one object")
             seen.add(key)
-    return found
+    return table
 
 
 def _constant(name: str) -> JsonValue:
@@ -126,10 +126,10 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
     try:
         at = _skipped(text, 0)
         for step in path:
-            found = _in_list(text, at, step) if isinstance(step, int) else _in_table(text, at, step)
-            if found is None:
+            place = _in_list(text, at, step) if isinstance(step, int) else _in_table(text, at, step)
+            if place is None:
                 return None
-            at = found
+            at = place
     except (ValueError, IndexError, RecursionError):
         return None
     return text.count("\n", 0, at) + 1
@@ -137,15 +137,15 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
 
 def _in_table(text: str, at: int, key: str) -> int | None:
     """Where the value of the last such key begins. The last one is the one that counts."""
-    found = None
+    place = None
     at = _skipped(text, at + 1) if text[at] == "{" else -1
     while at != -1 and text[at] == '"':
         name, at = _VALUE_DECODER.raw_decode(text, at)
         at = _skipped(text, _skipped(text, at) + 1)
         if name == key:
-            found = at
+            place = at
         at = _next(text, at)
-    return found
+    return place
 
 
 def _in_list(text: str, at: int, index: int) -> int | None:

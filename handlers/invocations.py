@@ -95,8 +95,8 @@ def link_started_earlier(event: StartedEarlier, given: Given) -> Deciding:
     link = LinkSession(session.key, invocation.id)
     if session.status == "running" or session.reason_code is None:
         return (link,)
-    found = yield from ask(LatestOutcomeOf(session.key))
-    outcome = None if found is None else dict(found)
+    latest = yield from ask(LatestOutcomeOf(session.key))
+    outcome = None if latest is None else dict(latest)
     return link, *(yield from completed(invocation, given.at, session.status, session.reason_code, outcome))
 
 

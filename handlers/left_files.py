@@ -56,8 +56,8 @@ def _but(value: dict[str, JsonValue], without: Collection[str]) -> list[JsonValu
 
 def artifacts_in(value: JsonValue) -> Iterator[dict[str, JsonValue]]:
     """The files among what is shown."""
-    found = value.get("artifacts") if isinstance(value, dict) else None
-    for each in found if isinstance(found, list) else ():
+    files = value.get("artifacts") if isinstance(value, dict) else None
+    for each in files if isinstance(files, list) else ():
         if isinstance(each, dict):
             yield each
 

@@ -26,8 +26,8 @@ def notices(kind: str, subject: str, title: str, text: str, at: float) -> Asking
 
 def notice_id(kind: str, subject: str, recipient: str) -> str:
     """The id of a recipient's notice, the same for each try."""
-    told = f"{kind}\n{subject}\n{recipient}"
-    return f"nt_{hashlib.sha256(told.encode(errors='replace')).hexdigest()[:12]}"
+    named = f"{kind}\n{subject}\n{recipient}"
+    return f"nt_{hashlib.sha256(named.encode(errors='replace')).hexdigest()[:12]}"
 
 
 def retry_notice(event: NoticeRetryRequested, given: Given) -> Deciding:

@@ -15,7 +15,7 @@ from runward.handlers.model.stored import Stored
 # A capability that was left out of a list would lose its events: a stored one that nobody knows stops its lane. So there
 # is no list. The modules come in the order of their names, and nothing but the tables of the reference follows it.
 _MODULES: Final = (
-    *(import_module(f"{model.__name__}.{found.name}") for found in iter_modules(model.__path__)),
+    *(import_module(f"{model.__name__}.{module.name}") for module in iter_modules(model.__path__)),
     reading,
 )
 

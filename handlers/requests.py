@@ -43,19 +43,19 @@ def retry_job(event: JobRetryRequested, given: Given) -> Deciding:
 
 def discard_job(event: JobDiscardRequested, given: Given) -> Deciding:
     """Give the held job up; the jobs behind it in its lane continue."""
-    said = f": {event.reason}" if event.reason else ""
-    return _release(event.job, "discarded", f"discarded by {event.said_by}{said}")
+    reason = f": {event.reason}" if event.reason else ""
+    return _release(event.job, "discarded", f"discarded by {event.said_by}{reason}")
 
 
 def _release(job: int, state: Literal["waiting", "discarded"], reason: str) -> Deciding:
-    found = yield from ask(JobStateOf(job))
+    standing = yield from ask(JobStateOf(job))
     subject = f"job {job}"
-    if found is not None and found.state == "held":
+    if standing is not None and standing.state == "held":
         effects: Effects = (ReleaseJob(job, state, reason), Explain(subject, "decided", reason))
-        if state == "discarded" and isinstance(found.event, IntentMade):
-            effects += (CountIntent(found.event.session_key),)
+        if state == "discarded" and isinstance(standing.event, IntentMade):
+            effects += (CountIntent(standing.event.session_key),)
         return effects
-    why = f"it is {found.state}, not held" if found is not None else "there is no such job"
+    why = f"it is {standing.state}, not held" if standing is not None else "there is no such job"
     return (Explain(subject, "refused", f"not {reason}: {why}"),)
 
 

@@ -49,28 +49,28 @@ def fire_what_is_due(event: TimerRang, given: Given) -> Deciding:
     standing = yield from ask(ScheduleOf(chain))
     if standing is None or standing.due is None or standing.timer != event.what:
         return ()
-    found = yield from ask(ScheduleIn(chain))
-    if found is None:
+    scheduled = yield from ask(ScheduleIn(chain))
+    if scheduled is None:
         gone = SetSchedule(chain, given.at, None, given.at, None, None)
         return gone, Explain(_about(chain), "refused", "it is due, but its file has no valid schedule")
-    came = times_until(found, standing.due, standing.since, given.at)
-    fired, missed = _dealt(found, chain, came, standing.since, given.at)
-    limit = found.schedule.max_runs
+    came = times_until(scheduled, standing.due, standing.since, given.at)
+    fired, missed = _dealt(scheduled, chain, came, standing.since, given.at)
+    limit = scheduled.schedule.max_runs
     if limit is not None:
         fired = fired[: limit - standing.runs]
     runs = standing.runs + len(fired)
     newest = came.times[-1]
-    due = found.schedule.times.next_after(max(newest, given.at), standing.since)
+    due = scheduled.schedule.times.next_after(max(newest, given.at), standing.since)
     if limit is not None and runs >= limit:
         due = None
-    said = yield from _fire(chain, found, fired, given)
-    misses = _miss(chain, found, missed, came, given)
-    return (*misses, *said, *until(chain, found, given, due, standing.since, runs, newest))
+    firings = yield from _fire(chain, scheduled, fired, given)
+    misses = _miss(chain, scheduled, missed, came, given)
+    return (*misses, *firings, *until(chain, scheduled, given, due, standing.since, runs, newest))
 
 
-def times_until(found: Scheduled, first: float, since: float, now: float) -> Came:
+def times_until(scheduled: Scheduled, first: float, since: float, now: float) -> Came:
     """The times from `first` until now."""
-    after = found.schedule.times.next_after
+    after = scheduled.schedule.times.next_after
     begin, window = first, 60.0
     while True:
         is_whole = now - window <= first
@@ -87,15 +87,15 @@ def times_until(found: Scheduled, first: float, since: float, now: float) -> Cam
 
 
 def _dealt(
-    found: Scheduled, chain: str, came: Came, since: float, now: float
+    scheduled: Scheduled, chain: str, came: Came, since: float, now: float
 ) -> tuple[list[tuple[float, str]], list[float]]:
     """What is fired, each with the reason of its firing, and what is missed."""
     newest = came.times[-1]
-    following = found.schedule.times.next_after(newest, since)
-    late = now - newest - found.schedule.put_off(chain, newest, following)
-    code = DUE if late <= found.patience else RECOVERY
+    following = scheduled.schedule.times.next_after(newest, since)
+    late = now - newest - scheduled.schedule.put_off(chain, newest, following)
+    code = DUE if late <= scheduled.patience else RECOVERY
     earlier = list(came.times[:-1])
-    match found.schedule.misfire:
+    match scheduled.schedule.misfire:
         case "run_all":
             return [*((each, RECOVERY) for each in earlier), (newest, code)], []
         case "run_once":
@@ -104,7 +104,7 @@ def _dealt(
 
 
 def _fire(
-    chain: str, found: Scheduled, fired: list[tuple[float, str]], given: Given
+    chain: str, scheduled: Scheduled, fired: list[tuple[float, str]], given: Given
 ) -> Asking[tuple[Effect, ...]]:
     if not fired:
         return ()
@@ -115,13 +115,13 @@ def _fire(
     assert there.document is not None
     effects: list[Effect] = []
     for due, code in fired:
-        said = in_utc(due)
-        fields: dict[str, JsonValue] = {"due_at": said, "schedule": found.schedule.times.text}
-        told = (name, given.at, _key(item, due), EVENT, said, fields, there.document.root)
+        due_at = in_utc(due)
+        fields: dict[str, JsonValue] = {"due_at": due_at, "schedule": scheduled.schedule.times.text}
+        common = (name, given.at, _key(item, due), EVENT, due_at, fields, there.document.root)
         if item is None:
-            effects.append(Emit(ChainFired(*told, result=code, due_at=due)))
+            effects.append(Emit(ChainFired(*common, result=code, due_at=due)))
         else:
-            effects.append(Emit(TriggerMatched(*told, (item,), result=code, due_at=due)))
+            effects.append(Emit(TriggerMatched(*common, (item,), result=code, due_at=due)))
     return tuple(effects)
 
 
@@ -133,7 +133,9 @@ def _about(chain: str) -> str:
     return f"chain {chain_and_item(chain)[0]}"
 
 
-def _miss(chain: str, found: Scheduled, missed: list[float], came: Came, given: Given) -> tuple[Effect, ...]:
+def _miss(
+    chain: str, scheduled: Scheduled, missed: list[float], came: Came, given: Given
+) -> tuple[Effect, ...]:
     """One line for everything that was missed at once."""
     if not missed:
         return ()
@@ -155,23 +157,26 @@ def define_schedule(event: ScheduleChanged, given: Given) -> Deciding:
     Wait for what the file says now, which may have changed again. With the same words the counting continues.
     """
     standing = yield from ask(ScheduleOf(event.chain))
-    found = yield from ask(ScheduleIn(event.chain))
+    scheduled = yield from ask(ScheduleIn(event.chain))
     subject = f"chain {chain_and_item(event.chain)[0]}"
-    if found is None:
+    if scheduled is None:
         if standing is None or standing.words is None:
             return ()
         gone = SetSchedule(event.chain, given.at, None, given.at, None, None)
         return gone, Explain(subject, "decided", "it no longer has a schedule")
-    is_known = standing is not None and standing.words == found.words
+    is_known = standing is not None and standing.words == scheduled.words
     since = standing.since if standing is not None and is_known else given.at
     runs = standing.runs if standing is not None and is_known else 0
     last = standing.last_due if standing is not None and is_known else None
-    due = found.schedule.times.next_after(given.at, since)
-    if found.schedule.max_runs is not None and runs >= found.schedule.max_runs:
+    due = scheduled.schedule.times.next_after(given.at, since)
+    if scheduled.schedule.max_runs is not None and runs >= scheduled.schedule.max_runs:
         due = None
-    said = "nothing is due now" if due is None else f"it is due next at {in_utc(due)}"
-    waited = until(event.chain, found, given, due, since, runs, last)
-    return (*waited, Explain(subject, "decided", f"its schedule is {found.schedule.times.text!r}: {said}"))
+    following = "nothing is due now" if due is None else f"it is due next at {in_utc(due)}"
+    waited = until(event.chain, scheduled, given, due, since, runs, last)
+    return (
+        *waited,
+        Explain(subject, "decided", f"its schedule is {scheduled.schedule.times.text!r}: {following}"),
+    )
 
 
 def ring_timer(event: TimerSet, given: Given) -> Effects:
@@ -186,7 +191,7 @@ def ring_timer(event: TimerSet, given: Given) -> Effects:
 
 def until(
     chain: str,
-    found: Scheduled,
+    scheduled: Scheduled,
     given: Given,
     due: float | None,
     since: float,
@@ -195,10 +200,10 @@ def until(
 ) -> tuple[Effect, ...]:
     """Wait until `due` plus the seconds by which that firing is put off. With None no further firing comes."""
     if due is None:
-        return (SetSchedule(chain, given.at, found.words, since, None, None, runs, last),)
-    rings = due + found.schedule.put_off(chain, due, found.schedule.times.next_after(due, since))
+        return (SetSchedule(chain, given.at, scheduled.words, since, None, None, runs, last),)
+    rings = due + scheduled.schedule.put_off(chain, due, scheduled.schedule.times.next_after(due, since))
     timer = f"{due!r} {given.event_hash[:16]}"
     return (
-        SetSchedule(chain, given.at, found.words, since, due, timer, runs, last),
+        SetSchedule(chain, given.at, scheduled.words, since, due, timer, runs, last),
         Emit(TimerSet(f"{LANE}{chain}", timer, given.at, rings)),
     )

@@ -28,47 +28,49 @@ class _Place(NamedTuple):
 
 def begun(session_key: str, path: str, at: float) -> Asking[Effects]:
     """The play in the directory `path` begins."""
-    found = yield from ask(PlayFilesIn(path))
+    files = yield from ask(PlayFilesIn(path))
     place = _place(path)
-    plan = None if isinstance(found, Unreadable) else found.plan
+    plan = None if isinstance(files, Unreadable) else files.plan
     metadata: dict[str, JsonValue] = {"topic": place.topic, "play": place.name, "plan": _plan(plan)}
     if plan is not None and plan.problem is not None:
         metadata["plan_problem"] = f"{plan.name} {plan.problem}"
     invocation = OpenInvocation(of_play(session_key), SKILL, at, session_key, metadata=metadata)
-    if isinstance(found, Unreadable):
-        return invocation, _not_read(session_key, found)
-    return invocation, _recorded(session_key, place, found.meta, at)
+    if isinstance(files, Unreadable):
+        return invocation, _not_read(session_key, files)
+    return invocation, _recorded(session_key, place, files.meta, at)
 
 
 def changed(session_key: str, path: str, at: float) -> Asking[Effects]:
     """The play's data changed. What can't be read, or is torn, changes nothing: it is read again with the verdict."""
-    found = yield from ask(PlayFilesIn(path))
+    files = yield from ask(PlayFilesIn(path))
     if (
-        isinstance(found, Unreadable)
-        or found.meta is None
-        or isinstance(document_object(found.meta), Complaint)
+        isinstance(files, Unreadable)
+        or files.meta is None
+        or isinstance(document_object(files.meta), Complaint)
     ):
         return ()
-    return (_recorded(session_key, _place(path), found.meta, at),)
+    return (_recorded(session_key, _place(path), files.meta, at),)
 
 
 def ended(session_key: str, path: str, at: float) -> Asking[Effects]:
     """The play is over: its data is read a last time."""
-    found = yield from ask(PlayFilesIn(path))
-    if isinstance(found, Unreadable):
-        return (_not_read(session_key, found),)
-    return (_recorded(session_key, _place(path), found.meta, at),)
+    files = yield from ask(PlayFilesIn(path))
+    if isinstance(files, Unreadable):
+        return (_not_read(session_key, files),)
+    return (_recorded(session_key, _place(path), files.meta, at),)
 
 
 def _recorded(session_key: str, place: _Place, meta: Document | None, at: float) -> RecordPlay:
     content: dict[str, JsonValue] | Complaint = {} if meta is None else document_object(meta)
     # A fault in the file is a problem of the session, about which its scanner complains.
-    said = Meta() if isinstance(content, Complaint) else read_meta(content)
-    return RecordPlay(session_key, at, *place, said)
+    fields = Meta() if isinstance(content, Complaint) else read_meta(content)
+    return RecordPlay(session_key, at, *place, fields)
 
 
-def _not_read(session_key: str, found: Unreadable) -> Explain:
-    return Explain(session_key, "decided", f"the play's data and its show's plan can't be read: {found.why}")
+def _not_read(session_key: str, unreadable: Unreadable) -> Explain:
+    return Explain(
+        session_key, "decided", f"the play's data and its show's plan can't be read: {unreadable.why}"
+    )
 
 
 def _plan(plan: Document | None) -> str | None:

@@ -287,10 +287,10 @@ def _at(text: str, at: int, message: str) -> NotCanonical:
 
 
 def _pairs(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    table = dict(pairs)
+    if len(table) != len(pairs):
         raise Refused("a key appears twice in one object")
-    return found
+    return table
 
 
 def _float(text: str) -> float:
@@ -397,8 +397,8 @@ def _rfc8785(value: JsonValue) -> bytes:
     except rfc8785.CanonicalizationError as error:
         if isinstance(error.__cause__, UnicodeEncodeError):
             raise error.__cause__ from None
-        found = _outside_rfc8785(value, ())
-        raise found if found is not None else NotCanonical(str(error)) from None
+        fault = _outside_rfc8785(value, ())
+        raise fault if fault is not None else NotCanonical(str(error)) from None
 
 
 def _outside_rfc8785(value: JsonValue, loc: Location) -> NotCanonical | None:
@@ -413,8 +413,8 @@ def _outside_rfc8785(value: JsonValue, loc: Location) -> NotCanonical | None:
             return NotCanonical(f"{value} is not a JSON number", loc)
         case int() if abs(value) > MOST_EXACT:
             return NotCanonical("RFC 8785 has no form for a whole number beyond 2^53 - 1", loc)
-    found = (_outside_rfc8785(each, (*loc, key)) for key, each in items)
-    return next((each for each in found if each is not None), None)
+    faults = (_outside_rfc8785(each, (*loc, key)) for key, each in items)
+    return next((each for each in faults if each is not None), None)
 
 
 def _where_half_a_pair(value: JsonValue) -> Location:

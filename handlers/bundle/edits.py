@@ -48,9 +48,9 @@ class Edits:
 
     def called(self, call: str, tool: str, params: JsonValue) -> None:
         """A tool was called under this id."""
-        found = _edits_of(tool, params)
-        if found:
-            self._pending[call] = found
+        edits = _edits_of(tool, params)
+        if edits:
+            self._pending[call] = edits
 
     def returned(self, call: str, success: bool) -> None:
         """The call came back."""
@@ -74,7 +74,7 @@ def _edits_of(tool: str, params: JsonValue) -> list[FileEdit]:
         return _of_patch(patch)
     if name not in _EDITORS or not isinstance(params, dict):
         return []
-    path = next((said for key in _PATHS if isinstance(said := params.get(key), str) and said), None)
+    path = next((value for key in _PATHS if isinstance(value := params.get(key), str) and value), None)
     return [] if path is None else [FileEdit(path, _lines_of(params))]
 
 
@@ -91,9 +91,9 @@ def _lines_of(params: dict[str, JsonValue]) -> int | None:
     if isinstance(old, str) and isinstance(new, str):
         return None if params.get("replace_all") is True else _changed(old.splitlines(), new.splitlines())
     for key in ("content", "file_text", "new_source", "text"):
-        said = params.get(key)
-        if isinstance(said, str):
-            return len(said.splitlines())
+        text = params.get(key)
+        if isinstance(text, str):
+            return len(text.splitlines())
     return None
 
 
@@ -108,10 +108,10 @@ def _changed(old: list[str], new: list[str]) -> int:
 def _patch_of(name: str, params: JsonValue) -> str | None:
     """The text of a patch that this call applies, with its own tool or through a shell."""
     if name == "apply_patch":
-        said = params
+        patch = params
         if isinstance(params, dict):
-            said = params.get("input", params.get("patch"))
-        return said if isinstance(said, str) else None
+            patch = params.get("input", params.get("patch"))
+        return patch if isinstance(patch, str) else None
     if isinstance(params, dict):
         words = params.get("command")
         if (
@@ -123,23 +123,23 @@ def _patch_of(name: str, params: JsonValue) -> str | None:
             return words[1]
         command = command_of(params)
         if command is not None and command.startswith("apply_patch "):
-            said = params.get("command", params.get("cmd"))
-            return said if isinstance(said, str) else None
+            patch = params.get("command", params.get("cmd"))
+            return patch if isinstance(patch, str) else None
     return None
 
 
 def _of_patch(patch: str) -> list[FileEdit]:
-    found: dict[str, tuple[int, int]] = {}
+    per_file: dict[str, tuple[int, int]] = {}
     path = None
     for line in patch.splitlines():
         begins = next((each for each in _PATCH_FILE if line.startswith(each)), None)
         if begins is not None:
             path = line.removeprefix(begins).strip()
-            found.setdefault(path, (0, 0))
+            per_file.setdefault(path, (0, 0))
         elif path is not None and line[:1] in ("+", "-"):
-            added, removed = found[path]
-            found[path] = (added + 1, removed) if line[0] == "+" else (added, removed + 1)
-    return [FileEdit(path, max(counts)) for path, counts in found.items()]
+            added, removed = per_file[path]
+            per_file[path] = (added + 1, removed) if line[0] == "+" else (added, removed + 1)
+    return [FileEdit(path, max(counts)) for path, counts in per_file.items()]
 
 
 MOST_COMMITS: Final = 200
@@ -151,31 +151,31 @@ def subjects(text: str, unsure: Collection[str] = ()) -> tuple[str, ...]:
 
     `unsure` are the commits that may have been made before the session began.
     """
-    found: list[str] = []
+    lines: list[str] = []
     for entry in [each for each in text.split("\0") if each][:MOST_COMMITS]:
         commit, _, subject = entry.partition(" ")
-        found.append(f"{subject} (in the second in which the session began)" if commit in unsure else subject)
-    return tuple(reversed(found))
+        lines.append(f"{subject} (in the second in which the session began)" if commit in unsure else subject)
+    return tuple(reversed(lines))
 
 
 def changed(text: str) -> tuple[FileEdit, ...]:
     """The files in the output of `git diff --numstat -z`. The lines of a binary file are not counted."""
-    found: list[FileEdit] = []
+    edits: list[FileEdit] = []
     for entry in text.split("\0")[:MOST_FILES_OF_GIT]:
         counts = entry.split("\t", 2)
         if len(counts) == 3:
             added, removed, path = counts
             known = added.isdecimal() and removed.isdecimal()
-            found.append(FileEdit(path, int(added) + int(removed) if known else None))
-    return tuple(found)
+            edits.append(FileEdit(path, int(added) + int(removed) if known else None))
+    return tuple(edits)
 
 
 def with_git(own: Sequence[FileEdit], top: str, files: Sequence[FileEdit]) -> tuple[FileEdit, ...]:
     """The session's own edits and what git found, each file once, as git counts it."""
     prefix = top.rstrip("/") + "/"
-    found = {prefix + each.path: each for each in files}
+    by_path = {prefix + each.path: each for each in files}
     counted = {each.path: each for each in own}
-    for path, each in found.items():
+    for path, each in by_path.items():
         known = counted.get(path)
         lines = (
             known.lines_changed if each.lines_changed is None and known is not None else each.lines_changed

@@ -33,15 +33,15 @@ class NotABundle(ValueError):
 
 def to_bundle(events: list[Event]) -> dict[str, JsonValue]:
     """The older bundle of a replay. Fields that the replay does not fill are null."""
-    told = [event for event in events if not is_header(event)]
-    moments = [moment for event in told if (moment := moment_of(event.get("t"))) is not None]
+    entries = [event for event in events if not is_header(event)]
+    moments = [moment for event in entries if (moment := moment_of(event.get("t"))) is not None]
     began = moments[0] if moments else None
     timeline: list[JsonValue] = []
     tools: dict[str, JsonValue] = {}
     latest = 0
     edited = 0
     session_id: JsonValue = None
-    for event in told:
+    for event in entries:
         name, identifier = event.get("event"), event.get("id")
         session_id = event.get("session_id") if name == "SessionStart" and session_id is None else session_id
         moment = moment_of(event.get("t"))
@@ -118,7 +118,7 @@ class _Told:
             "issue_number": None,
             "policy_bundle_id": None,
         }
-        told = [self._event(each) for each in entries]
+        events = [self._event(each) for each in entries]
         last = max((_ms(each) for each in entries), default=0)
         end: Event = {
             "event": "SessionEnd",
@@ -128,7 +128,7 @@ class _Told:
             "total_tool_calls": self._calls,
             "total_latency_ms": self._latency,
         }
-        return [start, *told, end]
+        return [start, *events, end]
 
     def _time(self, ms: int) -> JsonValue:
         if self._began is None:

@@ -105,11 +105,11 @@ def write_after_verdict(event: SessionFinished, given: Given) -> Deciding:
     if taken.waiting:
         raise NotYet(given.at + min(LATEST, max(SOONEST, taken.waiting / _A_SECOND)))
     stretch = yield from ask(StretchOf(event.session_key, event.attempt))
-    told = yield from ask(ReportedOf(event.session_key, event.attempt))
+    reported = yield from ask(ReportedOf(event.session_key, event.attempt))
     began = Stretch(event.at, event.at) if stretch is None else stretch
     tree = None
-    if told.cwd is not None and stretch is not None:
-        tree = yield from ask(WorkTreeOf(told.cwd, stretch.started_at))
+    if reported.cwd is not None and stretch is not None:
+        tree = yield from ask(WorkTreeOf(reported.cwd, stretch.started_at))
     order = BundleOrder(
         event.session_key,
         session.session_id,
@@ -119,14 +119,19 @@ def write_after_verdict(event: SessionFinished, given: Given) -> Deciding:
         event.attempt,
         began,
         Verdict(
-            event.at, event.status, event.reason_code, told.reason_summary, event.delivery, given.event_hash
+            event.at,
+            event.status,
+            event.reason_code,
+            reported.reason_summary,
+            event.delivery,
+            given.event_hash,
         ),
         rules,
-        told.changes,
+        reported.changes,
         next_steps(event.status, event.reason_code, session.session_id),
-        told.usage,
+        reported.usage,
         None,
-        told.cwd,
+        reported.cwd,
         tree,
         taken.told,
         None if begun is None else begun.grown,

@@ -124,20 +124,20 @@ class Replay:
         """What is wrong with the session's files, in one text. None if nothing is."""
         if not self.problems:
             return None
-        said = "; ".join(self.problems)
-        return f"{said}; and {self.more_problems} more" if self.more_problems else said
+        problems = "; ".join(self.problems)
+        return f"{problems}; and {self.more_problems} more" if self.more_problems else problems
 
-    def lines(self, told: Iterable[Told], *, is_over: bool = True) -> Iterator[bytes]:
+    def lines(self, records: Iterable[Told], *, is_over: bool = True) -> Iterator[bytes]:
         """The lines of the replay, each with its newline. Those about the end come only if it `is_over`."""
-        yield from self.more(told)
+        yield from self.more(records)
         yield from self.begin()
         if is_over:
             yield from self._verification()
             yield self._end()
 
-    def more(self, told: Iterable[Told]) -> Iterator[bytes]:
+    def more(self, records: Iterable[Told]) -> Iterator[bytes]:
         """The lines for what the files say beyond what they said before. A run may say first what it begins with."""
-        for each in told:
+        for each in records:
             if not isinstance(each, Stated | Paid):
                 yield from self.begin()
             yield from self._lines_of(each)
@@ -173,43 +173,43 @@ class Replay:
         call.is_back, call.success = True, output.get("success") is True
         call.output_hash, call.step_utility = shown.output_hash, shown.step_utility
         call.latency_ms = shown.latency_ms
-        said = output.get("content" if call.success else "error")
-        self.verification.returned(shown.id, said, call.success, shown.exit_code)
+        content = output.get("content" if call.success else "error")
+        self.verification.returned(shown.id, content, call.success, shown.exit_code)
         self.edits.returned(shown.id, call.success)
 
     def found_changed(self, message: str) -> None:
         """Something about the session's files as a whole is a problem of this replay."""
         self.problems.insert(0, message)
 
-    def _lines_of(self, told: Told) -> Iterator[bytes]:
-        if self._is_after(told.place):
+    def _lines_of(self, record: Told) -> Iterator[bytes]:
+        if self._is_after(record.place):
             return
-        match told:
+        match record:
             case Called():
-                yield from self._call(told)
+                yield from self._call(record)
             case Returned():
-                yield from self._result(told)
-            case PlanTold() if self._belongs(told.place, told.at):
-                yield from self._plan(told)
-            case StepDone() if self._belongs(told.place, told.at) and self._adopted_steps:
+                yield from self._result(record)
+            case PlanTold() if self._belongs(record.place, record.at):
+                yield from self._plan(record)
+            case StepDone() if self._belongs(record.place, record.at) and self._adopted_steps:
                 self._adopted_steps -= 1
-            case StepDone() if self._belongs(told.place, told.at):
+            case StepDone() if self._belongs(record.place, record.at):
                 step: dict[str, JsonValue] = {
-                    "step_id": told.step_id,
-                    "status": told.status,
-                    "iterations": told.iterations,
+                    "step_id": record.step_id,
+                    "status": record.status,
+                    "iterations": record.iterations,
                 }
-                yield self._line("StepComplete", told.at, self._showing.fields(step))
-            case VerificationTold() if self._belongs(told.place, told.at):
-                for command, exit_code in told.commands:
+                yield self._line("StepComplete", record.at, self._showing.fields(step))
+            case VerificationTold() if self._belongs(record.place, record.at):
+                for command, exit_code in record.commands:
                     self.verification.told(self._showing.name(" ".join(command.split())), exit_code)
-                self.verification.told_delta = told.delta
+                self.verification.told_delta = record.delta
             case Stated():
-                self._state(told)
-            case Paid() if self._belongs(told.place, told.at):
-                self.cost_usd = round((self.cost_usd or 0.0) + told.usd, 6)
-            case Unusable() if not self._is_before(told.place):
-                self._wrong(told.place, told.problem)
+                self._state(record)
+            case Paid() if self._belongs(record.place, record.at):
+                self.cost_usd = round((self.cost_usd or 0.0) + record.usd, 6)
+            case Unusable() if not self._is_before(record.place):
+                self._wrong(record.place, record.problem)
 
     def _belongs(self, place: Place, at: float | None, attempt: int | None = None) -> bool:
         """Whether a record is of this attempt: as the store says, by its place in the log, or else by its time. Without
@@ -247,13 +247,13 @@ class Replay:
         """The line, or a native run's byte, counted from 1."""
         return place.start + 1 if self.order.layout == NATIVE else place.line
 
-    def _state(self, told: Stated) -> None:
-        if told.issue_number is not None:
-            self.issue_number = told.issue_number
-        if told.policy_bundle_id is not None:
-            self.policy_bundle_id = self._showing.name(told.policy_bundle_id)
-        if told.confidence is not None and not self._is_before(told.place):
-            self.confidence = told.confidence
+    def _state(self, stated: Stated) -> None:
+        if stated.issue_number is not None:
+            self.issue_number = stated.issue_number
+        if stated.policy_bundle_id is not None:
+            self.policy_bundle_id = self._showing.name(stated.policy_bundle_id)
+        if stated.confidence is not None and not self._is_before(stated.place):
+            self.confidence = stated.confidence
 
     def _start(self) -> bytes:
         order, shown = self.order, self.order.grown
@@ -274,72 +274,72 @@ class Replay:
             fields["redacted"] = ["/policy_bundle_id"]
         return self._line("SessionStart", order.stretch.started_at, fields)
 
-    def _plan(self, told: PlanTold) -> Iterator[bytes]:
+    def _plan(self, plan: PlanTold) -> Iterator[bytes]:
         if self._has_plan:
             return
         self._has_plan = True
-        self.plan_hash = told.hash if told.steps is None else self._hash(told.steps, told.place).digest
-        yield self._line("PlanStart", told.at, {"plan_hash": self.plan_hash, "step_count": told.step_count})
+        self.plan_hash = plan.hash if plan.steps is None else self._hash(plan.steps, plan.place).digest
+        yield self._line("PlanStart", plan.at, {"plan_hash": self.plan_hash, "step_count": plan.step_count})
 
-    def _call(self, told: Called) -> Iterator[bytes]:
-        if not self._belongs(told.place, told.at, told.attempt):
+    def _call(self, call: Called) -> Iterator[bytes]:
+        if not self._belongs(call.place, call.at, call.attempt):
             return
-        name = self._showing.id(told.id)
+        name = self._showing.id(call.id)
         if name in self._adopted:
             return  # it was shown before
         if name in self.calls:
-            self._wrong(told.place, f"the call {name} is reported twice")
+            self._wrong(call.place, f"the call {name} is reported twice")
             return
-        hashed = self._hash(told.params, told.place, told.problem)
-        tool = self._showing.name(told.tool)
-        self.calls[name] = CallRecord(name, tool, hashed.digest, told.at, told.tokens)
-        self.edits.called(name, told.tool, told.params)
+        hashed = self._hash(call.params, call.place, call.problem)
+        tool = self._showing.name(call.tool)
+        self.calls[name] = CallRecord(name, tool, hashed.digest, call.at, call.tokens)
+        self.edits.called(name, call.tool, call.params)
         fields: dict[str, JsonValue] = {
-            "id": told.id,
-            "tool": told.tool,
-            "params": told.params,
+            "id": call.id,
+            "tool": call.tool,
+            "params": call.params,
             "params_hash": hashed.digest,
-            "step_id": told.step_id,
+            "step_id": call.step_id,
         }
         shown = self._shown(fields, "params", hashed.problem)
         self.verification.called(name, shown["params"])
-        yield self._line("ToolCall", told.at, self._spliced(shown, "params", hashed))
+        yield self._line("ToolCall", call.at, self._spliced(shown, "params", hashed))
 
-    def _result(self, told: Returned) -> Iterator[bytes]:
-        name = self._showing.id(told.id)
+    def _result(self, returned: Returned) -> Iterator[bytes]:
+        name = self._showing.id(returned.id)
         call = self.calls.get(name)
         if call is None:
             return  # of a call of another attempt, or of one that can't be used, which was reported
         if call.is_back and name in self._adopted:
             return  # its result is in the part that was shown already
         if call.is_back:
-            self._wrong(told.place, f"the call {name} has two results")
+            self._wrong(returned.place, f"the call {name} has two results")
             return
         output: JsonValue = {
-            "content": told.content if told.success else None,
-            "error": None if told.success else told.error,
-            "success": told.success,
+            "content": returned.content if returned.success else None,
+            "error": None if returned.success else returned.error,
+            "success": returned.success,
         }
-        call.is_back, call.success = True, told.success
-        hashed = self._hash(output, told.place, told.problem)
+        call.is_back, call.success = True, returned.success
+        hashed = self._hash(output, returned.place, returned.problem)
         call.output_hash = hashed.digest
-        call.cost_tokens = told.tokens if call.cost_tokens is None else call.cost_tokens
-        call.step_utility = told.step_utility
-        if call.at is not None and told.at is not None and told.at >= call.at:
-            call.latency_ms = round(told.at * 1000) - round(call.at * 1000)
-        said = told.content if told.success else told.error
-        self.verification.returned(name, said, told.success, told.exit_code)
-        self.edits.returned(name, told.success)
+        call.cost_tokens = returned.tokens if call.cost_tokens is None else call.cost_tokens
+        call.step_utility = returned.step_utility
+        if call.at is not None and returned.at is not None and returned.at >= call.at:
+            call.latency_ms = round(returned.at * 1000) - round(call.at * 1000)
+        raw = returned.content if returned.success else returned.error
+        self.verification.returned(name, raw, returned.success, returned.exit_code)
+        self.edits.returned(name, returned.success)
         fields: dict[str, JsonValue] = {
-            "id": told.id,
+            "id": returned.id,
             "output": output,
             "output_hash": call.output_hash,
-            "exit_code": told.exit_code,
-            "step_utility": told.step_utility,
+            "exit_code": returned.exit_code,
+            "step_utility": returned.step_utility,
             "latency_ms": call.latency_ms,
         }
         shown = self._shown(fields, "output", hashed.problem)
-        yield self._line("ToolResult", told.at, self._spliced(shown, "output", hashed))
+        yield self._line("ToolResult", returned.at, self._spliced(shown, "output", hashed))
 
     def _verification(self) -> Iterator[bytes]:
         runs = self.verification.runs()

@@ -231,8 +231,8 @@ class ReplayCheck:
         waiting = self._open.get(identifier)
         if not waiting:
             known = identifier in self._answered
-            said = "a second result for the call" if known else "a result without an earlier call"
-            self._say(number, "id", f"{said} {quoted(identifier)}")
+            problem = "a second result for the call" if known else "a result without an earlier call"
+            self._say(number, "id", f"{problem} {quoted(identifier)}")
             return
         call = waiting.popleft()
         self._answered.add(identifier)
@@ -298,12 +298,12 @@ class ReplayCheck:
         self._total(number, event, "total_tool_calls", len(self.facts.calls), "calls")
         self._total(number, event, "total_latency_ms", self._latency, "milliseconds")
 
-    def _total(self, number: int, event: Event, key: str, found: float, unit: str) -> None:
+    def _total(self, number: int, event: Event, key: str, total: float, unit: str) -> None:
         stated = event.get(key)
         if stated is None:
             return
-        if not is_number(stated) or stated != found:
-            self._say(number, key, f"`{key}` is {quoted(stated)}, but the lines have {found:g} {unit}")
+        if not is_number(stated) or stated != total:
+            self._say(number, key, f"`{key}` is {quoted(stated)}, but the lines have {total:g} {unit}")
 
 
 def quoted_hash(stated: JsonValue) -> str:

@@ -56,11 +56,11 @@ def _parts(event: Event) -> list[str]:
             params = event.get("params")
             return [name, _text(event.get("id")), _text(event.get("tool")), _compact(params)]
         case "ToolResult":
-            said = _named(event, "exit_code", "latency_ms", "step_utility")
-            return [name, _text(event.get("id")), said, _output(event.get("output"))]
+            parts = _named(event, "exit_code", "latency_ms", "step_utility")
+            return [name, _text(event.get("id")), parts, _output(event.get("output"))]
         case "SessionEnd":
-            said = _named(event, "confidence", "total_tool_calls", "total_latency_ms")
-            return [name, _text(event.get("status")), said]
+            parts = _named(event, "confidence", "total_tool_calls", "total_latency_ms")
+            return [name, _text(event.get("status")), parts]
     rest = {key: value for key, value in event.items() if key not in ("event", "t", "hash")}
     return [_text(name) or "?", _compact(rest)]
 
@@ -121,9 +121,9 @@ class Playback:
         """Return the next event and move past it. None at the end."""
         if self.is_over:
             return None
-        found = self._events[self.position]
+        event = self._events[self.position]
         self.position += 1
-        return found
+        return event
 
     def toggle(self) -> None:
         """Pause, or continue."""

@@ -51,10 +51,10 @@ def signature_state(fields: dict[str, JsonValue] | None, authorized: Collection[
     signature = fields.get("signature") if fields is not None else None
     if fields is None or signature is None:
         return "absent"
-    found = _SIGNATURE.fullmatch(signature) if isinstance(signature, str) else None
-    if found is None:
+    match = _SIGNATURE.fullmatch(signature) if isinstance(signature, str) else None
+    if match is None:
         return "invalid"
-    scheme, key, value = found.groups()
+    scheme, key, value = match.groups()
     try:
         message = _ed25519_message(fields) if scheme == "ed25519" else nostr_id(fields, key)
     except NotSignable:
@@ -96,10 +96,10 @@ def ed25519_signature(key: SecretKey, message: bytes) -> bytes:
 def nostr_event(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The NIP-01 event of a receipt that is signed by Nostr. Raises `NotSignable`."""
     signature = fields.get("signature")
-    found = _SIGNATURE.fullmatch(signature) if isinstance(signature, str) else None
-    if found is None or found.group(1) != "nostr":
+    match = _SIGNATURE.fullmatch(signature) if isinstance(signature, str) else None
+    if match is None or match.group(1) != "nostr":
         raise NotSignable("the receipt is not signed with Nostr")
-    _, public, value = found.groups()
+    _, public, value = match.groups()
     created_at, tags, content = _nostr_parts(fields)
     return {
         "id": nostr_id(fields, public).hex(),

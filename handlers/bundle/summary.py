@@ -170,11 +170,11 @@ def one_line(text: str) -> str:
 
 def code(text: str) -> str:
     """A value as code: the fence is longer than any run of backticks in it."""
-    said = one_line(text)
-    longest = max((len(run) for run in re.findall(r"`+", said)), default=0)
+    line = one_line(text)
+    longest = max((len(run) for run in re.findall(r"`+", line)), default=0)
     fence = "`" * (longest + 1)
-    pad = " " if said.startswith("`") or said.endswith("`") else ""
-    return f"{fence}{pad}{said}{pad}{fence}" if said else "``"
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{pad}{line}{pad}{fence}" if line else "``"
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -57,9 +57,9 @@ def counted_tests(output: str) -> CountedTests | None:
     """The last counts in the output of a command. None if it is not the output of a known runner."""
     text = _COLOURS.sub("", output[-_SEARCHED:])
     for read in _READERS:
-        found = read(text)
-        if found is not None:
-            return found
+        counts = read(text)
+        if counts is not None:
+            return counts
     return None
 
 
@@ -77,43 +77,43 @@ def _pytest(text: str) -> CountedTests | None:
 
 
 def _unittest(text: str) -> CountedTests | None:
-    found = _UNITTEST.findall(text)
-    if not found:
+    runs = _UNITTEST.findall(text)
+    if not runs:
         return None
-    ran, _, said = found[-1]
-    named = {what: int(number) for what, number in _NAMED.findall(said)}
+    ran, _, outcome = runs[-1]
+    named = {what: int(number) for what, number in _NAMED.findall(outcome)}
     failed = named.get("failures", 0) + named.get("errors", 0) + named.get("unexpected successes", 0)
     passed = int(ran) - failed - named.get("skipped", 0)
     return CountedTests("unittest", max(0, passed), failed)
 
 
 def _cargo(text: str) -> CountedTests | None:
-    found = _CARGO.findall(text)
-    if not found:
+    results = _CARGO.findall(text)
+    if not results:
         return None
     return CountedTests(
-        "cargo", sum(int(passed) for passed, _ in found), sum(int(failed) for _, failed in found)
+        "cargo", sum(int(passed) for passed, _ in results), sum(int(failed) for _, failed in results)
     )
 
 
 def _go(text: str) -> CountedTests | None:
-    found = _GO.findall(text)
-    return CountedTests("go", found.count("PASS"), found.count("FAIL")) if found else None
+    results = _GO.findall(text)
+    return CountedTests("go", results.count("PASS"), results.count("FAIL")) if results else None
 
 
 def _jest(text: str) -> CountedTests | None:
-    found = _JEST.findall(text)
-    if not found:
+    lines = _JEST.findall(text)
+    if not lines:
         return None
-    named = {what: int(number) for number, what in _EACH.findall(found[-1])}
+    named = {what: int(number) for number, what in _EACH.findall(lines[-1])}
     return CountedTests("jest", named.get("passed", 0), named.get("failed", 0))
 
 
 def _vitest(text: str) -> CountedTests | None:
-    found = _VITEST.findall(text)
-    if not found:
+    lines = _VITEST.findall(text)
+    if not lines:
         return None
-    named = {what: int(number) for number, what in _EACH.findall(found[-1][0])}
+    named = {what: int(number) for number, what in _EACH.findall(lines[-1][0])}
     return CountedTests("vitest", named.get("passed", 0), named.get("failed", 0))
 
 
@@ -256,13 +256,13 @@ def command_of(params: JsonValue) -> str | None:
     """The command that a call runs, on one line. None if its params name none."""
     if not isinstance(params, dict):
         return None
-    said = params.get("command", params.get("cmd"))
-    if isinstance(said, list) and said and all(isinstance(word, str) for word in said):
-        words = [str(word) for word in said]
-        said = words[-1] if words[0] in _SHELLS and len(words) > 1 else " ".join(words)
-    if not isinstance(said, str) or not said.strip():
+    command = params.get("command", params.get("cmd"))
+    if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
+        words = [str(word) for word in command]
+        command = words[-1] if words[0] in _SHELLS and len(words) > 1 else " ".join(words)
+    if not isinstance(command, str) or not command.strip():
         return None
-    return " ".join(said.split())
+    return " ".join(command.split())
 
 
 def text_of(value: JsonValue) -> str:

@@ -173,18 +173,18 @@ def _first_difference(content: bytes, expected: bytes) -> int:
 
 
 def replay_problems(
-    receipt: ReadReceipt, facts: ReplayFacts, found: FileFacts, checked: Iterable[BundleProblem]
+    receipt: ReadReceipt, facts: ReplayFacts, file_facts: FileFacts, checked: Iterable[BundleProblem]
 ) -> Iterator[BundleProblem]:
     """The problems of the replay alone, and those in comparison with the receipt."""
-    yield from _file(receipt, REPLAY, found)
+    yield from _file(receipt, REPLAY, file_facts)
     yield from (each for each in checked if each.severity == "error")
     if receipt.fields is not None:
         yield from differences(receipt.fields, facts)
 
 
-def summary_problems(receipt: ReadReceipt, content: bytes, found: FileFacts) -> Iterator[BundleProblem]:
+def summary_problems(receipt: ReadReceipt, content: bytes, file_facts: FileFacts) -> Iterator[BundleProblem]:
     """What is wrong with the summary, compared with the receipt."""
-    yield from _file(receipt, SUMMARY, found)
+    yield from _file(receipt, SUMMARY, file_facts)
     if receipt.fields is None:
         return
     session_id = receipt.fields.get("session_id")
@@ -199,16 +199,16 @@ def summary_problems(receipt: ReadReceipt, content: bytes, found: FileFacts) -> 
         )
 
 
-def _file(receipt: ReadReceipt, part: str, found: FileFacts) -> Iterator[BundleProblem]:
+def _file(receipt: ReadReceipt, part: str, file_facts: FileFacts) -> Iterator[BundleProblem]:
     """Whether a part is the file whose hash and size a receipt in Runward's form records."""
     files = receipt.fields.get("files") if receipt.fields is not None and receipt.form == "runward" else None
     entry = files.get(part) if isinstance(files, dict) else None
     if not isinstance(entry, dict):
         return
-    if entry.get("size") != found.size:
-        message = f"the file has {found.size} bytes, and {RECEIPT} says {entry.get('size')}"
+    if entry.get("size") != file_facts.size:
+        message = f"the file has {file_facts.size} bytes, and {RECEIPT} says {entry.get('size')}"
         yield BundleProblem(part, None, f"files.{part}.size", message)
-    stated = f"sha256:{found.sha256}"
+    stated = f"sha256:{file_facts.sha256}"
     if entry.get("sha256") != stated:
         message = f"the file was changed: its hash is {stated}, not {quoted_hash(entry.get('sha256'))}"
         yield BundleProblem(part, None, f"files.{part}.sha256", message)
@@ -253,21 +253,21 @@ def verdict(
     is_compared: bool,
 ) -> Verified:
     """The answer, from everything that was found."""
-    said = [*receipt.problems, *problems]
-    if any(each.field == "signature" for each in said):
+    every = [*receipt.problems, *problems]
+    if any(each.field == "signature" for each in every):
         pass  # it was reported why the signature does not count
     elif signature == "invalid":
-        said.append(BundleProblem(RECEIPT, None, "signature", "the signature is wrong"))
+        every.append(BundleProblem(RECEIPT, None, "signature", "the signature is wrong"))
     elif require_signature and signature != "valid":
         why = (
             "the receipt is not signed"
             if signature == "absent"
             else "the signature is by a key that is not authorized"
         )
-        said.append(BundleProblem(RECEIPT, None, "signature", why))
-    valid = not any(each.severity == "error" for each in said)
+        every.append(BundleProblem(RECEIPT, None, "signature", why))
+    valid = not any(each.severity == "error" for each in every)
     hashes.parts = _hashed_parts(receipt)
-    return Verified(valid, receipt.form, signature, hashes, tuple(said), is_compared)
+    return Verified(valid, receipt.form, signature, hashes, tuple(every), is_compared)
 
 
 def _hashed_parts(receipt: ReadReceipt) -> int:
@@ -292,9 +292,9 @@ def differences(fields: dict[str, JsonValue], facts: ReplayFacts) -> Iterator[Bu
     yield from _calls(fields.get("tool_calls"), facts.calls)
     yield from _verification(fields.get("verification"), facts)
     if facts.end is not None:
-        said, confidence = facts.end.get("confidence"), fields.get("final_confidence")
-        if not _same_number(said, confidence):
-            yield _differ(facts.end_line, "final_confidence", said, confidence)
+        last_confidence, confidence = facts.end.get("confidence"), fields.get("final_confidence")
+        if not _same_number(last_confidence, confidence):
+            yield _differ(facts.end_line, "final_confidence", last_confidence, confidence)
 
 
 def _differ(line: int | None, field: str, in_replay: JsonValue, in_receipt: JsonValue) -> BundleProblem:
@@ -363,9 +363,9 @@ def _matching(
     for index in range(len(ids) - 1, -1, -1):
         waiting.setdefault(ids[index], []).append(index)
     for other in replayed:
-        found = waiting.get(other.id)
-        if found:
-            index = found.pop()
+        queue = waiting.get(other.id)
+        if queue:
+            index = queue.pop()
             yield from _call(index, calls[index], other)
 
 
@@ -393,11 +393,11 @@ def _same_number(left: JsonValue, right: JsonValue, tolerance: float = 0.0) -> b
 def _verification(stated: JsonValue, facts: ReplayFacts) -> Iterator[BundleProblem]:
     if not isinstance(stated, dict):
         return
-    said = facts.verification or {}
+    verification = facts.verification or {}
     line = facts.verification_line
     for key, in_receipt in (("commands", "commands_run"), ("exit_codes", "exit_codes")):
-        if (said.get(key) or []) != (stated.get(in_receipt) or []):
-            yield _differ(line, f"verification.{in_receipt}", said.get(key), stated.get(in_receipt))
+        if (verification.get(key) or []) != (stated.get(in_receipt) or []):
+            yield _differ(line, f"verification.{in_receipt}", verification.get(key), stated.get(in_receipt))
     delta = stated.get("verification_delta")
-    if not _same_number(said.get("verification_delta"), delta):
-        yield _differ(line, "verification.verification_delta", said.get("verification_delta"), delta)
+    if not _same_number(verification.get("verification_delta"), delta):
+        yield _differ(line, "verification.verification_delta", verification.get("verification_delta"), delta)

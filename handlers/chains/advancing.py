@@ -160,11 +160,11 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
             Explain(position.run, "refused", f"step {step.id} is not started: {command.why}"),
         ]
         position = _with_ending(_with(position, step, "failed", NOT_STARTED), at)
-    code, said = position.ending or Ending("chain.completed.ok", "all steps are over")
+    code, summary = position.ending or Ending("chain.completed.ok", "all steps are over")
     status: ChainRunStatus = code.split(".")[1]  # type: ignore[assignment] # the codes of `FAILED_BY`
     last = max(position.steps, default=0)
     left = yield from let_go(position.run, position.freed, at, position.secret[:16])
-    return (*effects, *over(position.run, position.chain.name, at, status, code, said, last), *left)
+    return (*effects, *over(position.run, position.chain.name, at, status, code, summary, last), *left)
 
 
 def ended(
@@ -180,10 +180,10 @@ def ended(
 
 
 def over(
-    run: str, chain: str, at: float, status: ChainRunStatus, code: str, said: str, last: int
+    run: str, chain: str, at: float, status: ChainRunStatus, code: str, summary: str, last: int
 ) -> tuple[Effect, ...]:
     """End a chain run, and have that announced. `last` is the number of the step that it came to."""
-    return SetChainRun(run, at, status, code, said, last), Emit(
+    return SetChainRun(run, at, status, code, summary, last), Emit(
         ChainRunFinished(run, chain, at, status, code)
     )
 
@@ -204,8 +204,8 @@ def _with_ending(position: Position, at: float) -> Position:
             continue
         if is_late and standing.status == "timed_out":
             return position._replace(ending=LATE)
-        said = f"step {step.id} ended {standing.status} ({standing.reason})"
-        return position._replace(ending=Ending(FAILED_BY[standing.status], said))
+        summary = f"step {step.id} ended {standing.status} ({standing.reason})"
+        return position._replace(ending=Ending(FAILED_BY[standing.status], summary))
     return position._replace(ending=LATE) if is_late and position.left else position
 
 
@@ -259,17 +259,17 @@ def begin(
 
 def _wait(position: Position, step: Step, attempt: int, at: float) -> tuple[Effect, ...]:
     """Let a try of the step wait for a slot, at most as long as it may."""
-    said = f"step {step.id} waits for a slot: the maximum number of steps is running (steps_at_once)"
-    code, summary = position.ending or Ending(STARTED, said)
+    reason = f"step {step.id} waits for a slot: the maximum number of steps is running (steps_at_once)"
+    code, summary = position.ending or Ending(STARTED, reason)
     is_timed = position.has_waited and step.index == position.chain.steps[0].index
     waits = SetStep(
-        *(position.run, step.index, at, "waiting", WAITS_FOR_SLOT, said, True, None, attempt),
+        *(position.run, step.index, at, "waiting", WAITS_FOR_SLOT, reason, True, None, attempt),
         fired_at=position.fired_at,
     )
     return (
         waits,
         SetChainRun(position.run, at, "running", code, summary, step.index),
-        Explain(position.run, "decided", said),
+        Explain(position.run, "decided", reason),
         *(() if is_timed else begin_within(position.run, step, BEGIN, attempt, at)),
     )
 
@@ -320,12 +320,12 @@ def _start(position: Position, step: Step, command: Startable, attempt: int, at:
             "with": dict(command.ready.values),
         },
     )
-    said = position.ending or Ending(STARTED, f"step {step.id} runs")
+    ending = position.ending or Ending(STARTED, f"step {step.id} runs")
     return (
         start,
         invocation,
         SetStep(position.run, step.index, at, "running", None, None, True, session, attempt),
-        SetChainRun(position.run, at, "running", said.code, said.summary, step.index),
+        SetChainRun(position.run, at, "running", ending.code, ending.summary, step.index),
         Explain(
             position.run,
             "decided",

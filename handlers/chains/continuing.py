@@ -76,9 +76,9 @@ def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, gi
     status, code, why, _ = verdict
     outcome: JsonValue = None
     result = StepResult()
-    said: tuple[Effect, ...] = ()
+    explained: tuple[Effect, ...] = ()
     if isinstance(event, StartFailed):
-        said = (Explain(run.id, "refused", f"step {current.step} is not started: {why}"),)
+        explained = (Explain(run.id, "refused", f"step {current.step} is not started: {why}"),)
     else:
         if (yield from ask(LaneWaits(lane(event.session_key)))):
             raise TryLater("an artifact that was added to the session of its step is not stored yet")
@@ -90,14 +90,14 @@ def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, gi
         *(run.id, over.step, given.at, status, code, why, True, event.session_key, over.attempt, outcome),
         result=result,
     )
-    said = (*said, *cleared)
+    explained = (*explained, *cleared)
     if run.status != "running":
-        return (ended, *said, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
+        return (ended, *explained, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
     again = _again(position, over, given.at)
     if again:
-        return (ended, *said, *again, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
+        return (ended, *explained, *again, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
     followed = yield from onward(position._replace(steps={**run.steps, over.step: over}), given.at)
-    return (ended, *said, *followed)
+    return (ended, *explained, *followed)
 
 
 class _Verdict(NamedTuple):
@@ -127,8 +127,8 @@ def _cleared(position: Position, current: StepStanding, session: str, has_failed
     name = session.rpartition("/")[2]
     if not step.worktree.is_kept(has_failed):
         return (RemoveWorktree(session),)
-    said = f"the worktree of step {step.id} is kept: worktrees/{name} in the state directory"
-    return (Explain(position.run, "decided", said),)
+    summary = f"the worktree of step {step.id} is kept: worktrees/{name} in the state directory"
+    return (Explain(position.run, "decided", summary),)
 
 
 def _again(position: Position, over: StepStanding, at: float) -> tuple[Effect, ...]:
@@ -142,11 +142,11 @@ def _again(position: Position, over: StepStanding, at: float) -> tuple[Effect, .
     ):
         return ()
     number = over.attempt + 1
-    said = f"step {step.id} is tried again in {wait:g} s: try {number} of {step.retry.attempts}"
+    summary = f"step {step.id} is tried again in {wait:g} s: try {number} of {step.retry.attempts}"
     return (
-        SetStep(position.run, over.step, at, "waiting", None, said, True, None, number),
+        SetStep(position.run, over.step, at, "waiting", None, summary, True, None, number),
         Emit(TimerSet(position.run, f"{TRY}{over.step} {number}", at, at + wait)),
-        Explain(position.run, "decided", said),
+        Explain(position.run, "decided", summary),
     )
 
 
@@ -229,8 +229,8 @@ def advance_after_decision(event: ApprovalDecided, given: Given) -> Deciding:
         command = yield from command_at(position, event.step)
         if isinstance(command, NotStarted):
             return (yield from onward(without(position, event.step), given.at))
-        said = Explain(run.id, "decided", f"step {step.id} is approved by {by}")
-        return (said, *(yield from begin(position, step, command, 1, given.at)))
+        explained = Explain(run.id, "decided", f"step {step.id} is approved by {by}")
+        return (explained, *(yield from begin(position, step, command, 1, given.at)))
     code = DENIED if event.decision == "denied" else EXPIRED
     why = f"step {step.id} is denied by {by}" if event.decision == "denied" else f"step {step.id}: {by}"
     over = standing._replace(status="aborted", reason=code)

@@ -72,26 +72,26 @@ def fire_what_listens(event: EventOccurred, given: Given) -> Deciding:
             effects.append(Explain(subject, "refused", f"{event.name} does not fire it: {reason}"))
             continue
         assert chain.document is not None
-        said = (chain.name, event.at, event.key, event.name, event.id, event.fields, chain.document.root)
+        common = (chain.name, event.at, event.key, event.name, event.id, event.fields, chain.document.root)
         if chain.trigger.composite is not None:
-            effects.append(Emit(TriggerMatched(*said, items, event.said_by, event.by_run)))
+            effects.append(Emit(TriggerMatched(*common, items, event.said_by, event.by_run)))
             continue
-        fired = ChainFired(*said, event.said_by, event.by_run)
+        fired = ChainFired(*common, event.said_by, event.by_run)
         effects += [Emit(fired), Explain(subject, "decided", f"{event.name} fires it")]
     return tuple(effects)
 
 
 def _meant(chain: Chain, event: EventOccurred) -> tuple[tuple[int, ...], str | None]:
     """The numbers of the events in the trigger that this one matches, or why it matches none."""
-    found: list[int] = []
+    numbers: list[int] = []
     reason: str | None = None
     for number, leaf in enumerate(chain.trigger.leaves):
         if leaf.event == event.name:
             refused = _elsewhere(leaf, event) or why_not(leaf.filter, event.fields)
             if refused is None:
-                found.append(number)
+                numbers.append(number)
             reason = reason or refused
-    return tuple(found), reason
+    return tuple(numbers), reason
 
 
 def _elsewhere(leaf: Trigger, event: EventOccurred) -> str | None:
@@ -132,10 +132,10 @@ def set_status(event: ChainStatusRequested, given: Given) -> Effects:
 
     Store it. Firings that are requested later are skipped, or no longer skipped.
     """
-    said = f"{event.status}, as {event.said_by} asked" + (f": {event.note}" if event.note else "")
+    change = f"{event.status}, as {event.said_by} asked" + (f": {event.note}" if event.note else "")
     return (
         SetChainStatus(event.chain, event.at, event.status, event.note, event.said_by),
-        Explain(f"chain {event.chain}", "decided", f"it is {said}"),
+        Explain(f"chain {event.chain}", "decided", f"it is {change}"),
     )
 
 
@@ -183,13 +183,13 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
     run = run_id(event.key)
     skipped = yield from _skipped(event, run, given.at)
     if skipped is not None:
-        said = Explain(
+        explained = Explain(
             f"chain {event.chain}",
             "refused",
             f"{event.event} {event.event_id} is skipped: {skipped.why}",
             {"reason": skipped.code},
         )
-        return _firing(event, given.at, skipped.code, skipped.why), said
+        return _firing(event, given.at, skipped.code, skipped.why), explained
     chain = chain_of(event.definition)
     parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
     depth = 1 if parent is None else parent.depth + 1
@@ -270,12 +270,12 @@ def _turn(position: Position, event: ChainFired, others: tuple[OpenRun, ...]) ->
     rule, schedule = position.chain.concurrency, position.chain.trigger.schedule
     if rule is not None:
         try:
-            found = Value(rule.key, NAMES).render(given_to(event.fields, [], about(position)))
+            key = Value(rule.key, NAMES).render(given_to(event.fields, [], about(position)))
         except ExpressionError as error:
             return f"concurrency: {error}"
-        if isinstance(found, Missing):
-            return f"concurrency: {found.why}"
-        by = f"key {found}"
+        if isinstance(key, Missing):
+            return f"concurrency: {key.why}"
+        by = f"key {key}"
         same = tuple(each.id for each in others if each.turn == by)
         return Turn(by, same, same if rule.policy == "cancel" else ())
     if schedule is not None and schedule.overlap == "queue":
@@ -285,12 +285,12 @@ def _turn(position: Position, event: ChainFired, others: tuple[OpenRun, ...]) ->
 
 
 def _wait(position: Position, turn: Turn, at: float) -> tuple[Effect, ...]:
-    said = f"it waits until {', '.join(turn.waits_for[:3])} is over"
+    reason = f"it waits until {', '.join(turn.waits_for[:3])} is over"
     first = position.chain.steps[0]
     return (
-        SetStep(position.run, first.index, at, "waiting", None, said, attempt=1),
-        SetChainRun(position.run, at, "running", WAITS, said, first.index),
-        Explain(position.run, "decided", said),
+        SetStep(position.run, first.index, at, "waiting", None, reason, attempt=1),
+        SetChainRun(position.run, at, "running", WAITS, reason, first.index),
+        Explain(position.run, "decided", reason),
         *begin_within(position.run, first, TURN, 1, at),
     )
 
@@ -337,8 +337,10 @@ def report_end(event: ChainRunFinished, given: Given) -> Deciding:
             ]
     if (yield from ask(ListenersTo(FINISHED))):
         fields = own_events.ChainFinished(event.chain, event.run, event.status, event.reason_code)._asdict()
-        told = EventOccurred(f"{event.key}/event", given.at, FINISHED, event.run, fields, by_run=event.run)
-        effects.append(Emit(told))
+        occurred = EventOccurred(
+            f"{event.key}/event", given.at, FINISHED, event.run, fields, by_run=event.run
+        )
+        effects.append(Emit(occurred))
     effects += yield from _root_completed(event, given.at)
     title = f"{event.chain} {event.status}"
     text = f"{event.reason_code}\nrunward why {event.run}"
@@ -353,7 +355,7 @@ def _root_completed(event: ChainRunFinished, at: float) -> Asking[Effects]:
     if (yield from ask(ListenersTo(COMPLETED))):
         run = yield from ask(ChainRunOf(event.run))
         steps = {} if run is None else run.steps
-        found = [steps[index].outcome for index in sorted(steps) if steps[index].outcome is not None]
-        outcome = found[-1] if found else None
+        outcomes = [steps[index].outcome for index in sorted(steps) if steps[index].outcome is not None]
+        outcome = outcomes[-1] if outcomes else None
     root = Invocation(of_chain_run(event.run), CHAIN, event.chain, event.run)
     return (yield from completed(root, at, event.status, event.reason_code, outcome))

@@ -164,9 +164,9 @@ class _AllOf:
     def take(self, seen: Seen) -> _Used:
         self._keep(lambda used: _is_near(used, seen, self._within))
         for item, waiting in zip(self._items, self._waiting, strict=True):
-            found = item.take(seen)
-            if found:
-                waiting.append(found)
+            used_by_item = item.take(seen)
+            if used_by_item:
+                waiting.append(used_by_item)
         if not all(self._waiting):
             return ()
         used = _together(waiting[0] for waiting in self._waiting)
@@ -206,11 +206,11 @@ class _Sequence:
         used: _Used = ()
         for number in range(len(self._makers) - 1, 0, -1):
             used = used or self._advance(number, seen)
-        found = self._first.take(seen)
-        if found and len(self._makers) == 1:
-            used = found
-        elif found:
-            self._partials.append(_Partial(found, 1, self._makers[1]()))
+        used_by_first = self._first.take(seen)
+        if used_by_first and len(self._makers) == 1:
+            used = used_by_first
+        elif used_by_first:
+            self._partials.append(_Partial(used_by_first, 1, self._makers[1]()))
         if used:
             self.forget([each.key for each in used])
         return used
@@ -220,13 +220,15 @@ class _Sequence:
         for place, partial in enumerate(self._partials):
             if partial.following != number:
                 continue
-            found = partial.node.take(seen)
-            if found and number == len(self._makers) - 1:
-                return _together((partial.used, found))
-            if found:
-                after = _Partial(_together((partial.used, found)), number + 1, self._makers[number + 1]())
+            used_by_node = partial.node.take(seen)
+            if used_by_node and number == len(self._makers) - 1:
+                return _together((partial.used, used_by_node))
+            if used_by_node:
+                after = _Partial(
+                    _together((partial.used, used_by_node)), number + 1, self._makers[number + 1]()
+                )
                 self._partials[place] = after
-            if found or seen.key in partial.node.held():
+            if used_by_node or seen.key in partial.node.held():
                 break
         return ()
 
@@ -283,8 +285,8 @@ def gather_event(event: TriggerMatched, given: Given) -> Deciding:
     gone = tuple(each.key for each in held if each.key not in keys)
     effects: list[Effect] = [] if not gone else [ReleaseEvents(event.chain, gone)]
     for each in folded.held[:-MOST_HELD]:
-        said = f"{MOST_HELD} events are waiting for it, so {each.key} no longer counts"
-        effects.append(Explain(subject, "refused", said))
+        reason = f"{MOST_HELD} events are waiting for it, so {each.key} no longer counts"
+        effects.append(Explain(subject, "refused", reason))
     if new.key in keys:
         effects.append(_hold(event, trigger))
     if not folded.fired:
@@ -323,9 +325,9 @@ def _waits(chain: Chain, event: TriggerMatched, is_held: bool, held: Sequence[Se
 
 
 def _fired(event: TriggerMatched, others: Sequence[Held]) -> Asking[ChainFired]:
-    told = (yield from ask(ToldBy(event.chain))) if others else {}
+    fields = (yield from ask(ToldBy(event.chain))) if others else {}
     events: list[JsonValue] = [
-        _about(each.event, each.event_id, each.at, told.get(each.key)) for each in others
+        _about(each.event, each.event_id, each.at, fields.get(each.key)) for each in others
     ]
     events.append(_about(event.event, event.event_id, event.at, event.fields))
     by_run = yield from _deepest([*(each.by_run for each in others), event.by_run])

@@ -121,18 +121,18 @@ def judge(step: Step, given: Given, budget: Budget) -> Judged:
     value = Value(step.condition, NAMES)
     (expression,) = value.expressions
     try:
-        found = expression.evaluate(given, budget)
+        value_of_it = expression.evaluate(given, budget)
     except TooMuchWork as error:
         return Judged(None, refused=NotStarted(f"its condition {error}"))
     except ExpressionError as error:
         return Judged(None, "step.skipped.undefined", str(error))
     missing = expression.missing(given)
-    if isinstance(found, Missing):
-        return Judged(None, "step.skipped.undefined", missing or found.why)
-    if not found:
+    if isinstance(value_of_it, Missing):
+        return Judged(None, "step.skipped.undefined", missing or value_of_it.why)
+    if not value_of_it:
         why, values = missing or f"its condition {step.condition} is false", _values(expression, given)
-        return Judged(found, "step.skipped.condition_false", f"{why}; {values}" if values else why)
-    return Judged(found)
+        return Judged(value_of_it, "step.skipped.condition_false", f"{why}; {values}" if values else why)
+    return Judged(value_of_it)
 
 
 def _values(expression: Expression, given: Given) -> str:
@@ -196,22 +196,22 @@ def _table(
     values: dict[str, JsonValue] = {}
     for name, each in written.items():
         try:
-            found = _rendered(each, given, budget)
+            rendered = _rendered(each, given, budget)
         except ExpressionError as error:
             return NotStarted(f"{key}.{name} {error}")
-        if isinstance(found, Missing):
-            return NotStarted(f"{key}.{name}: {found.why}")
-        values[name] = found
+        if isinstance(rendered, Missing):
+            return NotStarted(f"{key}.{name}: {rendered.why}")
+        values[name] = rendered
     return values
 
 
 def _directory(step: Step, given: Given, budget: Budget) -> str | NotStarted | None:
     if step.cwd is None:
         return None
-    found = _table({"cwd": step.cwd}, "step", given, budget)
-    if isinstance(found, NotStarted):
-        return found
-    path = found["cwd"]
+    table = _table({"cwd": step.cwd}, "step", given, budget)
+    if isinstance(table, NotStarted):
+        return table
+    path = table["cwd"]
     if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
         return NotStarted(f"cwd is not an absolute path: {_text(path)}")
     return path
@@ -220,10 +220,10 @@ def _directory(step: Step, given: Given, budget: Budget) -> str | NotStarted | N
 def _worktree(step: Step, given: Given, budget: Budget) -> tuple[str, str] | NotStarted | None:
     if step.worktree is None:
         return None
-    found = _table({"repo": step.worktree.repo, "ref": step.worktree.ref}, "worktree", given, budget)
-    if isinstance(found, NotStarted):
-        return found
-    repo, ref = _text(found["repo"]), _text(found["ref"])
+    table = _table({"repo": step.worktree.repo, "ref": step.worktree.ref}, "worktree", given, budget)
+    if isinstance(table, NotStarted):
+        return table
+    repo, ref = _text(table["repo"]), _text(table["ref"])
     if not repo.startswith("/") or "\0" in repo:
         return NotStarted(f"worktree.repo is not an absolute path: {repo}")
     if not ref or ref.startswith("-") or "\0" in ref:
@@ -243,11 +243,11 @@ def _rendered(written: JsonValue, given: Given, budget: Budget) -> JsonValue | M
     match written:
         case str():
             value = Value(written, NAMES)
-            found = value.render(given, budget)
-            if isinstance(found, Missing):
+            rendered = value.render(given, budget)
+            if isinstance(rendered, Missing):
                 missing = next(filter(None, (each.missing(given) for each in value.expressions)), None)
-                return Missing(missing or found.why)
-            return found
+                return Missing(missing or rendered.why)
+            return rendered
         case list():
             parts = [_rendered(each, given, budget) for each in written]
             return next((each for each in parts if isinstance(each, Missing)), _data(parts))

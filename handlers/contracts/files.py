@@ -77,21 +77,21 @@ def _judged(entry: ContractEntry, fact: FileFact, outcomes: Sequence[ReadOutcome
     assert rules is not None
     if not rules.is_outcome and fact.state not in ("file", "unfit"):
         return fact
-    found = [
+    outcomes_of_kind = [
         each
         for each in outcomes
         if each.outcome.kind == rules.outcome_kind and (rules.is_outcome or each.file == entry.path)
     ]
-    if not found:
-        said = RuleFact("outcome_kind", entry.path, False, f"no valid {rules.outcome_kind}")
-        return fact._replace(state="absent" if rules.is_outcome else "unfit", rules=(*fact.rules, said))
-    last = found[-1]
-    told = [RuleFact("outcome_kind", last.file, True, last.outcome.summary)]
+    if not outcomes_of_kind:
+        rule = RuleFact("outcome_kind", entry.path, False, f"no valid {rules.outcome_kind}")
+        return fact._replace(state="absent" if rules.is_outcome else "unfit", rules=(*fact.rules, rule))
+    last = outcomes_of_kind[-1]
+    results = [RuleFact("outcome_kind", last.file, True, last.outcome.summary)]
     if rules.passed:
         passed = last.outcome.passed is True
-        told.append(RuleFact("passed", last.file, passed, "passed" if passed else "did not pass"))
-    holds = fact.state != "unfit" and all(each.holds for each in told)
-    return fact._replace(state="file" if holds else "unfit", rules=(*fact.rules, *told))
+        results.append(RuleFact("passed", last.file, passed, "passed" if passed else "did not pass"))
+    holds = fact.state != "unfit" and all(each.holds for each in results)
+    return fact._replace(state="file" if holds else "unfit", rules=(*fact.rules, *results))
 
 
 TRIES: Final = 5
@@ -125,7 +125,7 @@ def hash_produced(event: SessionFinished, given: Given) -> Deciding:
     if isinstance(answer, Unreadable):
         raise TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
     files = tuple(
-        _record(each, found) for each, found in zip(produced.files, _all(answer, produced), strict=True)
+        _record(each, hashed) for each, hashed in zip(produced.files, _all(answer, produced), strict=True)
     )
     wrong = {each.path: MEANINGS[each.problem] for each in files if each.problem is not None}
     if given.tries + 1 < TRIES and any(each.problem in MAY_PASS for each in files):
@@ -141,13 +141,13 @@ def _all(answer: RootHashes, produced: ProducedFiles) -> tuple[FileHash, ...]:
     return answer.files if answer.exists else (FileHash("absent"),) * len(produced.files)
 
 
-def _record(verified: Produced, found: FileHash) -> RecordedFile:
-    problem = PROBLEMS.get(found.state)
+def _record(verified: Produced, hashed: FileHash) -> RecordedFile:
+    problem = PROBLEMS.get(hashed.state)
     if problem is not None:
         return RecordedFile(verified.id, verified.path, verified.size, verified.modified_ns, None, problem)
-    if (found.size, found.modified_ns) != (verified.size, verified.modified_ns):
+    if (hashed.size, hashed.modified_ns) != (verified.size, verified.modified_ns):
         problem = "changed"
-    return RecordedFile(verified.id, verified.path, found.size, found.modified_ns, found.sha256, problem)
+    return RecordedFile(verified.id, verified.path, hashed.size, hashed.modified_ns, hashed.sha256, problem)
 
 
 def _summary(wrong: Mapping[str, str]) -> str:

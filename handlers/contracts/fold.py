@@ -90,7 +90,9 @@ def why_too_late(legs: Sequence[Leg], early: EarlyLegs, filled: Sequence[str]) -
         directory, thing = early.found[0]
         return f"it came after a leg worked: in {quoted(directory)} lies {quoted(thing)}, which is older"
     for leg in legs:
-        for found in filled:
-            if found == leg.path or found.startswith(f"{leg.path}/"):
-                return f"it came after a leg worked: there was something in {quoted(found)} before it"
+        for filled_directory in filled:
+            if filled_directory == leg.path or filled_directory.startswith(f"{leg.path}/"):
+                return (
+                    f"it came after a leg worked: there was something in {quoted(filled_directory)} before it"
+                )
     return None

@@ -307,10 +307,10 @@ def compare(
     contract: Contract, then: Mapping[str, Look], facts: RootFacts, hashes: Mapping[str, FileHash]
 ) -> tuple[Compared, ...]:
     """Each entry of the contract, compared. `hashes` has, by id, the hashes that were taken now."""
-    found = facts.for_each(len(contract.expected))
+    files = facts.for_each(len(contract.expected))
     return tuple(
         _compare(entry, then.get(entry.id), fact, hashes.get(entry.id))
-        for entry, fact in zip(contract.expected, found, strict=True)
+        for entry, fact in zip(contract.expected, files, strict=True)
     )
 
 
@@ -319,10 +319,10 @@ def each_file(contract: Contract, facts: RootFacts, then: Iterable[str]) -> tupl
 
     `then` are the ids of what was produced.
     """
-    found = facts.for_each(len(contract.expected))
+    facts_of_entries = facts.for_each(len(contract.expected))
     entries: list[ContractEntry] = []
     files: list[FileFact] = []
-    for entry, fact in zip(contract.expected, found, strict=True):
+    for entry, fact in zip(contract.expected, facts_of_entries, strict=True):
         if entry.rules is None or entry.rules.path is None:
             entries.append(entry)
             files.append(fact)
@@ -363,11 +363,11 @@ def _gone(fact: FileFact) -> ArtifactState:
 
 
 def _differences(then: Look, now: Look) -> tuple[Difference, ...]:
-    found: list[Difference] = []
+    differences: list[Difference] = []
     if then.size != now.size:
-        found.append("size")
+        differences.append("size")
     if then.modified_ns is not None and then.modified_ns != now.modified_ns:
-        found.append("modified")
+        differences.append("modified")
     if then.sha256 is not None and now.sha256 is not None and then.sha256 != now.sha256:
-        found.append("sha256")
-    return tuple(found)
+        differences.append("sha256")
+    return tuple(differences)

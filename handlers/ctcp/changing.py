@@ -44,22 +44,24 @@ def check_plan(documents: Documents, report: Report) -> Scope | None:
     keys = key_lines(content)
     status = keys.get("status")
     if status is None or status.value != "SIGNED":
-        said = "is missing" if status is None else f"is {quoted(status.value)}"
+        fault = "is missing" if status is None else f"is {quoted(status.value)}"
         _add_on_plan(
-            report, "status", f"'Status' {said}; write SIGNED", None if status is None else status.line
+            report, "status", f"'Status' {fault}; write SIGNED", None if status is None else status.line
         )
     for name in _WANTED:
-        found = keys.get(name.lower())
-        if found is None or not found.items:
-            said = "missing" if found is None else "empty"
-            _add_on_plan(report, "field", f"{quoted(name)} is {said}", None if found is None else found.line)
+        section = keys.get(name.lower())
+        if section is None or not section.items:
+            fault = "missing" if section is None else "empty"
+            _add_on_plan(
+                report, "field", f"{quoted(name)} is {fault}", None if section is None else section.line
+            )
     if "scope-deny" not in keys:
         _add_on_plan(report, "field", "'Scope-Deny' is missing; write none if nothing is denied")
     gates = keys.get("gates")
     named = () if gates is None else gates.items
     if "lite" not in named:
-        said = "is missing" if gates is None else "lacks 'lite'"
-        _add_on_plan(report, "gates", f"'Gates' {said}", None if gates is None else gates.line)
+        fault = "is missing" if gates is None else "lacks 'lite'"
+        _add_on_plan(report, "gates", f"'Gates' {fault}", None if gates is None else gates.line)
     later = [name for name in _LATER if name.lower() not in keys]
     later += [name for name in _LATER_GATES if name not in named]
     if later:
@@ -99,8 +101,10 @@ def _check_review(path: str, content: bytes | bytearray, report: Report) -> None
         if not lacking:
             report.add("block", "blocks, and says why", number, path)
     elif word != "APPROVE":
-        said = "has no line that begins with 'Verdict:'" if word is None else f"the verdict is {quoted(word)}"
-        report.add("verdict", f"{said}; write APPROVE or BLOCK", number, path)
+        fault = (
+            "has no line that begins with 'Verdict:'" if word is None else f"the verdict is {quoted(word)}"
+        )
+        report.add("verdict", f"{fault}; write APPROVE or BLOCK", number, path)
 
 
 def _verdict(content: bytes | bytearray) -> tuple[int | None, str | None]:
@@ -243,8 +247,8 @@ class Verified(NamedTuple):
 
 def named_bundle(documents: Documents) -> str | None:
     """The file that the report names as its bundle, for callers that have to check whether it is there."""
-    found = check_verify_report(documents, Report("I", VERIFY_REPORT))
-    return None if found is None else found.bundle
+    report = check_verify_report(documents, Report("I", VERIFY_REPORT))
+    return None if report is None else report.bundle
 
 
 def check_verify_report(documents: Documents, report: Report) -> Verified | None:
@@ -277,8 +281,8 @@ def _check_result(result: str, codes: list[int | None], failures: int, fields: F
     failed = [code for code in codes if code not in (0, None)]
     if result == "PASS":
         if failures or failed:
-            said = f"{failures} failures are listed" if failures else f"a command's exit code is {failed[0]}"
-            fields.report("contradiction", f"is PASS, and {said}", "result")
+            fault = f"{failures} failures are listed" if failures else f"a command's exit code is {failed[0]}"
+            fields.report("contradiction", f"is PASS, and {fault}", "result")
     elif failures or failed:
         fields.report("fail", "is FAIL, with its failures", "result")
     elif None not in codes:
@@ -357,11 +361,11 @@ def check_events(documents: Documents, report: Report) -> None:
             events += 1
         elif line and not line.isspace():
             events += 1
-            found = read_line(line)
-            if isinstance(found, LineFault):
-                report.add(found.rule, found.message, number)
-            elif time_at(str(found["ts"]), 0) is None:
-                report.add("time", f"ts is {quoted(found['ts'])}, which is not a time", number)
+            event = read_line(line)
+            if isinstance(event, LineFault):
+                report.add(event.rule, event.message, number)
+            elif time_at(str(event["ts"]), 0) is None:
+                report.add("time", f"ts is {quoted(event['ts'])}, which is not a time", number)
     if not events:
         report.add("no_events", "contains nothing")
 
@@ -378,11 +382,16 @@ def _lines(content: bytes | bytearray) -> Iterator[tuple[int, bytes | None]]:
 
 
 def _check_end(documents: Documents, report: Report) -> None:
-    found = check_verify_report(documents, Report("I", VERIFY_REPORT))
+    verify_report = check_verify_report(documents, Report("I", VERIFY_REPORT))
     run = documents.document(RUN)
     value = read_json(bytes(run.content)) if run.state == "file" else None
     status = value.get("status") if isinstance(value, dict) else None
     end = _ENDS.get(status) if isinstance(status, str) else None
-    if found is not None and end is not None and found.result is not None and end != found.result:
-        message = f"status is {quoted(status)}, and the verification's result is {found.result}"
+    if (
+        verify_report is not None
+        and end is not None
+        and verify_report.result is not None
+        and end != verify_report.result
+    ):
+        message = f"status is {quoted(status)}, and the verification's result is {verify_report.result}"
         report.add("other_end", message, path=RUN)

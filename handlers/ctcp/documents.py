@@ -108,49 +108,49 @@ class Fields:
         self._value, self._report, self._text, self._place = value, report, text, place
 
     def text(self, key: str) -> str | None:
-        found = self._value.get(key)
-        if isinstance(found, str):
-            return found
+        value = self._value.get(key)
+        if isinstance(value, str):
+            return value
         self._wrong(key, "a text")
         return None
 
     def whole(self, key: str) -> int | None:
-        found = self._value.get(key)
-        if isinstance(found, int) and not isinstance(found, bool):
-            return found
+        value = self._value.get(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
         self._wrong(key, "a whole number")
         return None
 
     def number(self, key: str) -> float | None:
-        found = self._value.get(key)
-        if isinstance(found, int | float) and not isinstance(found, bool):
-            return found
+        value = self._value.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return value
         self._wrong(key, "a number")
         return None
 
     def items(self, key: str) -> list[JsonValue] | None:
-        found = self._value.get(key)
-        if isinstance(found, list):
-            return found
+        value = self._value.get(key)
+        if isinstance(value, list):
+            return value
         self._wrong(key, "a list")
         return None
 
     def table(self, key: str) -> "Fields | None":
-        found = self._value.get(key)
-        if isinstance(found, dict):
-            return self._below(found, key)
+        value = self._value.get(key)
+        if isinstance(value, dict):
+            return self._below(value, key)
         self._wrong(key, "an object")
         return None
 
     def texts(self, key: str) -> list[str] | None:
         """A list of texts, without items that are not texts."""
-        found = self.items(key)
-        if found is None:
+        items = self.items(key)
+        if items is None:
             return None
-        for index, each in enumerate(found):
+        for index, each in enumerate(items):
             if not isinstance(each, str):
                 self.report("field", f"must be a text, not {kind(each)}", key, index)
-        return [each for each in found if isinstance(each, str)]
+        return [each for each in items if isinstance(each, str)]
 
     def tables(self, key: str) -> "Iterator[Fields]":
         """The objects of a list; anything else in it is reported."""
@@ -202,8 +202,8 @@ def fields_of(documents: Documents, path: str, schema: str | None, report: Repor
     )
     fields = Fields(value, report, text)
     if schema is not None and value.get("schema_version") != schema:
-        found = f"is {quoted(value['schema_version'])}" if "schema_version" in value else "is missing"
-        fields.report("schema_version", f"{found}; write {quoted(schema)}", "schema_version")
+        version = f"is {quoted(value['schema_version'])}" if "schema_version" in value else "is missing"
+        fields.report("schema_version", f"{version}; write {quoted(schema)}", "schema_version")
     return fields
 
 
@@ -233,12 +233,12 @@ class KeyLine(NamedTuple):
 
 def key_lines(content: bytes | bytearray) -> Mapping[str, KeyLine]:
     """The key lines of a text, by their keys in lower case."""
-    found: dict[str, KeyLine] = {}
+    lines: dict[str, KeyLine] = {}
     open_key, bullets = "", list[str]()
 
     def close() -> None:
         if open_key:
-            found[open_key] = found[open_key]._replace(bullets=tuple(bullets))
+            lines[open_key] = lines[open_key]._replace(bullets=tuple(bullets))
 
     for number, line in enumerate(content.decode(errors="replace").split("\n"), 1):
         bullet = _BULLET.match(line)
@@ -255,10 +255,10 @@ def key_lines(content: bytes | bytearray) -> Mapping[str, KeyLine]:
             continue
         close()
         value = key[2].strip()
-        found[name] = KeyLine(value, (), number)
+        lines[name] = KeyLine(value, (), number)
         open_key, bullets = ("" if value else name), []
     close()
-    return found
+    return lines
 
 
 def _items(text: str) -> list[str]:

@@ -64,19 +64,19 @@ def check_guardrails(documents: Documents, report: Report) -> Guardrails | None:
     )
 
 
-def _guardrail_number(key: str, found: KeyLine | None, report: Report) -> int | None:
-    if found is None or not _WHOLE.fullmatch(found.value):
-        what = "is missing" if found is None else f"is {quoted(found.value)}, which is not a whole number"
-        report.add("field", f"{quoted(key)} {what}", _line(found))
+def _guardrail_number(key: str, line: KeyLine | None, report: Report) -> int | None:
+    if line is None or not _WHOLE.fullmatch(line.value):
+        what = "is missing" if line is None else f"is {quoted(line.value)}, which is not a whole number"
+        report.add("field", f"{quoted(key)} {what}", _line(line))
         return None
-    number = int(found.value)
+    number = int(line.value)
     if number < 1:
-        report.add("below_one", f"{key} is {number}", found.line)
+        report.add("below_one", f"{key} is {number}", line.line)
     return number
 
 
-def _line(found: KeyLine | None) -> int | None:
-    return None if found is None else found.line
+def _line(line: KeyLine | None) -> int | None:
+    return None if line is None else line.line
 
 
 FILE_REQUEST: Final = "artifacts/file_request.json"
@@ -109,8 +109,8 @@ def check_file_request(documents: Documents, report: Report) -> Request | None:
             if number is not None and number < 1:
                 budget.report("below_one", f"is {number}", key)
     known = [path for path in paths if path is not None]
-    said = fields.optional("needs")
-    is_whole = isinstance(said, list) and len(known) == len(said)
+    needs = fields.optional("needs")
+    is_whole = isinstance(needs, list) and len(known) == len(needs)
     return Request(tuple(known) if is_whole else None, files, size)
 
 
@@ -311,10 +311,10 @@ def _result(result: Fields, domains: Sequence[str] | None) -> str | None:
     _check_flags(result.items("risk_flags"), result)
     locator = result.table("locator")
     if locator is not None:
-        found = locator.text("type")
+        kind = locator.text("type")
         locator.text("value")
-        if found is not None and found not in _LOCATORS:
-            locator.report("locator", f"is {quoted(found)}; write one of {', '.join(_LOCATORS)}", "type")
+        if kind is not None and kind not in _LOCATORS:
+            locator.report("locator", f"is {quoted(kind)}; write one of {', '.join(_LOCATORS)}", "type")
     if url is not None and domains is not None:
         host = _host(url)
         if host is None or not _is_allowed(host, domains):

@@ -74,10 +74,10 @@ def carry_out(event: IntentMade | ActionRequested, given: Given) -> Deciding:
     try:
         decided = yield from worked_out(accounts, event)
     except NeedsCode:
-        found = yield from _with_code(event, given)
-        if isinstance(found, Unable):
-            return (yield from _without_code(event, given, found.why))
-        acted, holds = found
+        ran = yield from _with_code(event, given)
+        if isinstance(ran, Unable):
+            return (yield from _without_code(event, given, ran.why))
+        acted, holds = ran
         worked, cpu_s = acted.worked, acted.cpu_s
         decided, sandbox = worked.decided, worked.sandbox
         effects = worked.effects if holds else accounts.effects
@@ -261,12 +261,12 @@ def _read(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
     if own is None:
         return (yield from artifacts.read(accounts, who, intent))
     methods: list[JsonValue] = [*sorted(genesis.METHODS.get(own.id, {}))]
-    told: JsonValue = {
+    metadata: JsonValue = {
         **artifacts.artifact_to_json(own),
         "genesis_methods": methods,
         "broken_dependencies": [],
     }
-    return ActionResult(True, f"read {own.id}", {"artifact": told, "read_price_paid": 0})
+    return ActionResult(True, f"read {own.id}", {"artifact": metadata, "read_price_paid": 0})
 
 
 _ACTIONS: Final[dict[str, Callable[[Accounts, str, Intent], Asking[ActionResult]]]] = {
@@ -284,8 +284,8 @@ def _recorded(
 ) -> Effects:
     intent, result = decided
     line = event if isinstance(event, IntentMade) else None
-    said: JsonValue = shown(intent) if intent is not None else event.text[:_SHOWN_TEXT]
-    told = result_to_json(result)
+    written: JsonValue = shown(intent) if intent is not None else event.text[:_SHOWN_TEXT]
+    outcome_json = result_to_json(result)
     kind, artifact = (None, None) if intent is None else (intent.action_type, intent.artifact_id or None)
     asked = None if intent is None else intent.id
     outcome = (kind, artifact, result.success, result.error_code)
@@ -297,8 +297,8 @@ def _recorded(
         None if line is None else line.line,
         kind,
         artifact,
-        said,
-        told,
+        written,
+        outcome_json,
         result.success,
         result.error_code,
         scrip,
@@ -314,8 +314,8 @@ def _recorded(
             "ts": iso_time(given.at),
             "line": None if line is None else line.line,
             "id": asked,
-            "intent": said,
-            "result": told,
+            "intent": written,
+            "result": outcome_json,
             "scrip_after": scrip,
             "sandbox": result.sandbox,
         },
@@ -339,8 +339,8 @@ def create_as_asked(event: PrincipalCreateRequested, given: Given) -> Deciding:
         yield from _create(accounts, event)
     except Refused as refused:
         return (Explain(f"{SUBJECT}{event.principal}", "refused", refused.message),)
-    said = f"created by {event.said_by}, with {event.scrip} scrip"
-    return *accounts.all_effects, Explain(f"{SUBJECT}{event.principal}", "decided", said)
+    summary = f"created by {event.said_by}, with {event.scrip} scrip"
+    return *accounts.all_effects, Explain(f"{SUBJECT}{event.principal}", "decided", summary)
 
 
 def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]:

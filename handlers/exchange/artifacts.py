@@ -40,8 +40,8 @@ def artifact_to_json(artifact: SharedArtifact) -> dict[str, JsonValue]:
 
 def metadata_of(artifact: SharedArtifact) -> dict[str, JsonValue]:
     """An artifact without content and code, which only a read returns; the tombstone of a deleted one."""
-    told = tombstone(artifact) if artifact.deleted_at is not None else artifact_to_json(artifact)
-    return {key: value for key, value in told.items() if key not in ("content", "code")}
+    metadata = tombstone(artifact) if artifact.deleted_at is not None else artifact_to_json(artifact)
+    return {key: value for key, value in metadata.items() if key not in ("content", "code")}
 
 
 def tombstone(artifact: SharedArtifact) -> dict[str, JsonValue]:
@@ -57,25 +57,25 @@ def tombstone(artifact: SharedArtifact) -> dict[str, JsonValue]:
 
 def existing(accounts: Accounts, artifact_id: str) -> Asking[SharedArtifact]:
     """The artifact with this id that is not deleted. Raises `Refused`."""
-    found = yield from accounts.artifact(artifact_id)
-    if found is None:
+    artifact = yield from accounts.artifact(artifact_id)
+    if artifact is None:
         raise Refused("not_found", f"there is no artifact {artifact_id}")
-    if found.deleted_at is not None:
-        raise Refused("DELETED", f"{artifact_id} was deleted by {found.deleted_by}")
-    return found
+    if artifact.deleted_at is not None:
+        raise Refused("DELETED", f"{artifact_id} was deleted by {artifact.deleted_by}")
+    return artifact
 
 
 def read(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]:
     """Read an artifact at its price. Raises `Refused`."""
-    found = yield from accounts.artifact(intent.artifact_id)
-    if found is not None and found.deleted_at is not None:
+    stored = yield from accounts.artifact(intent.artifact_id)
+    if stored is not None and stored.deleted_at is not None:
         return ActionResult(
-            True, f"{found.id} was deleted", {"artifact": tombstone(found), "read_price_paid": 0}
+            True, f"{stored.id} was deleted", {"artifact": tombstone(stored), "read_price_paid": 0}
         )
     artifact, cost = yield from bought(accounts, who, intent.artifact_id)
     broken = yield from broken_dependencies(accounts, artifact)
-    told: JsonValue = {**artifact_to_json(artifact), "broken_dependencies": list(broken)}
-    return ActionResult(True, f"read {artifact.id}", {"artifact": told, "read_price_paid": cost})
+    metadata: JsonValue = {**artifact_to_json(artifact), "broken_dependencies": list(broken)}
+    return ActionResult(True, f"read {artifact.id}", {"artifact": metadata, "read_price_paid": cost})
 
 
 def bought(
@@ -95,8 +95,8 @@ def broken_dependencies(accounts: Accounts, artifact: SharedArtifact) -> Asking[
     for name in artifact.depends_on:
         if name.startswith(GENESIS):
             continue
-        found = yield from accounts.artifact(name)
-        if found is None or found.deleted_at is not None:
+        stored = yield from accounts.artifact(name)
+        if stored is None or stored.deleted_at is not None:
             broken.append(name)
     return tuple(broken)
 
@@ -253,8 +253,8 @@ def check_dependencies(
     for each in depends_on:
         if each in FROM_THE_BEGINNING:
             continue
-        found = yield from accounts.artifact(each)
-        if found is None or found.deleted_at is not None:
+        stored = yield from accounts.artifact(each)
+        if stored is None or stored.deleted_at is not None:
             raise _refused("missing", f"{artifact} depends on {each}, which does not exist")
     net: dict[str, tuple[str, ...]] = {artifact: depends_on}
     waiting = list(depends_on)
@@ -264,8 +264,8 @@ def check_dependencies(
             continue
         if len(net) > MOST_DEEP:
             raise _refused("depth", f"{artifact} depends on more than {MOST_DEEP} artifacts")
-        found = yield from accounts.artifact(name)
-        net[name] = () if found is None else found.depends_on
+        stored = yield from accounts.artifact(name)
+        net[name] = () if stored is None else stored.depends_on
         if artifact in net[name]:
             raise _refused("cycle", f"{name} depends on {artifact}, which would depend on it")
         waiting += net[name]

@@ -155,12 +155,12 @@ def evaluated(
     known = context_of(accounts, target, frame) if context is None else context
     if contract.startswith(CONTRACT):
         return _of_genesis(contract, caller, action, known)
-    found = yield from accounts.artifact(contract)
-    if found is None or found.deleted_at is not None:
+    artifact = yield from accounts.artifact(contract)
+    if artifact is None or artifact.deleted_at is not None:
         return Verdict(False, f"there is no contract {contract}", is_sound=False)
-    if not found.executable:
+    if not artifact.executable:
         return Verdict(False, f"the contract {contract} is not executable", is_sound=False)
-    return (yield from run_contract(accounts, contract, found.code, caller, action, target.id, known))
+    return (yield from run_contract(accounts, contract, artifact.code, caller, action, target.id, known))
 
 
 def run_contract(
@@ -194,23 +194,23 @@ def context_of(accounts: Accounts, target: SharedArtifact, frame: Frame | None) 
     }
 
 
-def read_verdict(said: JsonValue) -> Verdict:
+def read_verdict(answer: JsonValue) -> Verdict:
     """What a contract returned. Anything but an object with a boolean `allowed` denies."""
-    if not isinstance(said, dict) or not isinstance(said.get("allowed"), bool):
+    if not isinstance(answer, dict) or not isinstance(answer.get("allowed"), bool):
         return Verdict(False, "the contract returned no object with a boolean allowed", is_sound=False)
-    reason = said.get("reason", "No reason provided")
-    cost = _cost(said.get("cost"))
+    reason = answer.get("reason", "No reason provided")
+    cost = _cost(answer.get("cost"))
     if cost is None:
         return Verdict(False, "the contract's cost is above 2^53", is_sound=False)
-    return Verdict(bool(said["allowed"]), str(reason)[:_LONGEST_REASON], cost)
+    return Verdict(bool(answer["allowed"]), str(reason)[:_LONGEST_REASON], cost)
 
 
-def _cost(said: JsonValue) -> int | None:
+def _cost(written: JsonValue) -> int | None:
     """A whole number of 0 or more; text and fractions are truncated, and nonsense is 0. None if it is too large."""
-    if isinstance(said, bool) or not isinstance(said, str | int | float):
+    if isinstance(written, bool) or not isinstance(written, str | int | float):
         return 0
     try:
-        cost = int(float(said)) if isinstance(said, str) else int(said)
+        cost = int(float(written)) if isinstance(written, str) else int(written)
     except OverflowError:
         return None
     except ValueError:

@@ -42,37 +42,39 @@ def resources_of(accounts: Accounts, account: str) -> Asking[dict[str, float | N
     """All resources of somebody, without scrip, by their names."""
     names = yield from accounts.resources(account)
     principal = yield from accounts.principal(account)
-    found: dict[str, float | None] = {}
+    amounts: dict[str, float | None] = {}
     for name in (*names, *(() if principal is None else ALLOCATED)):
-        found[name] = yield from amount_of(accounts, account, name)
-    return found
+        amounts[name] = yield from amount_of(accounts, account, name)
+    return amounts
 
 
-def transfer_scrip(accounts: Accounts, giver: str, taker: str, said: JsonValue) -> Asking[None]:
+def transfer_scrip(accounts: Accounts, giver: str, taker: str, amount: JsonValue) -> Asking[None]:
     """Give scrip to a principal or an artifact. Raises `Refused`."""
-    if not isinstance(said, int) or isinstance(said, bool) or not 0 < said <= MOST:
+    if not isinstance(amount, int) or isinstance(amount, bool) or not 0 < amount <= MOST:
         raise Refused("invalid_argument", "the amount must be a whole number above 0, up to 2^53")
     principal = yield from accounts.principal(taker)
     if principal is None or not principal.has_standing:
         artifact = yield from accounts.artifact(taker)
         if artifact is None or artifact.deleted_at is not None:
             raise Refused("not_found", f"there is no {taker} to pay")
-    yield from accounts.pay(giver, taker, said, f"paid by {giver}")
+    yield from accounts.pay(giver, taker, amount, f"paid by {giver}")
 
 
-def transfer_resource(accounts: Accounts, giver: str, taker: str, name: str, said: JsonValue) -> Asking[None]:
+def transfer_resource(
+    accounts: Accounts, giver: str, taker: str, name: str, amount: JsonValue
+) -> Asking[None]:
     """Give an amount of scrip or another resource; parts of a millionth stay where they are. Raises `Refused`."""
     if name == SCRIP:
-        yield from transfer_scrip(accounts, giver, taker, said)
+        yield from transfer_scrip(accounts, giver, taker, amount)
         return
-    if isinstance(said, bool) or not isinstance(said, int | float) or not 0 < said <= MOST / MILLIONTHS:
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 < amount <= MOST / MILLIONTHS:
         raise Refused(
             "invalid_argument", "the amount must be a number above 0, and not beyond 2^53 millionths"
         )
-    units = int(Decimal(repr(said)) * MILLIONTHS)
+    units = int(Decimal(repr(amount)) * MILLIONTHS)
     if units == 0:
         raise Refused(
-            "invalid_argument", f"{said} of {name} can't be transferred: the smallest amount is a millionth"
+            "invalid_argument", f"{amount} of {name} can't be transferred: the smallest amount is a millionth"
         )
     if (yield from accounts.principal(taker)) is None:
         raise Refused("not_found", f"there is no principal {taker}")
@@ -83,7 +85,7 @@ def transfer_resource(accounts: Accounts, giver: str, taker: str, name: str, sai
 
 
 def _transfer_allocation(
-    accounts: Accounts, giver: str, taker: str, name: str, said: Decimal
+    accounts: Accounts, giver: str, taker: str, name: str, amount: Decimal
 ) -> Asking[None]:
     gives = yield from accounts.principal(giver, with_disk=True)
     takes = yield from accounts.principal(taker, with_disk=True)
@@ -93,13 +95,13 @@ def _transfer_allocation(
     if has is None or _allocated(takes, name) is None:
         raise Refused("invalid_argument", f"a principal without a limit of {name} can't give or take it")
     free = max(0, min(has, _given(gives, name)))
-    if free < said:
-        why = f"{giver} has only {free:g} {name} to give, not {said:g}"
+    if free < amount:
+        why = f"{giver} has only {free:g} {name} to give, not {amount:g}"
         raise Refused("quota_exceeded", why if free == has else f"{why}: it keeps what the settings gave it")
-    if name == DISK and said != int(said):
+    if name == DISK and amount != int(amount):
         raise Refused("invalid_argument", f"{name} are whole numbers")
-    accounts.keep_principal(_with_more(gives, name, -said))
-    accounts.keep_principal(_with_more(takes, name, said))
+    accounts.keep_principal(_with_more(gives, name, -amount))
+    accounts.keep_principal(_with_more(takes, name, amount))
 
 
 def _allocated(principal: Principal, name: str) -> float | None:
@@ -150,14 +152,14 @@ def call(
 ) -> Asking[JsonValue]:
     """What a method of a genesis artifact returns. Raises `Refused`. `may_change` is false if the caller delegated
     nothing to the code that asks."""
-    found = METHODS.get(artifact_id, {}).get(method)
-    if found is None:
+    function = METHODS.get(artifact_id, {}).get(method)
+    if function is None:
         raise Refused("not_found", f"{artifact_id} has no method {method}")
     if method in CHANGING and not may_change:
         raise Refused(
             "not_authorized", f"{caller} did not delegate {artifact_id}.{method} to code that others own"
         )
-    return (yield from found(accounts, caller, args))
+    return (yield from function(accounts, caller, args))
 
 
 def _balance(accounts: Accounts, caller: str, args: Arguments) -> Asking[JsonValue]:
@@ -235,9 +237,9 @@ def _artifacts(wanted: Callable[[SharedArtifact, str], bool]) -> Callable[[Exist
 def _is_found(artifact: SharedArtifact, text: str) -> bool:
     description = (artifact.interface or {}).get("description")
     return any(
-        text.lower() in said.lower()
-        for said in (artifact.id, artifact.type, description)
-        if isinstance(said, str)
+        text.lower() in part.lower()
+        for part in (artifact.id, artifact.type, description)
+        if isinstance(part, str)
     )
 
 
@@ -276,10 +278,10 @@ METHODS: Final[Mapping[str, Mapping[str, Method]]] = {
 
 
 def _texts(args: Arguments, count: int) -> list[str]:
-    found = [each for each in args if isinstance(each, str)]
-    if len(args) != count or len(found) != count:
+    texts = [each for each in args if isinstance(each, str)]
+    if len(args) != count or len(texts) != count:
         raise _wrong(f"{count} {'text' if count == 1 else 'texts'}" if count else "no arguments")
-    return found
+    return texts
 
 
 def _wrong(wanted: str) -> Refused:

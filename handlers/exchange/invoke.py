@@ -276,8 +276,8 @@ def _ids_of(existing: Existing, owner: str) -> JsonValue:
 
 def _metadata(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:
     name = str(args[0])
-    found = genesis.genesis_artifact(name) or (yield from accounts.artifact(name))
-    return None if found is None else artifacts.metadata_of(found)
+    artifact = genesis.genesis_artifact(name) or (yield from accounts.artifact(name))
+    return None if artifact is None else artifacts.metadata_of(artifact)
 
 
 def _can_afford(accounts: Accounts, args: Arguments) -> Asking[JsonValue]:

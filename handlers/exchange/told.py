@@ -97,8 +97,8 @@ def told_by_action(action: TakenAction, before: float) -> tuple[Called, Returned
     tool = NO_INTENT if action.action_type is None else f"{NAMES}{action.action_type}"
     began = max(action.read_at, before)
     success = bool(action.result["success"])
-    told: JsonValue = {**action.result, "sandbox": action.sandbox}
-    content, error = (told, None) if success else (None, told)
+    output: JsonValue = {**action.result, "sandbox": action.sandbox}
+    content, error = (output, None) if success else (None, output)
     return (
         Called(place, began, call, tool, _params(action.text), attempt=action.attempt),
         Returned(place, max(began, action.at), call, content, error, success),

@@ -145,10 +145,10 @@ _Value = TypeVar("_Value")
 
 def fold_lines(key: str, lines: Iterable[JsonValue]) -> Folded:
     """The state of the session `key` by its `lines`. Without the line that opens it there is none."""
-    told = _Told()
+    journal = _Told()
     for value in lines:
-        told.take(value)
-    folding = _Folding(key, told)
+        journal.take(value)
+    folding = _Folding(key, journal)
     return Folded(tuple(folding.effects()), frozenset(folding.lacking))
 
 
@@ -213,7 +213,7 @@ class _Folding:
         if snapshot is not None:
             basis = snapshot.basis
             self._take_contract(snapshot.contract)
-        said = SessionDeclaration(
+        declaration = SessionDeclaration(
             line.session_id,
             self._known("layout", line.layout, _UNKNOWN),
             "",
@@ -228,7 +228,7 @@ class _Folding:
         return OpenSession(
             self.key,
             line.at,
-            said,
+            declaration,
             "live",
             self._why_started(1),
             "daemon",

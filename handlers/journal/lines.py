@@ -238,19 +238,19 @@ def repair_journal(event: JournalDamaged, given: Given) -> Deciding:
     explained = Explain(event.session_key, "decided", f"{event.name}: {describe(event)}")
     if not event.lost and not event.changed:
         return repair, explained
-    told = journal_repaired(event, given.event_hash)
-    return repair, explained, AppendLines(event.session_key, event.directory, EVENTS, told, live)
+    line = journal_repaired(event, given.event_hash)
+    return repair, explained, AppendLines(event.session_key, event.directory, EVENTS, line, live)
 
 
 def describe(event: JournalDamaged) -> str:
     """What was found, in a sentence."""
     torn = f" ({event.torn_bytes} bytes of a torn one are left)" if event.torn_bytes else ""
-    found = [
+    parts = [
         f"{_counted(event.lost)} missing{torn}, written again" if event.lost else "",
         f"{_counted(event.changed)} changed or removed by somebody, written again" if event.changed else "",
         f"{_counted(event.moved)} found elsewhere in the file" if event.moved else "",
     ]
-    return "; ".join(part for part in found if part)
+    return "; ".join(part for part in parts if part)
 
 
 def _counted(number: int) -> str:

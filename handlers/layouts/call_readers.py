@@ -276,16 +276,16 @@ class NativeCalls(WithoutDocuments):
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
         """What further lines say. These lines don't report actions in the exchange."""
-        for told in told_by_events(source, lines):
-            if isinstance(told, Called | Returned) and told.id.startswith(CALL):
-                yield Unusable(told.place, f"an id that begins with {CALL} is one of Runward's own")
-            elif isinstance(told, Called) and told.tool.startswith(NAMES):
+        for record in told_by_events(source, lines):
+            if isinstance(record, Called | Returned) and record.id.startswith(CALL):
+                yield Unusable(record.place, f"an id that begins with {CALL} is one of Runward's own")
+            elif isinstance(record, Called) and record.tool.startswith(NAMES):
                 yield Unusable(
-                    told.place,
+                    record.place,
                     f"a tool that begins with {NAMES} belongs to the exchange, and Runward reports it itself",
                 )
             else:
-                yield told
+                yield record
 
     def see(self, document: Document) -> Iterator[Told]:
         """The issue that the launcher kept with the run. Faults in the file are reported where it is judged."""

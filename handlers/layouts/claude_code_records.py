@@ -288,8 +288,8 @@ def _between(text: str, tag: str) -> str:
 
 def api_error(content: Content) -> Close:
     """The end of a turn whose request finally failed. The content is Claude Code's own message about it."""
-    said = " ".join(text_of(content).split())[:_SUMMARY_KEPT]
-    return Close("failed", "run.failed.api_error", said or "a request to the model failed")
+    text = " ".join(text_of(content).split())[:_SUMMARY_KEPT]
+    return Close("failed", "run.failed.api_error", text or "a request to the model failed")
 
 
 def turns_used_up(most: int | None) -> Close:
@@ -354,20 +354,20 @@ class Change(NamedTuple):
 # the model, which then continues. Earlier versions ended them with the session, and recorded nothing about it.
 
 
-def may_begin_task(said: msgspec.Raw) -> bool:
+def may_begin_task(output: msgspec.Raw) -> bool:
     """Whether a tool's result, as the model gets it, is worth a closer look."""
-    beginning = bytes(memoryview(said)[:_BEGINNING])
+    beginning = bytes(memoryview(output)[:_BEGINNING])
     return b"ackground" in beginning or b"Async agent" in beginning  # runs for every result, so no generator
 
 
-def change_by_result(result: msgspec.Raw, said: msgspec.Raw) -> Change | None:
+def change_by_result(result: msgspec.Raw, output: msgspec.Raw) -> Change | None:
     """What a tool's result says about a background task; `said` is the same in the form that the model gets."""
     try:
         read = _decode(result)
     except NOT_DECODED:
         return None
     if read.background:
-        return Change(read.background[:LONGEST_ID], False) if _TOLD in bytes(said) else None
+        return Change(read.background[:LONGEST_ID], False) if _TOLD in bytes(output) else None
     if read.agent and read.status == "async_launched":
         return Change(read.agent[:LONGEST_ID], False)
     if read.task_id:

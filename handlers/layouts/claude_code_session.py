@@ -371,15 +371,15 @@ class Session(Tally):
             self._unqueue(record.operation)
             return
         text = text_of(record.content)
-        told = notification(text)
-        if told is not None:
-            self._task_is_over(told.task)
-            if told.was_ended:
+        change = notification(text)
+        if change is not None:
+            self._task_is_over(change.task)
+            if change.was_ended:
                 self._stays_no_longer()
                 return
         if self.turn == "open":
             self.queue += 1
-        if told is not None:
+        if change is not None:
             return
         if is_first:
             self._begins_headless(stamp)
@@ -443,9 +443,9 @@ class Session(Tally):
                 if self.beside != "caveat":
                     self._goes_on()
             case "follow_up":
-                if (told := notification(text)) is not None:
-                    self._task_is_over(told.task)
-                if told is not None or self.beside != "answer":
+                if (change := notification(text)) is not None:
+                    self._task_is_over(change.task)
+                if change is not None or self.beside != "answer":
                     self._goes_on()
 
     def _results(self, content: list[Block], stamp: str | None, is_copied: bool) -> bool:
@@ -470,10 +470,10 @@ class Session(Tally):
 
     def _note_task(self, record: Record, results: list[Block]) -> None:
         """A tool's result may say that its work continues in the background, or that such work is over."""
-        said = results[0].content
-        if not record.tool_use_result or not (self.tasks or may_begin_task(said)):
+        output = results[0].content
+        if not record.tool_use_result or not (self.tasks or may_begin_task(output)):
             return
-        change = change_by_result(record.tool_use_result, said)
+        change = change_by_result(record.tool_use_result, output)
         if change is not None and change.is_over:
             self._task_is_over(change.task)
         elif change is not None and change.task not in self.tasks:

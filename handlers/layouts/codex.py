@@ -95,11 +95,11 @@ class Rollout:
             events += 1
             payload, kind = record.get("payload"), record.get("type")
             if type(payload) is dict:
-                told = record.get("timestamp")
-                if type(told) is str and 20 <= len(told) <= 40:
+                written = record.get("timestamp")
+                if type(written) is str and 20 <= len(written) <= 40:
                     if stamp is None:
-                        self.first_stamp = told
-                    stamp = told
+                        self.first_stamp = written
+                    stamp = written
                 handlers = _OF_RECORDS
                 if kind == "response_item":
                     handlers, kind = _OF_ITEMS, payload.get("type")

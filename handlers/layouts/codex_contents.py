@@ -38,10 +38,10 @@ def exit_code_in(output: JsonValue) -> int | None:
     if not isinstance(output, str):
         return None
     if output.startswith("{"):
-        found = _IN_JSON.search(output[-_HEADER:])
+        match = _IN_JSON.search(output[-_HEADER:])
     else:
-        found = _AT_THE_BEGINNING.match(output) or _IN_THE_HEADER.search(output, 0, _HEADER + 40)
-    return None if found is None else int(found[1])
+        match = _AT_THE_BEGINNING.match(output) or _IN_THE_HEADER.search(output, 0, _HEADER + 40)
+    return None if match is None else int(match[1])
 
 
 PLAN_TOOL: Final = "update_plan"
@@ -269,9 +269,9 @@ class CodexCalls:
 
 
 def _call_id(payload: _Fields) -> str | None:
-    for found in (payload.get("call_id"), payload.get("id")):
-        if isinstance(found, str) and found:
-            return found
+    for identifier in (payload.get("call_id"), payload.get("id")):
+        if isinstance(identifier, str) and identifier:
+            return identifier
     return None
 
 
@@ -326,9 +326,9 @@ def final_message(newest_first: Iterable[bytes]) -> str | None:
         if kind in _ENDS:
             if item.get("error") is not None:
                 return None
-            said = item.get("last_agent_message")
-            if isinstance(said, str):
-                return said or None
+            message = item.get("last_agent_message")
+            if isinstance(message, str):
+                return message or None
         elif kind == "message":
             role = item.get("role")
             if role == "assistant":

@@ -40,8 +40,8 @@ def thread_of(name: str) -> str | None:
 
     A thread may be continued in a further file, whose name ends in `_` and another id: it is the same thread.
     """
-    found = _ROLLOUT.fullmatch(name.rpartition("/")[2])
-    return None if found is None else found[1]
+    match = _ROLLOUT.fullmatch(name.rpartition("/")[2])
+    return None if match is None else match[1]
 
 
 def lock_of(thread: str) -> str | None:
@@ -244,5 +244,5 @@ def is_typed(text: str | None) -> bool:
 
 def cwd_in(text: str) -> str | None:
     """The working directory, if a message tells the model about its surroundings (since 0.23)."""
-    found = _CWD.match(text)
-    return None if found is None else whole_text_in(found[1] or found[2], LONGEST_PATH)
+    match = _CWD.match(text)
+    return None if match is None else whole_text_in(match[1] or match[2], LONGEST_PATH)

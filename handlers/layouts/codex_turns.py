@@ -456,8 +456,8 @@ def _says_failed(output: JsonValue) -> bool:
     if output.startswith(_EXIT):
         place = len(_EXIT)
     elif output.startswith("{"):
-        found = _JSON_EXIT.search(output[-_HEADER:])
-        return found is not None and found[1] != "0"
+        match = _JSON_EXIT.search(output[-_HEADER:])
+        return match is not None and match[1] != "0"
     else:
         place = output.find(_EXITED, 0, _HEADER) + len(_EXITED)
         if place < len(_EXITED):

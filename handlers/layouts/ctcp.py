@@ -338,9 +338,9 @@ def _events(lines: Sequence[LogLine], unreadable: Unreadable) -> Iterator[JsonVa
     beside = Unreadable(0, ())
     for line in lines:
         if not line.is_cut and line.content and not line.content.isspace():
-            found = read_line(line.content)
-            if isinstance(found, LineFault):
-                unreadable.add(EVENTS, line.number, found.message, _FIX)
+            event = read_line(line.content)
+            if isinstance(event, LineFault):
+                unreadable.add(EVENTS, line.number, event.message, _FIX)
         yield from records(EVENTS, (line,), unreadable if line.is_cut else beside)
 
 

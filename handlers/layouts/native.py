@@ -232,8 +232,8 @@ def name_by_launcher(launcher: RecordedProcess) -> RunName:
 
 
 def _namespace(launcher: JsonValue) -> int | None:
-    found = launcher.get("pid_namespace") if isinstance(launcher, dict) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    number = launcher.get("pid_namespace") if isinstance(launcher, dict) else None
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 def _started_at(value: JsonValue, document: Document, complaints: list[Complaint]) -> float:
@@ -313,25 +313,25 @@ def _conclusion(
     cause: str, exit_code: int | None, signal: int | None, error: str | None
 ) -> tuple[ReasonCode, str]:
     """How `exit.json` is read: reason code and summary."""
-    said = f": {error}" if error else ""
+    detail = f": {error}" if error else ""
     match cause:
         case "not_started":
-            return "run.failed.not_started", f"it could not be started{said}"
+            return "run.failed.not_started", f"it could not be started{detail}"
         case "timed_out" if error == "stale":
             return "run.timed_out.stale", "it was silent for longer than allowed (stale_after)"
         case "timed_out":
-            return "run.timed_out.deadline", f"its deadline passed{said}"
+            return "run.timed_out.deadline", f"its deadline passed{detail}"
         case "signalled":
             which = "a signal" if signal is None else f"signal {signal}"
-            return "run.failed.signal", f"killed by {which}{said}"
+            return "run.failed.signal", f"killed by {which}{detail}"
         case "cancelled" if signal == 2:
-            return "run.aborted.user", f"interrupted{said}"
+            return "run.aborted.user", f"interrupted{detail}"
         case "cancelled" if signal is not None:
-            return "run.cancelled.sigterm", f"told to stop by signal {signal}{said}"
+            return "run.cancelled.sigterm", f"told to stop by signal {signal}{detail}"
         case "cancelled" if error == "shutdown":
             return "run.cancelled.system", "the system was shutting down"
         case "cancelled":
-            return "run.cancelled.user", f"told to stop{said}"
+            return "run.cancelled.user", f"told to stop{detail}"
     if error:
         return "run.failed.exception", error
     if exit_code == 0:
@@ -349,14 +349,14 @@ def dated_digest(content: bytes, modified_ns: int) -> str:
     return hashlib.sha256(b"%d:%s" % (modified_ns, content)).hexdigest()[:16]
 
 
-def in_todays_digest(digest: str, document: Document, before: Signature | None, told: str) -> str:
+def in_todays_digest(digest: str, document: Document, before: Signature | None, reported: str) -> str:
     """What is remembered about a file whose digest is `told` now. Earlier versions always remembered a dated digest.
 
     `digest` is what is remembered, `before` the file's signature then.
     """
-    if before is None or told == dated_digest(document.content, document.signature[2]):
+    if before is None or reported == dated_digest(document.content, document.signature[2]):
         return digest
-    return told if digest == dated_digest(document.content, before[2]) else digest
+    return reported if digest == dated_digest(document.content, before[2]) else digest
 
 
 def _bad_exit(message: str, fix: str) -> Complaint:

@@ -135,8 +135,10 @@ class ShowScanner(KeepsState[State]):
     def tell(self, state: State) -> Told:
         close = None
         if state.gate_passed is not None:
-            said = "opened" if state.gate_passed else "stayed shut"
-            close = Close("completed", "run.completed.ok", f"the play's gate {said}", state.decided_at)
+            state_of_gate = "opened" if state.gate_passed else "stayed shut"
+            close = Close(
+                "completed", "run.completed.ok", f"the play's gate {state_of_gate}", state.decided_at
+            )
         return Told(
             session_id=state.name,
             attempt=int(state.is_begun),
@@ -159,8 +161,8 @@ SCANNER: Final = ShowScanner(State)
 def _with_meta(state: State, content: dict[str, JsonValue] | Complaint) -> State:
     if isinstance(content, Complaint):
         return replace(state, in_meta=content)
-    said = read_meta(content)
-    return replace(state, started_at=said.started_at, agent=said.agent, model=said.model, in_meta=None)
+    meta = read_meta(content)
+    return replace(state, started_at=meta.started_at, agent=meta.agent, model=meta.model, in_meta=None)
 
 
 def _with_verdict(state: State, content: dict[str, JsonValue] | Complaint, at: float) -> State:
@@ -175,12 +177,12 @@ def _with_verdict(state: State, content: dict[str, JsonValue] | Complaint, at: f
 
 def gate_verdict(written: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The outcome in a `_verdict.json`. It gets its kind here, and a summary, which the gate gives as feedback."""
-    said = text_in(written.get("feedback"), _LONGEST_SUMMARY)
+    feedback = text_in(written.get("feedback"), _LONGEST_SUMMARY)
     usual = "the gate opened" if written.get("gate_passed") is True else "the gate stayed shut"
     return {
         "outcome_kind": "gate_verdict",
         "name": "gate",
-        "summary": said.strip().partition("\n")[0] or usual if said else usual,
+        "summary": feedback.strip().partition("\n")[0] or usual if feedback else usual,
         **written,
     }
 

@@ -320,8 +320,8 @@ class SlotOffered(AfterTime, Event, frozen=True):
 
 def chain_run_of(session_key: str) -> str | None:
     """The chain run whose step a session would be, judging by its name. The store says whether it really is one."""
-    found = _STEP.fullmatch(session_key) if "cr_" in session_key else None
-    return None if found is None else found[1]
+    match = _STEP.fullmatch(session_key) if "cr_" in session_key else None
+    return None if match is None else match[1]
 
 
 class ListenersTo(Question["tuple[Chain, ...]"], frozen=True):

@@ -527,5 +527,5 @@ def why_started(event_key: str, *, is_first: bool) -> Reason:
 
 def verdict_among(judged: Effects) -> SessionFinished | None:
     """The verdict among these effects."""
-    told = (each.event for each in judged if isinstance(each, Emit))
-    return next((each for each in told if isinstance(each, SessionFinished)), None)
+    emitted = (each.event for each in judged if isinstance(each, Emit))
+    return next((each for each in emitted if isinstance(each, SessionFinished)), None)

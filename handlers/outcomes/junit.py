@@ -221,8 +221,8 @@ class _Reading(ContentHandler):
             self.seconds = (self.seconds or 0.0) + seconds
         failing = [each for each in words if each in _FAILED]
         if case.problem is not None or failing:
-            said = f"its status is {failing[0]}" if case.problem is None else case.problem.said()
-            self._fail(_name(case.attributes), said, case.attributes)
+            problem = f"its status is {failing[0]}" if case.problem is None else case.problem.said()
+            self._fail(_name(case.attributes), problem, case.attributes)
             self._suites[-1].tally.add(1, 0, 0)
             return
         is_left_out = case.is_skipped or any(each in _NOT_RUN for each in words)

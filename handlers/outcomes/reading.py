@@ -44,23 +44,23 @@ def read_outcome(
     `as_outcome` makes an outcome of an object in other words. A report that may become one of two kinds becomes the one
     that is `wanted`. Its absolute paths become relative to `home`, the directory that was checked, if that is known.
     """
-    found = _value(file, wanted if kind is None else (kind,), home)
-    if isinstance(found, str):
-        return InvalidOutcome(file.path, (OutcomeProblem("", found),))
-    if as_outcome is not None and isinstance(found, dict):
-        found = as_outcome(found)
+    value = _value(file, wanted if kind is None else (kind,), home)
+    if isinstance(value, str):
+        return InvalidOutcome(file.path, (OutcomeProblem("", value),))
+    if as_outcome is not None and isinstance(value, dict):
+        value = as_outcome(value)
     stem = file.path.rpartition("/")[2].rpartition(".")[0]
-    return checked(found, file.path, stem, kind)
+    return checked(value, file.path, stem, kind)
 
 
 def checked(value: JsonValue, file: str, name: str, kind: str | None = None) -> ReadOutcome | InvalidOutcome:
     """The outcome in a value. It gets this `name` if it has none."""
     from runward.config.outcome import CheckedOutcome, check_outcome
 
-    found = check_outcome(value, kind)
-    if isinstance(found, CheckedOutcome):
-        return ReadOutcome(found.name or name, file, found)
-    return InvalidOutcome(file, tuple(OutcomeProblem(*each) for each in found))
+    parsed = check_outcome(value, kind)
+    if isinstance(parsed, CheckedOutcome):
+        return ReadOutcome(parsed.name or name, file, parsed)
+    return InvalidOutcome(file, tuple(OutcomeProblem(*each) for each in parsed))
 
 
 def _value(file: OutcomeFile, wanted: Collection[str], home: str | None) -> JsonValue:

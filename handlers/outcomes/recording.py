@@ -46,8 +46,8 @@ def told(session: Session, kept: Sequence[RecordArtifact], at: float) -> Asking[
 
 def _occurred(session: Session, kept: RecordArtifact, at: float) -> EventOccurred:
     identifier = artifact_id(kept.session_key, kept.kind, kept.name)
-    said = json.dumps([kept.content, kept.file_path], sort_keys=True).encode()
-    version = hashlib.sha256(said).hexdigest()[:16]
+    content = json.dumps([kept.content, kept.file_path], sort_keys=True).encode()
+    version = hashlib.sha256(content).hexdigest()[:16]
     key = f"{session.key}#{session.attempt}/artifact/{identifier}@{version}"
     return EventOccurred(
         key,
@@ -89,22 +89,22 @@ def hash_files(event: ArtifactFilesNamed, given: Given) -> Deciding:
     answer = yield from ask(HashesOf(session.artifacts_path, within, paths))
     if isinstance(answer, Unreadable):
         raise TryLater(f"the artifacts of {event.session_key} can't be read: {answer.why}")
-    found = answer.files if answer.exists else (FileHash("absent"),) * len(paths)
+    hashes = answer.files if answer.exists else (FileHash("absent"),) * len(paths)
     problems = {
         path: problem
-        for path, each in zip(paths, found, strict=True)
+        for path, each in zip(paths, hashes, strict=True)
         if (problem := PROBLEMS.get(each.state))
     }
     wrong = {path: MEANINGS[problem] for path, problem in problems.items()}
-    said = ", ".join(f"{path} {meaning}" for path, meaning in wrong.items())
+    wrong_files = ", ".join(f"{path} {meaning}" for path, meaning in wrong.items())
     if given.tries + 1 < TRIES and MAY_PASS.intersection(problems.values()):
-        raise TryLater(said)
+        raise TryLater(wrong_files)
     effects: Effects = tuple(
         RecordArtifactFile(identifier, path, each.sha256, each.size, PROBLEMS.get(each.state))
-        for (identifier, path), each in zip(event.files, found, strict=True)
+        for (identifier, path), each in zip(event.files, hashes, strict=True)
     )
     if wrong:
-        effects += (Explain(event.session_key, "decided", said, {"files": dict(wrong)}),)
+        effects += (Explain(event.session_key, "decided", wrong_files, {"files": dict(wrong)}),)
     return effects
 
 
@@ -127,8 +127,8 @@ def add_artifact(event: ArtifactAddRequested, given: Given) -> Deciding:
         return (Explain(event.session_key, "refused", why),)
     assert session is not None, "it was asked for"
     heard = yield from told(session, (made,), given.at)
-    said = Explain(event.session_key, "decided", f"{what} is added, as {event.said_by} asked")
-    return made, said, *heard, *named((made,), given.at, event.key)
+    explained = Explain(event.session_key, "decided", f"{what} is added, as {event.said_by} asked")
+    return made, explained, *heard, *named((made,), given.at, event.key)
 
 
 def record(event: ArtifactAddRequested, at: float) -> RecordArtifact | str:
@@ -216,24 +216,24 @@ def recorded(
     if reads_files:
         in_other_words = outcome_files(session.layout)
         paths = (*named, *in_other_words)
-        found = yield from ask(OutcomesIn(session.path, session.artifacts_path, paths))
-        if isinstance(found, Unreadable):
-            raise TryLater(f"the outcomes of {session.key} can't be read: {found.why}")
-        if isinstance(found, BeingRead):
-            raise NotYet(at + min(LATEST, max(SOON, found.seconds / 4)))
+        files = yield from ask(OutcomesIn(session.path, session.artifacts_path, paths))
+        if isinstance(files, Unreadable):
+            raise TryLater(f"the outcomes of {session.key} can't be read: {files.why}")
+        if isinstance(files, BeingRead):
+            raise NotYet(at + min(LATEST, max(SOON, files.seconds / 4)))
         home = None
-        if any(each.path.endswith(".sarif") for each in found):
+        if any(each.path.endswith(".sarif") for each in files):
             home = yield from ask(WorkingDirectoryOf(session.key))
-        if found:
-            read, invalid = read_outcomes(found, in_other_words, wanted, home)
+        if files:
+            read, invalid = read_outcomes(files, in_other_words, wanted, home)
     theirs: list[ReadOutcome] = []
     for agent in agents:
         is_own = agent.key == session.key
-        said = yield from _said_last(agent, "final message" if is_own else f"final message of {agent.key}")
-        if isinstance(said, ReadOutcome):
-            (read if is_own else theirs).append(said)
-        elif said is not None:
-            invalid.append(said)
+        final = yield from _said_last(agent, "final message" if is_own else f"final message of {agent.key}")
+        if isinstance(final, ReadOutcome):
+            (read if is_own else theirs).append(final)
+        elif final is not None:
+            invalid.append(final)
     if not (read or theirs or invalid):
         return NO_OUTCOMES
     last: dict[tuple[str, str], ReadOutcome] = {}
@@ -266,10 +266,10 @@ def _said_last(agent: Session, source: str) -> Asking[ReadOutcome | InvalidOutco
     """The outcome in the last message of a foreign session."""
     if agent.layout not in FINAL_MESSAGES:
         return None
-    said = yield from ask(FinalMessageOf(agent.layout, agent.path))
-    if isinstance(said, Unreadable):
-        raise TryLater(f"the last message of {agent.key} can't be read: {said.why}")
-    return None if said is None else outcome_in(said, source)
+    message = yield from ask(FinalMessageOf(agent.layout, agent.path))
+    if isinstance(message, Unreadable):
+        raise TryLater(f"the last message of {agent.key} can't be read: {message.why}")
+    return None if message is None else outcome_in(message, source)
 
 
 def outcomes_changed(event: OutcomesChanged, given: Given) -> Deciding:

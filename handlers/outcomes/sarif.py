@@ -173,19 +173,21 @@ class _Run:
 
     def severity(self, result: Object) -> tuple[str, float]:
         """The level and the rank of a result."""
-        found = self._rules.find(_rule(result))
+        rule = self._rules.find(_rule(result))
         invocation = number_in(object_in(result, "provenance"), "invocationIndex")
         return (
-            self._configurations.level(result, found, invocation),
-            self._configurations.rank(result, found, invocation),
+            self._configurations.level(result, rule, invocation),
+            self._configurations.rank(result, rule, invocation),
         )
 
     def finding(self, result: Object, level: str) -> dict[str, JsonValue]:
         """A result as a finding of an outcome."""
         rule = _rule(result)
-        found = self._rules.find(rule)
-        category = text_in(rule, "id") or ("" if found is None else text_in(self._rules.at(found), "id"))
-        text = message_text(object_in(result, "message"), self._rules, found)
+        descriptor = self._rules.find(rule)
+        category = text_in(rule, "id") or (
+            "" if descriptor is None else text_in(self._rules.at(descriptor), "id")
+        )
+        text = message_text(object_in(result, "message"), self._rules, descriptor)
         finding: dict[str, JsonValue] = {
             "severity": _SEVERITIES[level],
             "category": category[:LONGEST_NAME] or "unknown",
@@ -197,9 +199,9 @@ class _Run:
     def _add_place(self, finding: dict[str, JsonValue], result: Object) -> None:
         """Add the first place that has a path below the sources, else the first place of all."""
         places = [object_in(each, "physicalLocation") for each in objects_in(result, "locations")]
-        found = [(self._places.of(object_in(each, "artifactLocation")), each) for each in places]
-        found = [(place, each) for place, each in found if place.path or place.whole]
-        for place, each in sorted(found, key=lambda one: one[0].path is None)[:1]:
+        located = [(self._places.of(object_in(each, "artifactLocation")), each) for each in places]
+        located = [(place, each) for place, each in located if place.path or place.whole]
+        for place, each in sorted(located, key=lambda one: one[0].path is None)[:1]:
             line = number_in(object_in(each, "region"), "startLine") or 0
             finding |= {key: value for key, value in (("file", place.path), (WHOLE, place.whole)) if value}
             if line >= 1:
@@ -208,9 +210,9 @@ class _Run:
 
 def placed(outcome: dict[str, JsonValue], home: str | None) -> dict[str, JsonValue]:
     """The outcome with paths relative to `home`, the directory that was checked, where that is known and they are below it."""
-    found = outcome.get("findings")
-    if isinstance(found, list):
-        return outcome | {"findings": [_placed(each, home) for each in found if isinstance(each, dict)]}
+    findings = outcome.get("findings")
+    if isinstance(findings, list):
+        return outcome | {"findings": [_placed(each, home) for each in findings if isinstance(each, dict)]}
     return outcome
 
 
@@ -233,27 +235,29 @@ def _rule(result: Object) -> Object:
 
 def _missing(described: Object) -> list[str]:
     """What of a run is not in its log. Without an array of results, even an empty one, nothing was scanned (3.14.23)."""
-    found = [] if described.get("results") else ["a run has no results: nothing shows that it was scanned"]
+    lacking = [] if described.get("results") else ["a run has no results: nothing shows that it was scanned"]
     external = object_in(described, "externalPropertyFileReferences")
     other = [each for each in MATTERING if external.get(each) not in (None, [])]
-    return found + ([f"{', '.join(other)} of a run are in other files, which are not read"] if other else [])
+    return lacking + (
+        [f"{', '.join(other)} of a run are in other files, which are not read"] if other else []
+    )
 
 
 def _unfinished(tool: Object, invocations: list[Object]) -> list[str]:
     """The signs that the tool did not do its work."""
-    found: list[str] = []
+    reasons: list[str] = []
     descriptors = Descriptors(tool, "notifications")
     configurations = Configurations(descriptors, invocations, "notificationConfigurationOverrides")
     for number, invocation in enumerate(invocations):
         if invocation.get("executionSuccessful") is False:
-            found.append("the scan did not finish")
+            reasons.append("the scan did not finish")
         for key in ("toolExecutionNotifications", "toolConfigurationNotifications"):
             for each in objects_in(invocation, key):
                 descriptor = descriptors.find(object_in(each, "descriptor"))
                 if configurations.level(each, descriptor, number) == "error":
                     text = message_text(object_in(each, "message"), descriptors, descriptor)
-                    found.append(f"the scan reports an error: {text[:LONGEST_NAME]}")
-    return found
+                    reasons.append(f"the scan reports an error: {text[:LONGEST_NAME]}")
+    return reasons
 
 
 def outcomes_of_sarif(pieces: Pieces) -> Mapping[str, dict[str, JsonValue]]:

@@ -125,14 +125,14 @@ class Descriptors:
                     return number, self._components[number].by_id[part]
         return None
 
-    def at(self, found: _Found) -> Object:
+    def at(self, descriptor: _Found) -> Object:
         """The descriptor there."""
-        return self._components[found[0]].descriptors[found[1]]
+        return self._components[descriptor[0]].descriptors[descriptor[1]]
 
-    def text(self, found: _Found | None, name: str) -> str | None:
+    def text(self, descriptor: _Found | None, name: str) -> str | None:
         """The text of this id: the descriptor's, or else one of its component or the driver (3.11.7)."""
-        mine = [] if found is None else [object_in(self.at(found), "messageStrings")]
-        numbers = (0,) if found is None else (found[0], 0)
+        mine = [] if descriptor is None else [object_in(self.at(descriptor), "messageStrings")]
+        numbers = (0,) if descriptor is None else (descriptor[0], 0)
         shared = [object_in(self._components[each].described, "globalMessageStrings") for each in numbers]
         for texts in (*mine, *shared):
             text = text_in(object_in(texts, name), "text")
@@ -186,38 +186,38 @@ class Configurations:
         for invocation in invocations:
             mine: dict[_Found, Object] = {}
             for each in objects_in(invocation, overrides):
-                found = descriptors.find(object_in(each, "descriptor"))
-                if found is not None:
-                    mine.setdefault(found, object_in(each, "configuration"))
+                descriptor = descriptors.find(object_in(each, "descriptor"))
+                if descriptor is not None:
+                    mine.setdefault(descriptor, object_in(each, "configuration"))
             self._overrides.append(mine)
 
-    def _configured(self, found: _Found | None, invocation: int | None) -> Iterator[Object]:
-        if found is None:
+    def _configured(self, descriptor: _Found | None, invocation: int | None) -> Iterator[Object]:
+        if descriptor is None:
             return
         if invocation is not None and 0 <= invocation < len(self._overrides):
-            yield self._overrides[invocation].get(found, {})
-        yield object_in(self._descriptors.at(found), "defaultConfiguration")
+            yield self._overrides[invocation].get(descriptor, {})
+        yield object_in(self._descriptors.at(descriptor), "defaultConfiguration")
 
-    def level(self, item: Object, found: _Found | None, invocation: int | None) -> str:
+    def level(self, item: Object, descriptor: _Found | None, invocation: int | None) -> str:
         """The level by the procedure of 3.27.10."""
         if text_in(item, "kind") not in ("", "fail"):
             return "none"
-        levels = (text_in(each, "level") for each in (item, *self._configured(found, invocation)))
+        levels = (text_in(each, "level") for each in (item, *self._configured(descriptor, invocation)))
         return next((each for each in levels if each), "warning")
 
-    def rank(self, item: Object, found: _Found | None, invocation: int | None) -> float:
+    def rank(self, item: Object, descriptor: _Found | None, invocation: int | None) -> float:
         """The rank from 0 to 100 by the procedure of 3.27.25, or -1."""
-        for each in (item, *self._configured(found, invocation)):
+        for each in (item, *self._configured(descriptor, invocation)):
             rank = each.get("rank")
             if isinstance(rank, int | float):
                 return float(rank)
         return -1.0
 
 
-def message_text(message: Object, descriptors: Descriptors, found: _Found | None) -> str:
+def message_text(message: Object, descriptors: Descriptors, descriptor: _Found | None) -> str:
     """The text of a message (3.11), with its arguments in place of `{0}`, `{1}`."""
     name = text_in(message, "id")
-    text = text_in(message, "text") or (descriptors.text(found, name) if name else None) or ""
+    text = text_in(message, "text") or (descriptors.text(descriptor, name) if name else None) or ""
     text = text or text_in(message, "markdown") or name
     arguments = message.get("arguments")
     given = arguments if isinstance(arguments, list) else []
@@ -334,23 +334,23 @@ def path_below(path: str, root: str) -> str | None:
 
 def object_in(value: Object, key: str) -> Object:
     """The object under a key, or an empty one."""
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}
+    field = value.get(key)
+    return field if isinstance(field, dict) else {}
 
 
 def objects_in(value: Object, key: str) -> list[Object]:
     """The objects of the list under a key."""
-    found = value.get(key)
-    return [each if isinstance(each, dict) else {} for each in found] if isinstance(found, list) else []
+    field = value.get(key)
+    return [each if isinstance(each, dict) else {} for each in field] if isinstance(field, list) else []
 
 
 def text_in(value: Object, key: str) -> str:
     """The text under a key, or an empty one."""
-    found = value.get(key)
-    return found if isinstance(found, str) else ""
+    field = value.get(key)
+    return field if isinstance(field, str) else ""
 
 
 def number_in(value: Object, key: str) -> int | None:
     """The whole number under a key."""
-    found = value.get(key)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    field = value.get(key)
+    return field if isinstance(field, int) and not isinstance(field, bool) else None

@@ -154,17 +154,17 @@ class SarifStream:
         return value
 
     def _list(self, first: Event, shape: ListOf, place: str) -> JsonValue:
-        found: list[JsonValue] = []
+        values: list[JsonValue] = []
         for number, each in self.items(first, place):
             if number >= shape.most:
                 self._pass(each[0])
                 continue
             self._count(0)
-            found.append(self.kept(each, shape.item, f"{place}[{number}]"))
-        return found
+            values.append(self.kept(each, shape.item, f"{place}[{number}]"))
+        return values
 
     def _object(self, shape: MapOf | Mapping[str, Shape], place: str) -> JsonValue:
-        found: dict[str, JsonValue] = {}
+        table: dict[str, JsonValue] = {}
         for event, key in self._events:
             if event == "end_map":
                 break
@@ -174,11 +174,11 @@ class SarifStream:
             if inner is None:
                 self._pass(following[0])
                 continue
-            if key in found:
+            if key in table:
                 raise NotAReport(f"is not a SARIF log: {place}.{key[:80]} appears twice")
             self._count(len(key) if isinstance(shape, MapOf) else 0)
-            found[key] = self.kept(following, inner, f"{place}.{key[:80]}")
-        return found
+            table[key] = self.kept(following, inner, f"{place}.{key[:80]}")
+        return table
 
     def _pass(self, event: str) -> None:
         """Pass over the rest of a value that begins with this event."""

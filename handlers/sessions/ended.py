@@ -152,12 +152,16 @@ def end_attempt(event: AttemptEnded, given: Given) -> Deciding:
         if not is_as_launched(session, launch):
             session = session._replace(contract_json=launch.contract_json)
     contract = _contract_of(event, session)
-    found = (yield from _outcomes(event, given, session, contract)) if event.origin == "live" else NO_OUTCOMES
-    judged = yield from _held_to_contract(
-        event, given, session, contract, found.read, found.invalid, is_launched=launch is not None
+    outcomes = (
+        (yield from _outcomes(event, given, session, contract)) if event.origin == "live" else NO_OUTCOMES
     )
-    told = (yield from _told(event, given, session, judged, found.kept)) if event.origin == "live" else ()
-    return (*held, *judged, *found.kept, *told)
+    judged = yield from _held_to_contract(
+        event, given, session, contract, outcomes.read, outcomes.invalid, is_launched=launch is not None
+    )
+    reports = (
+        (yield from _told(event, given, session, judged, outcomes.kept)) if event.origin == "live" else ()
+    )
+    return (*held, *judged, *outcomes.kept, *reports)
 
 
 def _as_it_came_about(event: AttemptEnded, session: Session, tries: int) -> Asking[AttemptEnded]:
@@ -211,16 +215,16 @@ def _told(
     outcomes: tuple[RecordArtifact, ...],
 ) -> Asking[Effects]:
     """What others learn of the verdict: chains, recipients of notices, the invocation, and the show."""
-    told: Effects = ()
+    reports: Effects = ()
     if (yield from ask(ListenersTo(FINISHED))):
         cwd = yield from ask(WorkingDirectoryOf(session.key))
-        told = finished(session, judged, outcomes, cwd)
-    told += yield from _notices(session, judged, given.at)
-    told += yield from with_session(session, judged, outcomes)
-    told += yield from artifacts_told(session, outcomes, given.at)
+        reports = finished(session, judged, outcomes, cwd)
+    reports += yield from _notices(session, judged, given.at)
+    reports += yield from with_session(session, judged, outcomes)
+    reports += yield from artifacts_told(session, outcomes, given.at)
     if session.layout == show.LAYOUT:
-        told += yield from shows.ended(session.key, session.path, given.at)
-    return (*told, *named(outcomes, given.at, event.key))
+        reports += yield from shows.ended(session.key, session.path, given.at)
+    return (*reports, *named(outcomes, given.at, event.key))
 
 
 def _notices(session: Session, judged: Effects, at: float) -> Asking[Effects]:
@@ -228,9 +232,9 @@ def _notices(session: Session, judged: Effects, at: float) -> Asking[Effects]:
     ending = next((each for each in judged if isinstance(each, EndAttempt)), None)
     if ending is None:
         return ()
-    said, subject = f"{session.session_id} {ending.status}", f"{session.key}#{ending.attempt}"
+    title, subject = f"{session.session_id} {ending.status}", f"{session.key}#{ending.attempt}"
     text = f"{ending.reason.summary}\nrunward why {session.session_id}"
-    return (yield from notices(f"session.{ending.status}", subject, said, text, at))
+    return (yield from notices(f"session.{ending.status}", subject, title, text, at))
 
 
 def _contract_of(event: AttemptEnded, session: Session) -> Contract | None:
@@ -284,12 +288,12 @@ def _known_outcomes(invalid: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 def _as_ordered(event: AttemptEnded, order: Cancellation) -> AttemptEnded:
     """If a person had a process cancelled and it has ended, it ended because of that, even if it didn't report so."""
-    said = f": {order.reason}" if order.reason else ""
+    reason = f": {order.reason}" if order.reason else ""
     return replace(
         event,
         status="cancelled",
         reason_code="run.cancelled.user",
-        reason_summary=f"told to stop: cancelled by {order.said_by}{said}",
+        reason_summary=f"told to stop: cancelled by {order.said_by}{reason}",
         source="person",
     )
 
@@ -324,9 +328,9 @@ def _only_if_ordered(event: AttemptEnded) -> Asking[AttemptEnded]:
 def _by_those_inside(event: AttemptEnded, tries: int) -> Asking[AttemptEnded]:
     """The end of a command, adjusted by the agents' sessions that were started in it."""
     answer = yield from ask(LinkedSessionsOf(event.session_key))
-    found, why = that_failed(answer), not_known_yet(answer)
-    if found is not None:
-        return _as_inside(event, found)
+    failed, why = that_failed(answer), not_known_yet(answer)
+    if failed is not None:
+        return _as_inside(event, failed)
     if why is not None and tries < PATIENCE:
         raise TryLater(why)
     return event
@@ -340,12 +344,12 @@ def _agents_in(event: AttemptEnded, session: Session) -> Asking[Sequence[Session
     if event.status != "completed":
         return ()
     linked = yield from ask(LinkedSessionsOf(event.session_key))
-    found: list[Session] = []
+    agents: list[Session] = []
     for each in [each for each in linked.sessions if each.status == "completed"][:MOST_AGENTS]:
         agent = yield from ask(SessionOf(each.key))
         if agent is not None:
-            found.append(agent)
-    return found
+            agents.append(agent)
+    return agents
 
 
 def _as_inside(event: AttemptEnded, agent: LinkedSession) -> AttemptEnded:
@@ -362,7 +366,7 @@ def _conclude(
     session: Session,
     contract: Contract | None,
     verification: Verification | None,
-    found: RootFacts | None,
+    facts: RootFacts | None,
     outcomes: dict[str, JsonValue],
 ) -> Effects:
     status, reason = _verdict(event, verification)
@@ -373,7 +377,7 @@ def _conclude(
             event.session_key,
             "decided",
             f"{status}: {reason.summary}",
-            _known(event, contract, found) | outcomes,
+            _known(event, contract, facts) | outcomes,
         ),
         Emit(_finished(event, status, reason, verification)),
     )
@@ -452,18 +456,18 @@ def _verdict(event: AttemptEnded, verification: Verification | None) -> tuple[St
     )
 
 
-def _known(event: AttemptEnded, contract: Contract | None, found: RootFacts | None) -> dict[str, JsonValue]:
+def _known(event: AttemptEnded, contract: Contract | None, facts: RootFacts | None) -> dict[str, JsonValue]:
     """The basis of the verdict, for `runward why`. Only what wasn't delivered is listed in full."""
     known: dict[str, JsonValue] = {
         "evidence": event.evidence,
         "exit_code": event.exit_code,
         "signal": event.signal,
     }
-    if contract is not None and found is not None:
-        if not found.exists:
+    if contract is not None and facts is not None:
+        if not facts.exists:
             known[late.ARTIFACTS_ROOT] = "missing"
-        known[late.NOT_DELIVERED] = {**described(contract, found)}
-        files = files_at_fault(contract, found)
+        known[late.NOT_DELIVERED] = {**described(contract, facts)}
+        files = files_at_fault(contract, facts)
         if files:
             known["at_fault"] = {**files}
     return known

@@ -21,23 +21,23 @@ def fold(session: Session | None, effects: Effects) -> Session | None:
                 assert session is not None
                 session = session._replace(status=effect.status, reason_code=effect.reason.code)
             case OpenSession():
-                said = effect.declaration
+                declaration = effect.declaration
                 session = Session(
                     effect.key,
-                    said.session_id,
-                    said.layout,
-                    said.path,
+                    declaration.session_id,
+                    declaration.layout,
+                    declaration.path,
                     "running",
                     1,
-                    said.artifacts_path,
+                    declaration.artifacts_path,
                     effect.contract_json,
-                    said.playbook,
-                    said.agent,
+                    declaration.playbook,
+                    declaration.agent,
                     effect.at,
                     effect.origin,
                     effect.contract_problem,
                     contract_basis=effect.contract_basis,
-                    invocation_id=said.invocation_id,
+                    invocation_id=declaration.invocation_id,
                     reason_code=effect.reason.code,
                 )
             case OpenAttempt():

@@ -309,16 +309,16 @@ class _Look:
 
     def _has_begun(self) -> bool:
         """Whether there is an attempt to judge. One that began since the last look is due to be reported."""
-        told, after = self._told, self.after
+        report, after = self._told, self.after
         if after.due_at is not None:
             return True
         if after.phase == "none":
-            if told.turn == "none":
+            if report.turn == "none":
                 return False
-            began_at = told.started_at
+            began_at = report.started_at
             self.after = after._replace(due_at=self._at if began_at is None else began_at)
         elif after.phase == "over" and self._goes_on():
-            self.after = after._replace(due_at=self._went_on_at(told.started_at, self._at))
+            self.after = after._replace(due_at=self._went_on_at(report.started_at, self._at))
             self._left_behind()
         return True
 
@@ -352,23 +352,23 @@ class _Look:
 
     def _until_it_names_its_directory(self) -> float:
         """The seconds for which a session is not reported that began, but hasn't yet said where its agent works."""
-        told, after = self._told, self.after
-        is_new = after.phase == "none" and after.due_at is None and told.turn != "none"
-        if not (is_new and self._rule.names_directory and told.cwd is None):
+        report, after = self._told, self.after
+        is_new = after.phase == "none" and after.due_at is None and report.turn != "none"
+        if not (is_new and self._rule.names_directory and report.cwd is None):
             return 0.0
         return self._rule.settle - self._since(self._at)
 
     def _goes_on(self) -> bool:
         """Whether the files say that the session continued after its attempt's end."""
-        told, after = self._told, self.after
-        if told.turns > after.turns or (told.turn == "open" and after.turn == "closed"):
+        report, after = self._told, self.after
+        if report.turns > after.turns or (report.turn == "open" and after.turn == "closed"):
             return True
-        if told.counts.events <= after.events:
+        if report.counts.events <= after.events:
             return False
         # A dead process writes nothing: so it was not dead, or another one continues. Records without a time, such as a
         # title, are also written to a dead session.
         is_taken_back = after.ended_by == "process_gone" and (
-            told.moved_at is None or told.moved_at != after.moved_at
+            report.moved_at is None or report.moved_at != after.moved_at
         )
         return _is_presumed(after) or is_taken_back
 
@@ -419,7 +419,7 @@ class _Look:
 
     def _liveness(self) -> tuple[ProcessState, float | None]:
         """What is known about the current attempt's process, and when it ended."""
-        told, writer, after = self._told, self._writer, self.after
+        report, writer, after = self._told, self._writer, self.after
         is_former = writer.process is not None and writer.process == after.former
         if writer.liveness == "gone" and not is_former:
             if after.phase == "over" and after.due_at is None:
@@ -433,7 +433,7 @@ class _Look:
             return "alive", None
         booted_at, changed_at = self._rule.booted_at, self._changed_at
         is_old = booted_at is not None and changed_at is not None and changed_at < booted_at
-        rests = told.waiting and not self._rule.names_process
+        rests = report.waiting and not self._rule.names_process
         return ("gone", booted_at) if is_old and not rests else ("unknown", None)
 
     def _left_behind(self) -> None:
@@ -497,13 +497,13 @@ class _Look:
 
     def _mark(self) -> None:
         """Remember what the files say. What they say later is compared with it."""
-        told = self._told
+        report = self._told
         self.after = self.after._replace(
-            turns=told.turns,
-            turn=told.turn,
-            close=told.close,
-            events=told.counts.events,
-            moved_at=told.moved_at,
+            turns=report.turns,
+            turn=report.turn,
+            close=report.close,
+            events=report.counts.events,
+            moved_at=report.moved_at,
         )
 
 

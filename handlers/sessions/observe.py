@@ -428,11 +428,11 @@ def divided(
 
     Unless it `is_settled`, the next attempt may have begun to write since the look found the end.
     """
-    found = tuple(_beginning(each, watched.traced, trace) for each in events)
+    divided_events = tuple(_beginning(each, watched.traced, trace) for each in events)
     if any(isinstance(each, AttemptEnded) for each in events):
         is_gone = after.vanished
         after = after._replace(traced=trace if is_settled and not is_gone else None)
-    return after, found
+    return after, divided_events
 
 
 def _beginning(event: Seen, traced: TraceRead | None, trace: TraceRead) -> Seen:

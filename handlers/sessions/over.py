@@ -168,7 +168,7 @@ ROWS: Final = (
 
 
 def judge(
-    told: Told,
+    report: Told,
     liveness: ProcessState,
     names_process: bool,
     quiet_s: float,
@@ -186,32 +186,32 @@ def judge(
     what a living process says about itself, because a turn that looks open may wait for a person or a prompt, and a
     process that says `idle` after a closed one waits for the next, no matter what drives it. `left`: it went on with another
     session."""
-    if told.close is not None and told.declared:
-        return _over(told, told.close, "declared", None)
+    if report.close is not None and report.declared:
+        return _over(report, report.close, "declared", None)
     quiet_s = max(0.0, quiet_s)
     rests = liveness == "alive" and status == "idle"
-    match _verdict(told, told.headless and not rests, liveness):
+    match _verdict(report, report.headless and not rests, liveness):
         case "goes on":
-            return _running(told, _activity(status) if told.turn == "open" else "idle")
+            return _running(report, _activity(status) if report.turn == "open" else "idle")
         case "is idle":
-            return _running(told, "idle")
+            return _running(report, "idle")
         case "is over":
-            assert told.close is not None, "the table"
-            return _over(told, told.close, "declared", _rest(settle, quiet_s))
+            assert report.close is not None, "the table"
+            return _over(report, report.close, "declared", _rest(settle, quiet_s))
         case "was left":
-            assert told.close is not None, "the table"
-            return _over(told, told.close, "process_gone", _rest(GRACE, quiet_s))
+            assert report.close is not None, "the table"
+            return _over(report, report.close, "process_gone", _rest(GRACE, quiet_s))
         case "was killed":
-            return _killed(told, _rest(GRACE, quiet_s), left=left)
+            return _killed(report, _rest(GRACE, quiet_s), left=left)
         case "nobody can tell":
             silence = _Silence(quiet_s, stale_after, start_within)
-            return silence.ends(told) or _untold(told, names_process, silence.again_in(told))
+            return silence.ends(report) or _untold(report, names_process, silence.again_in(report))
 
 
-def _verdict(told: Told, headless: bool | None, liveness: ProcessState) -> _Verdict:
+def _verdict(report: Told, headless: bool | None, liveness: ProcessState) -> _Verdict:
     turn: _Turn = "open"
-    if told.turn == "closed" and told.close is not None:
-        turn = "closed well" if told.close.status == "completed" else "closed badly"
+    if report.turn == "closed" and report.close is not None:
+        turn = "closed well" if report.close.status == "completed" else "closed badly"
     for row in ROWS:
         if turn in row.turns and headless in row.headless and liveness in row.processes:
             return row.verdict
@@ -227,28 +227,28 @@ def _activity(status: WriterStatus | None) -> Activity:
     return "active" if status is None or status == "busy" else status
 
 
-def _running(told: Told, activity: Activity) -> Standing:
+def _running(report: Told, activity: Activity) -> Standing:
     standing = Standing(
-        "running", None, "run.started.ok", "it runs", activity="waiting" if told.waiting else activity
+        "running", None, "run.started.ok", "it runs", activity="waiting" if report.waiting else activity
     )
-    if told.attempt > 1:
+    if report.attempt > 1:
         return standing._replace(reason_code="run.started.resumed", reason_summary="it was resumed")
     return standing
 
 
-def _over(told: Told, close: Close, evidence: Evidence, again_in: float | None) -> Standing:
-    at, moved = close.at, told.moved_at
+def _over(report: Told, close: Close, evidence: Evidence, again_in: float | None) -> Standing:
+    at, moved = close.at, report.moved_at
     ended_at = at if moved is None or (at is not None and evidence == "declared") else moved
     return Standing(
         close.status, evidence, close.reason_code, close.reason_summary, ended_at, again_in=again_in
     )
 
 
-def _killed(told: Told, again_in: float | None, *, left: bool) -> Standing:
+def _killed(report: Told, again_in: float | None, *, left: bool) -> Standing:
     summary = (
         "its process went on with another session" if left else "its process ended without reporting why"
     )
-    return Standing("aborted", "process_gone", PROCESS_GONE, summary, told.moved_at, again_in=again_in)
+    return Standing("aborted", "process_gone", PROCESS_GONE, summary, report.moved_at, again_in=again_in)
 
 
 class _Silence(NamedTuple):
@@ -258,34 +258,34 @@ class _Silence(NamedTuple):
     stale_after: float | None
     start_within: float | None
 
-    def ends(self, told: Told) -> Standing | None:
+    def ends(self, report: Told) -> Standing | None:
         """The end that follows by now, if any."""
-        if self._waits_for_a_line(told) and self._is_over(self.start_within):
+        if self._waits_for_a_line(report) and self._is_over(self.start_within):
             summary = f"it began and wrote no line within {self.start_within:.0f} s"
-            return Standing("aborted", "deadline", NEVER_STARTED, summary, told.moved_at)
+            return Standing("aborted", "deadline", NEVER_STARTED, summary, report.moved_at)
         if self._is_over(self.stale_after):
             summary = f"nothing was heard of it for {self.quiet_s:.0f} s"
-            return Standing("aborted", "quiet", "run.aborted.stale", summary, told.moved_at)
+            return Standing("aborted", "quiet", "run.aborted.stale", summary, report.moved_at)
         return None
 
-    def again_in(self, told: Told) -> float | None:
+    def again_in(self, report: Told) -> float | None:
         """The seconds until an end would follow."""
-        limits = [self.stale_after, self.start_within if self._waits_for_a_line(told) else None]
+        limits = [self.stale_after, self.start_within if self._waits_for_a_line(report) else None]
         return min((limit - self.quiet_s for limit in limits if limit is not None), default=None)
 
     def _is_over(self, limit: float | None) -> bool:
         return limit is not None and _rest(limit, self.quiet_s) is None
 
-    def _waits_for_a_line(self, told: Told) -> bool:
-        return told.turn == "open" and not told.waiting and told.counts.events == 0
+    def _waits_for_a_line(self, report: Told) -> bool:
+        return report.turn == "open" and not report.waiting and report.counts.events == 0
 
 
-def _untold(told: Told, names_process: bool, again_in: float | None) -> Standing:
-    if told.waiting and told.turn == "open" and not names_process:
+def _untold(report: Told, names_process: bool, again_in: float | None) -> Standing:
+    if report.waiting and report.turn == "open" and not names_process:
         # Its files say that it waits for a person: no process need be there.
-        return _running(told, "waiting")._replace(again_in=again_in)
-    activity: Activity | None = "waiting" if told.waiting else None
-    if told.turn == "closed" and told.close is not None:
+        return _running(report, "waiting")._replace(again_in=again_in)
+    activity: Activity | None = "waiting" if report.waiting else None
+    if report.turn == "closed" and report.close is not None:
         summary = "its turn is closed, and it is not known whether its process is still there"
         return Standing("unknown", None, NO_PROCESS, summary, activity=activity, again_in=again_in)
     code: UnknownCode = OPEN_TURN if names_process else NO_PROCESS
@@ -320,7 +320,7 @@ def end_by(standing: Standing, otherwise: float) -> End:
     return End(at, standing.evidence, Close(state, code, standing.reason_summary), standing.gone_by)
 
 
-def end_before(told: Told, standing: Standing, changed_at: float, first_seen_at: float) -> End | None:
+def end_before(report: Told, standing: Standing, changed_at: float, first_seen_at: float) -> End | None:
     """How a session ended before `first_seen_at`. None for one that still runs, or ended later.
 
     `changed_at` is when its files changed last.
@@ -331,8 +331,8 @@ def end_before(told: Told, standing: Standing, changed_at: float, first_seen_at:
     quiet_s = first_seen_at - changed_at
     if standing.state != "unknown" or quiet_s <= LONG_QUIET:
         return None
-    at, close = changed_at if told.moved_at is None else told.moved_at, told.close
-    if told.turn == "closed" and close is not None:
+    at, close = changed_at if report.moved_at is None else report.moved_at, report.close
+    if report.turn == "closed" and close is not None:
         return End(at if close.at is None else close.at, "quiet", close)
     summary = f"nothing had been heard of it for {quiet_s / _DAY:.0f} days when its root was first seen"
     return End(at, "quiet", Close("aborted", "run.aborted.stale", summary))
