@@ -244,12 +244,28 @@ def ask_a_person(event: ApprovalWanted, given: Given) -> Deciding:
     now = yield from shown(position, event.step, given.tries)
     approval = approval_id(event.key)
     if isinstance(now, NotStarted):
-        changed = ApprovalDecided(approval, run.id, event.step, given.at, "changed", now.why, "")
+        changed = ApprovalDecided(
+            approval=approval,
+            run=run.id,
+            step=event.step,
+            at=given.at,
+            decision="changed",
+            note=now.why,
+            said_by="",
+        )
         return (Emit(changed),)
     rule = position.step(event.step).approval
     expires = None if rule is None or rule.expires is None else given.at + rule.expires
     effects: list[Effect] = [
-        AskApproval(approval, run.id, event.step, given.at, expires, now.value, now.hash),
+        AskApproval(
+            id=approval,
+            run=run.id,
+            step=event.step,
+            at=given.at,
+            expires_at=expires,
+            shown=now.value,
+            shown_hash=now.hash,
+        ),
         Explain(run.id, "decided", f"step {position.step(event.step).id} waits for approval {approval}"),
     ]
     if expires is not None:
@@ -341,7 +357,15 @@ def _is_as_shown(now: Shown, approval: ApprovalStanding, without: tuple[str, ...
 
 def decided(approval: ApprovalStanding, at: float, decision: Decision, note: str, by: str) -> Effects:
     """Store the decision, and let the chain run continue from it."""
-    answer = ApprovalDecided(approval.id, approval.run, approval.step, at, decision, note, by)
+    answer = ApprovalDecided(
+        approval=approval.id,
+        run=approval.run,
+        step=approval.step,
+        at=at,
+        decision=decision,
+        note=note,
+        said_by=by,
+    )
     return (DecideApproval(approval.id, at, decision, note, by), Emit(answer))
 
 

@@ -188,12 +188,12 @@ def stretch_of(attempts: Sequence[BeganAndEnded], attempt: int) -> Stretch | Non
     following = next((each for each in working if each.attempt > attempt), None)
     last = [each for each in attempts if following is None or each.attempt < following.attempt][-1]
     return Stretch(
-        asked.started_at,
-        asked.ended_at,
-        None if own.attempt == 1 else own.started_at,
-        None if following is None else following.started_at,
-        asked.hash,
-        None if own.attempt == 1 else own.log_before,
-        last.log_up_to,
-        (own.attempt, last.attempt),
+        started_at=asked.started_at,
+        ended_at=asked.ended_at,
+        begins=None if own.attempt == 1 else own.started_at,
+        ends=None if following is None else following.started_at,
+        hash=asked.hash,
+        log_before=None if own.attempt == 1 else own.log_before,
+        log_up_to=last.log_up_to,
+        attempts=(own.attempt, last.attempt),
     )

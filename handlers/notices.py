@@ -19,7 +19,15 @@ def notices(kind: str, subject: str, title: str, text: str, at: float) -> Asking
     """The notices that `kind` causes for `subject`."""
     recipients = yield from ask(RecipientsOf(kind))
     return tuple(
-        SendNotice(notice_id(kind, subject, each), at, kind, subject, each, title[:_LONGEST], text[:_LONGEST])
+        SendNotice(
+            id=notice_id(kind, subject, each),
+            at=at,
+            kind=kind,
+            subject=subject,
+            recipient=each,
+            title=title[:_LONGEST],
+            text=text[:_LONGEST],
+        )
         for each in recipients
     )
 

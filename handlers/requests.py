@@ -97,7 +97,14 @@ def cancel_session(event: SessionCancelRequested, given: Given) -> Deciding:
             raise TryLater(_NAMELESS)
         return _refused(event, order, _NAMELESS)
     return (
-        CancelRun(session.key, session.attempt, session.path, processes, event.said_by, event.reason),
+        CancelRun(
+            key=session.key,
+            attempt=session.attempt,
+            directory=session.path,
+            processes=processes,
+            said_by=event.said_by,
+            reason=event.reason,
+        ),
         Explain(session.key, "decided", order),
     )
 

@@ -117,7 +117,7 @@ def _route(
     *,
     number: int = 0,
 ) -> Route:
-    return Route(event, handler, decide, lane, due, number)
+    return Route(event=event, handler=handler, decide=decide, lane=lane, due=due, number=number)
 
 
 def _chain_run(event: AttemptStarted | SessionFinished | StartFailed | StartedEarlier) -> str | None:

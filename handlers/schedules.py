@@ -51,7 +51,7 @@ def fire_what_is_due(event: TimerRang, given: Given) -> Deciding:
         return ()
     scheduled = yield from ask(ScheduleIn(chain))
     if scheduled is None:
-        gone = SetSchedule(chain, given.at, None, given.at, None, None)
+        gone = SetSchedule(chain=chain, at=given.at, words=None, since=given.at, due=None, timer=None)
         return gone, Explain(_about(chain), "refused", "it is due, but its file has no valid schedule")
     came = times_until(scheduled, standing.due, standing.since, given.at)
     fired, missed = _dealt(scheduled, chain, came, standing.since, given.at)
@@ -65,7 +65,19 @@ def fire_what_is_due(event: TimerRang, given: Given) -> Deciding:
         due = None
     firings = yield from _fire(chain, scheduled, fired, given)
     misses = _miss(chain, scheduled, missed, came, given)
-    return (*misses, *firings, *until(chain, scheduled, given, due, standing.since, runs, newest))
+    return (
+        *misses,
+        *firings,
+        *until(
+            chain=chain,
+            scheduled=scheduled,
+            given=given,
+            due=due,
+            since=standing.since,
+            runs=runs,
+            last=newest,
+        ),
+    )
 
 
 def times_until(scheduled: Scheduled, first: float, since: float, now: float) -> Came:
@@ -146,7 +158,16 @@ def _miss(
         why = f"it was due at {in_utc(missed[-1])}{many}, and a later time has come"
     name, item = chain_and_item(chain)
     return (
-        RecordFiring(name, given.at, _key(item, missed[-1]), EVENT, MISSED, why, None, missed[-1]),
+        RecordFiring(
+            chain=name,
+            at=given.at,
+            fired_by=_key(item, missed[-1]),
+            event=EVENT,
+            result=MISSED,
+            why=why,
+            run=None,
+            due_at=missed[-1],
+        ),
         Explain(_about(chain), "refused", f"a firing is missed: {why}", {"reason": MISSED}),
     )
 
@@ -162,7 +183,7 @@ def define_schedule(event: ScheduleChanged, given: Given) -> Deciding:
     if scheduled is None:
         if standing is None or standing.words is None:
             return ()
-        gone = SetSchedule(event.chain, given.at, None, given.at, None, None)
+        gone = SetSchedule(chain=event.chain, at=given.at, words=None, since=given.at, due=None, timer=None)
         return gone, Explain(subject, "decided", "it no longer has a schedule")
     is_known = standing is not None and standing.words == scheduled.words
     since = standing.since if standing is not None and is_known else given.at
@@ -172,7 +193,9 @@ def define_schedule(event: ScheduleChanged, given: Given) -> Deciding:
     if scheduled.schedule.max_runs is not None and runs >= scheduled.schedule.max_runs:
         due = None
     following = "nothing is due now" if due is None else f"it is due next at {in_utc(due)}"
-    waited = until(event.chain, scheduled, given, due, since, runs, last)
+    waited = until(
+        chain=event.chain, scheduled=scheduled, given=given, due=due, since=since, runs=runs, last=last
+    )
     return (
         *waited,
         Explain(subject, "decided", f"its schedule is {scheduled.schedule.times.text!r}: {following}"),
@@ -200,10 +223,30 @@ def until(
 ) -> tuple[Effect, ...]:
     """Wait until `due` plus the seconds by which that firing is put off. With None no further firing comes."""
     if due is None:
-        return (SetSchedule(chain, given.at, scheduled.words, since, None, None, runs, last),)
+        return (
+            SetSchedule(
+                chain=chain,
+                at=given.at,
+                words=scheduled.words,
+                since=since,
+                due=None,
+                timer=None,
+                runs=runs,
+                last_due=last,
+            ),
+        )
     rings = due + scheduled.schedule.put_off(chain, due, scheduled.schedule.times.next_after(due, since))
     timer = f"{due!r} {given.event_hash[:16]}"
     return (
-        SetSchedule(chain, given.at, scheduled.words, since, due, timer, runs, last),
+        SetSchedule(
+            chain=chain,
+            at=given.at,
+            words=scheduled.words,
+            since=since,
+            due=due,
+            timer=timer,
+            runs=runs,
+            last_due=last,
+        ),
         Emit(TimerSet(f"{LANE}{chain}", timer, given.at, rings)),
     )

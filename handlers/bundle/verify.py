@@ -267,7 +267,14 @@ def verdict(
         every.append(BundleProblem(RECEIPT, None, "signature", why))
     valid = not any(each.severity == "error" for each in every)
     hashes.parts = _hashed_parts(receipt)
-    return Verified(valid, receipt.form, signature, hashes, tuple(every), is_compared)
+    return Verified(
+        valid=valid,
+        form=receipt.form,
+        signature=signature,
+        hashes=hashes,
+        problems=tuple(every),
+        is_compared=is_compared,
+    )
 
 
 def _hashed_parts(receipt: ReadReceipt) -> int:

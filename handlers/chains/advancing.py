@@ -118,7 +118,15 @@ def position_of(run: ChainRunStanding, secret: str) -> Position:
     ending = Ending(run.reason_code, run.reason_summary) if is_ending else None
     chain = chain_of(run.definition)
     return Position(
-        *(run.id, chain, run.trigger, run.fired_by, secret, run.steps, run.deadline, ending, run.created_at),
+        run=run.id,
+        chain=chain,
+        trigger=run.trigger,
+        fired_by=run.fired_by,
+        secret=secret,
+        steps=run.steps,
+        deadline=run.deadline,
+        ending=ending,
+        fired_at=run.created_at,
         cause=run.cause,
         has_waited=run.reason_code == WAITS,
     )
@@ -143,7 +151,13 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
             position = _with(position, step, "skipped", judged.reason)
             effects += [
                 SetStep(
-                    *(position.run, step.index, at, "skipped", judged.reason, judged.why, judged.value),
+                    run=position.run,
+                    step=step.index,
+                    at=at,
+                    status="skipped",
+                    reason_code=judged.reason,
+                    reason_summary=judged.why,
+                    value=judged.value,
                     attempt=1,
                 ),
                 Explain(position.run, "decided", f"step {step.id} is skipped: {judged.why or judged.reason}"),
@@ -156,7 +170,15 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
             left = yield from let_go(position.run, position.freed, at, position.secret[:16])
             return (*effects, *_ask(position, step, at), *left)
         effects += [
-            SetStep(position.run, step.index, at, "failed", NOT_STARTED, command.why, attempt=1),
+            SetStep(
+                run=position.run,
+                step=step.index,
+                at=at,
+                status="failed",
+                reason_code=NOT_STARTED,
+                reason_summary=command.why,
+                attempt=1,
+            ),
             Explain(position.run, "refused", f"step {step.id} is not started: {command.why}"),
         ]
         position = _with_ending(_with(position, step, "failed", NOT_STARTED), at)
@@ -164,7 +186,19 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
     status: ChainRunStatus = code.split(".")[1]  # type: ignore[assignment] # the codes of `FAILED_BY`
     last = max(position.steps, default=0)
     left = yield from let_go(position.run, position.freed, at, position.secret[:16])
-    return (*effects, *over(position.run, position.chain.name, at, status, code, summary, last), *left)
+    return (
+        *effects,
+        *over(
+            run=position.run,
+            chain=position.chain.name,
+            at=at,
+            status=status,
+            code=code,
+            summary=summary,
+            last=last,
+        ),
+        *left,
+    )
 
 
 def ended(
@@ -172,7 +206,17 @@ def ended(
 ) -> Asking[tuple[Effect, ...]]:
     """End a step that has not begun, and continue from it."""
     over = standing._replace(status=status, reason=code)
-    end = SetStep(position.run, standing.step, at, status, code, why, True, None, standing.attempt)
+    end = SetStep(
+        run=position.run,
+        step=standing.step,
+        at=at,
+        status=status,
+        reason_code=code,
+        reason_summary=why,
+        value=True,
+        session_key=None,
+        attempt=standing.attempt,
+    )
     followed = yield from onward(
         position._replace(steps={**position.steps, standing.step: over}, has_waited=False), at
     )
@@ -183,13 +227,15 @@ def over(
     run: str, chain: str, at: float, status: ChainRunStatus, code: str, summary: str, last: int
 ) -> tuple[Effect, ...]:
     """End a chain run, and have that announced. `last` is the number of the step that it came to."""
-    return SetChainRun(run, at, status, code, summary, last), Emit(
-        ChainRunFinished(run, chain, at, status, code)
-    )
+    return SetChainRun(
+        run=run, at=at, status=status, reason_code=code, reason_summary=summary, current_step=last
+    ), Emit(ChainRunFinished(run, chain, at, status, code))
 
 
 def _with(position: Position, step: Step, status: StepStatus, reason: str) -> Position:
-    standing = StepStanding(step.index, status, reason, None, 1, None)
+    standing = StepStanding(
+        step=step.index, status=status, reason=reason, session_key=None, attempt=1, outcome=None
+    )
     return position._replace(steps={**position.steps, step.index: standing})
 
 
@@ -263,12 +309,27 @@ def _wait(position: Position, step: Step, attempt: int, at: float) -> tuple[Effe
     code, summary = position.ending or Ending(STARTED, reason)
     is_timed = position.has_waited and step.index == position.chain.steps[0].index
     waits = SetStep(
-        *(position.run, step.index, at, "waiting", WAITS_FOR_SLOT, reason, True, None, attempt),
+        run=position.run,
+        step=step.index,
+        at=at,
+        status="waiting",
+        reason_code=WAITS_FOR_SLOT,
+        reason_summary=reason,
+        value=True,
+        session_key=None,
+        attempt=attempt,
         fired_at=position.fired_at,
     )
     return (
         waits,
-        SetChainRun(position.run, at, "running", code, summary, step.index),
+        SetChainRun(
+            run=position.run,
+            at=at,
+            status="running",
+            reason_code=code,
+            reason_summary=summary,
+            current_step=step.index,
+        ),
         Explain(position.run, "decided", reason),
         *(() if is_timed else begin_within(position.run, step, BEGIN, attempt, at)),
     )
@@ -312,9 +373,14 @@ def _start(position: Position, step: Step, command: Startable, attempt: int, at:
         invocation_id=of_try(position.run, step.index, attempt),
     )
     invocation = OpenInvocation(
-        *(of_try(position.run, step.index, attempt), step.name, at, session),
-        *(position.run, step.index, attempt),
-        {
+        id=of_try(position.run, step.index, attempt),
+        skill=step.name,
+        at=at,
+        session_key=session,
+        chain_run=position.run,
+        step=step.index,
+        attempt=attempt,
+        metadata={
             "kind": "action" if step.skill is None else "skill",
             "step": step.id,
             "with": dict(command.ready.values),
@@ -324,8 +390,25 @@ def _start(position: Position, step: Step, command: Startable, attempt: int, at:
     return (
         start,
         invocation,
-        SetStep(position.run, step.index, at, "running", None, None, True, session, attempt),
-        SetChainRun(position.run, at, "running", ending.code, ending.summary, step.index),
+        SetStep(
+            run=position.run,
+            step=step.index,
+            at=at,
+            status="running",
+            reason_code=None,
+            reason_summary=None,
+            value=True,
+            session_key=session,
+            attempt=attempt,
+        ),
+        SetChainRun(
+            run=position.run,
+            at=at,
+            status="running",
+            reason_code=ending.code,
+            reason_summary=ending.summary,
+            current_step=step.index,
+        ),
         Explain(
             position.run,
             "decided",
@@ -350,9 +433,24 @@ def _checked_out(ready: Ready) -> dict[str, JsonValue]:
 def _ask(position: Position, step: Step, at: float) -> tuple[Effect, ...]:
     """Have a person asked before the step begins."""
     return (
-        SetStep(position.run, step.index, at, "waiting_approval", None, None, True, None, 1),
+        SetStep(
+            run=position.run,
+            step=step.index,
+            at=at,
+            status="waiting_approval",
+            reason_code=None,
+            reason_summary=None,
+            value=True,
+            session_key=None,
+            attempt=1,
+        ),
         SetChainRun(
-            position.run, at, "waiting_approval", ASKED, f"step {step.id} waits for a person", step.index
+            run=position.run,
+            at=at,
+            status="waiting_approval",
+            reason_code=ASKED,
+            reason_summary=f"step {step.id} waits for a person",
+            current_step=step.index,
         ),
         Emit(ApprovalWanted(position.run, step.index, position.secret[:16], at)),
     )
@@ -424,7 +522,17 @@ def end(run: ChainRunStanding, given: Given, freed: int | None = None) -> Asking
     for each in waits:
         code = "run.timed_out.deadline"
         effects.append(
-            SetStep(run.id, each.step, given.at, "timed_out", code, LATE.summary, True, None, each.attempt)
+            SetStep(
+                run=run.id,
+                step=each.step,
+                at=given.at,
+                status="timed_out",
+                reason_code=code,
+                reason_summary=LATE.summary,
+                value=True,
+                session_key=None,
+                attempt=each.attempt,
+            )
         )
         over = each._replace(status="timed_out", reason=code)
         position = position._replace(steps={**position.steps, each.step: over})

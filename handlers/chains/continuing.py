@@ -85,9 +85,26 @@ def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, gi
         left = yield from ask(LeftBy(event.session_key, verdict.attempt))
         outcome, result = None if left.outcome is None else dict(left.outcome), left.result
         why = left.why if status != "completed" else None
-    over = StepStanding(current.step, status, code, event.session_key, current.attempt, outcome, result)
+    over = StepStanding(
+        step=current.step,
+        status=status,
+        reason=code,
+        session_key=event.session_key,
+        attempt=current.attempt,
+        outcome=outcome,
+        result=result,
+    )
     ended = SetStep(
-        *(run.id, over.step, given.at, status, code, why, True, event.session_key, over.attempt, outcome),
+        run=run.id,
+        step=over.step,
+        at=given.at,
+        status=status,
+        reason_code=code,
+        reason_summary=why,
+        value=True,
+        session_key=event.session_key,
+        attempt=over.attempt,
+        outcome=outcome,
         result=result,
     )
     explained = (*explained, *cleared)
@@ -144,7 +161,17 @@ def _again(position: Position, over: StepStanding, at: float) -> tuple[Effect, .
     number = over.attempt + 1
     summary = f"step {step.id} is tried again in {wait:g} s: try {number} of {step.retry.attempts}"
     return (
-        SetStep(position.run, over.step, at, "waiting", None, summary, True, None, number),
+        SetStep(
+            run=position.run,
+            step=over.step,
+            at=at,
+            status="waiting",
+            reason_code=None,
+            reason_summary=summary,
+            value=True,
+            session_key=None,
+            attempt=number,
+        ),
         Emit(TimerSet(position.run, f"{TRY}{over.step} {number}", at, at + wait)),
         Explain(position.run, "decided", summary),
     )
@@ -180,7 +207,16 @@ def advance_after_timer(event: TimerRang, given: Given) -> Deciding:
     if not isinstance(command, NotStarted):
         step_of = position.step(standing.step)
         return (yield from begin(position, step_of, command, standing.attempt, given.at))
-    return (yield from ended(position, standing, "failed", NOT_STARTED, command.why, given.at))
+    return (
+        yield from ended(
+            position=position,
+            standing=standing,
+            status="failed",
+            code=NOT_STARTED,
+            why=command.why,
+            at=given.at,
+        )
+    )
 
 
 def _waited(
@@ -196,7 +232,9 @@ def _waited(
     why = f"step {step.id} could not begin within {step.start_within or 0.0:g} s (start_within)"
     if run.reason_code == WAITS:  # it is not the run's turn, so no other step may begin either
         position = position._replace(ending=Ending(FAILED_BY["timed_out"], why))
-    followed = yield from ended(position, standing, "timed_out", WAITED, why, given.at)
+    followed = yield from ended(
+        position=position, standing=standing, status="timed_out", code=WAITED, why=why, at=given.at
+    )
     return (Explain(run.id, "decided", why), *followed)
 
 
@@ -234,7 +272,17 @@ def advance_after_decision(event: ApprovalDecided, given: Given) -> Deciding:
     code = DENIED if event.decision == "denied" else EXPIRED
     why = f"step {step.id} is denied by {by}" if event.decision == "denied" else f"step {step.id}: {by}"
     over = standing._replace(status="aborted", reason=code)
-    ended = SetStep(run.id, event.step, given.at, "aborted", code, why, True, None, standing.attempt)
+    ended = SetStep(
+        run=run.id,
+        step=event.step,
+        at=given.at,
+        status="aborted",
+        reason_code=code,
+        reason_summary=why,
+        value=True,
+        session_key=None,
+        attempt=standing.attempt,
+    )
     position = position._replace(steps={**position.steps, event.step: over}, ending=Ending(code, why))
     followed = yield from onward(position, given.at)
     return (ended, Explain(run.id, "decided", why), *followed)
@@ -259,7 +307,16 @@ def take_slot(event: SlotOffered, given: Given) -> Deciding:
     command = yield from command_at(position, event.step)
     if not isinstance(command, NotStarted):
         return (yield from begin(position, position.step(event.step), command, event.attempt, given.at))
-    return (yield from ended(position, standing, "failed", NOT_STARTED, command.why, given.at))
+    return (
+        yield from ended(
+            position=position,
+            standing=standing,
+            status="failed",
+            code=NOT_STARTED,
+            why=command.why,
+            at=given.at,
+        )
+    )
 
 
 WITHDRAWN = "its chain run was cancelled"
@@ -286,7 +343,12 @@ def cancel_run(event: ChainRunCancelRequested, given: Given) -> Deciding:
         if step.status in ("waiting", "waiting_approval"):
             effects.append(
                 SetStep(
-                    *(run.id, step.step, given.at, "cancelled", "run.cancelled.user", "it had not begun"),
+                    run=run.id,
+                    step=step.step,
+                    at=given.at,
+                    status="cancelled",
+                    reason_code="run.cancelled.user",
+                    reason_summary="it had not begun",
                     attempt=step.attempt,
                 )
             )
@@ -304,7 +366,9 @@ def cancel_run(event: ChainRunCancelRequested, given: Given) -> Deciding:
     freed = sum(isinstance(each, WithdrawStart) for each in effects)
     last = max(run.steps, default=0)
     code = "chain.cancelled.superseded" if event.superseded else "chain.cancelled.user"
-    ended = over(run.id, run.chain, given.at, "cancelled", code, order, last)
+    ended = over(
+        run=run.id, chain=run.chain, at=given.at, status="cancelled", code=code, summary=order, last=last
+    )
     return (*effects, *ended, *(yield from let_go(run.id, freed or None, given.at, given.event_hash[:16])))
 
 
@@ -312,15 +376,15 @@ def _withdraw(run: str, step: StepStanding, session: str, at: float) -> list[Eff
     return [
         WithdrawStart(session, at, WITHDRAWN),
         SetStep(
-            run,
-            step.step,
-            at,
-            "cancelled",
-            "run.cancelled.user",
-            "it had not begun",
-            True,
-            session,
-            step.attempt,
+            run=run,
+            step=step.step,
+            at=at,
+            status="cancelled",
+            reason_code="run.cancelled.user",
+            reason_summary="it had not begun",
+            value=True,
+            session_key=session,
+            attempt=step.attempt,
         ),
     ]
 
@@ -328,7 +392,9 @@ def _withdraw(run: str, step: StepStanding, session: str, at: float) -> list[Eff
 def _order(
     event: ChainRunCancelRequested, key: str, session: str, attempt: int, at: float
 ) -> SessionCancelRequested:
-    return SessionCancelRequested(key, at, session, attempt, event.reason, event.said_by)
+    return SessionCancelRequested(
+        request=key, at=at, session_key=session, attempt=attempt, reason=event.reason, said_by=event.said_by
+    )
 
 
 def end_withdrawn_step(event: AttemptStarted, given: Given) -> Deciding:
@@ -342,5 +408,12 @@ def end_withdrawn_step(event: AttemptStarted, given: Given) -> Deciding:
         return ()
     if all(step.session_key != event.session_key for step in run.steps.values()):
         return ()
-    order = SessionCancelRequested(f"{event.key}/late", given.at, event.session_key, 1, WITHDRAWN, run.chain)
+    order = SessionCancelRequested(
+        request=f"{event.key}/late",
+        at=given.at,
+        session_key=event.session_key,
+        attempt=1,
+        reason=WITHDRAWN,
+        said_by=run.chain,
+    )
     return (Emit(order),)

@@ -113,16 +113,16 @@ def fire_as_asked(event: ChainFireRequested, given: Given) -> Deciding:
         return (Explain(subject, "refused", f"it is not fired, as {event.said_by} asked: {chain}"),)
     assert chain.document is not None
     fired = ChainFired(
-        event.chain,
-        event.at,
-        event.key,
-        "manual.fired",
-        event.key,
-        event.fields,
-        chain.document.root,
-        event.said_by,
-        event.by_run,
-        "firing.fired.by_hand",
+        chain=event.chain,
+        at=event.at,
+        fired_by=event.key,
+        event="manual.fired",
+        event_id=event.key,
+        fields=event.fields,
+        definition=chain.document.root,
+        said_by=event.said_by,
+        by_run=event.by_run,
+        result="firing.fired.by_hand",
     )
     return Emit(fired), Explain(subject, "decided", f"it is fired, as {event.said_by} asked")
 
@@ -201,7 +201,13 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
         "events": event.events,
     }
     position = Position(
-        *(run, chain, event.fields, event.fired_by, given.event_hash, {}, deadline),
+        run=run,
+        chain=chain,
+        trigger=event.fields,
+        fired_by=event.fired_by,
+        secret=given.event_hash,
+        steps={},
+        deadline=deadline,
         fired_at=given.at,
         cause=cause,
     )
@@ -214,7 +220,13 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
         summary = f"{event.event} {event.event_id} fires it, as {run}"
         fired += (Explain(f"chain {event.chain}", "decided", summary),)
     opened = OpenChainRun(
-        *(run, event.chain, given.at, event.definition, event.fields, event.fired_by, deadline),
+        id=run,
+        chain=event.chain,
+        at=given.at,
+        definition=event.definition,
+        trigger=event.fields,
+        fired_by=event.fired_by,
+        deadline=deadline,
         said_by=event.said_by,
         depth=depth,
         turn=turn.by if isinstance(turn, Turn) else None,
@@ -224,13 +236,34 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
     root = OpenInvocation(of_chain_run(run), CHAIN, given.at, chain_run=run)
     if depth > MOST_DEEP:
         why = f"{MOST_DEEP} chain runs have fired one another, the last one {event.by_run}"
-        return *fired, opened, root, *over(run, event.chain, given.at, "failed", "chain.failed.depth", why, 0)
+        return (
+            *fired,
+            opened,
+            root,
+            *over(
+                run=run,
+                chain=event.chain,
+                at=given.at,
+                status="failed",
+                code="chain.failed.depth",
+                summary=why,
+                last=0,
+            ),
+        )
     if isinstance(turn, str):
         return (
             *fired,
             opened,
             root,
-            *over(run, event.chain, given.at, "failed", "chain.failed.step_failed", turn, 0),
+            *over(
+                run=run,
+                chain=event.chain,
+                at=given.at,
+                status="failed",
+                code="chain.failed.step_failed",
+                summary=turn,
+                last=0,
+            ),
         )
     timers = () if deadline is None else (Emit(TimerSet(run, DEADLINE, given.at, deadline)),)
     if turn.waits_for:
@@ -241,7 +274,16 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
 
 
 def _firing(event: ChainFired, at: float, result: str, why: str, run: str | None = None) -> RecordFiring:
-    return RecordFiring(event.chain, at, event.fired_by, event.event, result, why, run, event.due_at)
+    return RecordFiring(
+        chain=event.chain,
+        at=at,
+        fired_by=event.fired_by,
+        event=event.event,
+        result=result,
+        why=why,
+        run=run,
+        due_at=event.due_at,
+    )
 
 
 def _skipped(event: ChainFired, run: str, at: float) -> Asking[Skipped | None]:
@@ -288,8 +330,23 @@ def _wait(position: Position, turn: Turn, at: float) -> tuple[Effect, ...]:
     reason = f"it waits until {', '.join(turn.waits_for[:3])} is over"
     first = position.chain.steps[0]
     return (
-        SetStep(position.run, first.index, at, "waiting", None, reason, attempt=1),
-        SetChainRun(position.run, at, "running", WAITS, reason, first.index),
+        SetStep(
+            run=position.run,
+            step=first.index,
+            at=at,
+            status="waiting",
+            reason_code=None,
+            reason_summary=reason,
+            attempt=1,
+        ),
+        SetChainRun(
+            run=position.run,
+            at=at,
+            status="running",
+            reason_code=WAITS,
+            reason_summary=reason,
+            current_step=first.index,
+        ),
         Explain(position.run, "decided", reason),
         *begin_within(position.run, first, TURN, 1, at),
     )
@@ -299,7 +356,12 @@ def _end(turn: Turn, run: str, given: Given) -> tuple[Effect, ...]:
     return tuple(
         Emit(
             ChainRunCancelRequested(
-                f"{each}/superseded/{run}", given.at, each, f"{run} takes its place", "its concurrency", True
+                request=f"{each}/superseded/{run}",
+                at=given.at,
+                run=each,
+                reason=f"{run} takes its place",
+                said_by="its concurrency",
+                superseded=True,
             )
         )
         for each in turn.ends

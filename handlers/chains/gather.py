@@ -269,7 +269,16 @@ def gather_event(event: TriggerMatched, given: Given) -> Deciding:
     if fires is not None and fires.status != "active" and event.at >= fires.since:
         why, code = f"it is {fires.status}, as {fires.said_by} asked", "firing.skipped.paused"
         return (
-            RecordFiring(event.chain, given.at, event.fired_by, event.event, code, why, None, event.due_at),
+            RecordFiring(
+                chain=event.chain,
+                at=given.at,
+                fired_by=event.fired_by,
+                event=event.event,
+                result=code,
+                why=why,
+                run=None,
+                due_at=event.due_at,
+            ),
             Explain(
                 subject, "refused", f"{event.event} {event.event_id} is skipped: {why}", {"reason": code}
             ),
@@ -305,8 +314,15 @@ def digest(definition: JsonValue) -> str:
 
 def _hold(event: TriggerMatched, trigger: str) -> HoldEvent:
     return HoldEvent(
-        *(event.chain, event.fired_by, event.at, event.items, trigger),
-        *(event.event, event.event_id, event.fields, event.by_run),
+        chain=event.chain,
+        key=event.fired_by,
+        at=event.at,
+        items=event.items,
+        trigger=trigger,
+        event=event.event,
+        event_id=event.event_id,
+        fields=event.fields,
+        by_run=event.by_run,
     )
 
 
@@ -332,7 +348,13 @@ def _fired(event: TriggerMatched, others: Sequence[Held]) -> Asking[ChainFired]:
     events.append(_about(event.event, event.event_id, event.at, event.fields))
     by_run = yield from _deepest([*(each.by_run for each in others), event.by_run])
     return ChainFired(
-        *(event.chain, event.at, event.fired_by, event.event, event.event_id, event.fields, event.definition),
+        chain=event.chain,
+        at=event.at,
+        fired_by=event.fired_by,
+        event=event.event,
+        event_id=event.event_id,
+        fields=event.fields,
+        definition=event.definition,
         said_by=event.said_by,
         by_run=by_run,
         result=event.result,

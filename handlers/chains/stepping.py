@@ -177,7 +177,14 @@ def command_of(step: Step, play: Play, given: Given, budget: Budget) -> Ready | 
         if any("\0" in each for each in script.values()):
             return NotStarted("a value of with has a NUL character in it")
         argv: tuple[str, ...] = ("sh", "-c", play.shell)
-        return Ready(argv, values, tuple({**script, **variables}.items()), directory, (), worktree)
+        return Ready(
+            argv=argv,
+            values=values,
+            environment=tuple({**script, **variables}.items()),
+            cwd=directory,
+            unused=(),
+            worktree=worktree,
+        )
     used = {key: each for key, each in values.items() if key in playbook.takes}
     filled = fill_command(playbook, used)
     if filled.value is None:
@@ -186,7 +193,14 @@ def command_of(step: Step, play: Play, given: Given, budget: Budget) -> Ready | 
     if option is not None:
         return NotStarted(option)
     unused = tuple(key for key in values if key not in used)
-    return Ready(filled.value, values, tuple(variables.items()), directory, unused, worktree)
+    return Ready(
+        argv=filled.value,
+        values=values,
+        environment=tuple(variables.items()),
+        cwd=directory,
+        unused=unused,
+        worktree=worktree,
+    )
 
 
 def _table(

@@ -144,10 +144,24 @@ def _all(answer: RootHashes, produced: ProducedFiles) -> tuple[FileHash, ...]:
 def _record(verified: Produced, hashed: FileHash) -> RecordedFile:
     problem = PROBLEMS.get(hashed.state)
     if problem is not None:
-        return RecordedFile(verified.id, verified.path, verified.size, verified.modified_ns, None, problem)
+        return RecordedFile(
+            id=verified.id,
+            path=verified.path,
+            size=verified.size,
+            modified_ns=verified.modified_ns,
+            sha256=None,
+            problem=problem,
+        )
     if (hashed.size, hashed.modified_ns) != (verified.size, verified.modified_ns):
         problem = "changed"
-    return RecordedFile(verified.id, verified.path, hashed.size, hashed.modified_ns, hashed.sha256, problem)
+    return RecordedFile(
+        id=verified.id,
+        path=verified.path,
+        size=hashed.size,
+        modified_ns=hashed.modified_ns,
+        sha256=hashed.sha256,
+        problem=problem,
+    )
 
 
 def _summary(wrong: Mapping[str, str]) -> str:

@@ -56,12 +56,12 @@ def fold_legs(
                 )
             added += (
                 ContractEntry(
-                    f"{leg.id}__{artifact.id}",
-                    "/".join((leg.path, *names_in(artifact.path))),
-                    artifact.required,
-                    artifact.description,
-                    "role_default",
-                    _below(leg, artifact),
+                    id=f"{leg.id}__{artifact.id}",
+                    path="/".join((leg.path, *names_in(artifact.path))),
+                    required=artifact.required,
+                    description=artifact.description,
+                    source="role_default",
+                    rules=_below(leg, artifact),
                 )
                 for artifact in answer.agent
             )

@@ -79,15 +79,15 @@ def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verificat
             else:
                 failing += 1
     return Verification(
-        "failed" if missing_required or lacks_root else "warning" if missing_optional else "passed",
-        checked_at,
-        tuple(missing_required),
-        tuple(missing_optional),
-        tuple(produced),
-        "missing" if lacks_root else _delivery(contract, absent, failing),
-        tuple(reasons),
-        tuple(faulty),
-        tuple(near),
+        status="failed" if missing_required or lacks_root else "warning" if missing_optional else "passed",
+        checked_at=checked_at,
+        missing_required=tuple(missing_required),
+        missing_optional=tuple(missing_optional),
+        produced=tuple(produced),
+        delivery="missing" if lacks_root else _delivery(contract, absent, failing),
+        reasons=tuple(reasons),
+        at_fault=tuple(faulty),
+        near=tuple(near),
         has_root=facts.exists,
         rules=tuple(
             (entry.id, rule)

@@ -153,7 +153,16 @@ class Report:
         rule = RULES[f"{self._letter}.{name}"]
         if len(self._found) < MOST:
             place = self._path if path is None else path
-            self._found.append(Finding(self._letter, place, rule.name, rule.severity, message, line))
+            self._found.append(
+                Finding(
+                    contract=self._letter,
+                    path=place,
+                    rule=rule.name,
+                    severity=rule.severity,
+                    message=message,
+                    line=line,
+                )
+            )
         else:
             self._further[rule.severity] += 1
 
@@ -174,5 +183,12 @@ class Report:
         severity: Severity = "error" if self._further["error"] else "warning"
         least = "at least " if self.is_full else ""
         message = f"{least}{counted(further, 'further finding', 'further findings')} of this contract"
-        rest = Finding(self._letter, self._path, f"{self._letter}.{FURTHER}", severity, message, None)
+        rest = Finding(
+            contract=self._letter,
+            path=self._path,
+            rule=f"{self._letter}.{FURTHER}",
+            severity=severity,
+            message=message,
+            line=None,
+        )
         return (*self._found, rest)

@@ -365,7 +365,17 @@ class Accounts:
             self._moved[BalanceOf(giver, resource)] -= amount
             self._moved[BalanceOf(taker, resource)] += amount
             self._given[BalanceOf(giver, resource)] += amount
-        self.effects.append(Post(self.at, self.action, giver, taker, resource, amount, reason))
+        self.effects.append(
+            Post(
+                at=self.at,
+                action=self.action,
+                giver=giver,
+                taker=taker,
+                resource=resource,
+                amount=amount,
+                reason=reason,
+            )
+        )
 
     def mint(self, taker: str, amount: int, reason: str, resource: str = SCRIP) -> Asking[None]:
         """Create units, or take them back if the amount is below 0. Raises `Refused`."""
@@ -387,7 +397,17 @@ class Accounts:
             self._settled[BalanceOf(buyer)] -= amount
             self._settled[BalanceOf(seller)] += amount
             self._bought[BalanceOf(buyer)] += amount
-        self.paid.append(Post(self.at, self.action, buyer, seller, SCRIP, amount, reason))
+        self.paid.append(
+            Post(
+                at=self.at,
+                action=self.action,
+                giver=buyer,
+                taker=seller,
+                resource=SCRIP,
+                amount=amount,
+                reason=reason,
+            )
+        )
 
     def _check_means(
         self, giver: str, amount: int, resource: str, what: str, *, buys: bool = False
@@ -448,12 +468,12 @@ def principal_artifact(
 ) -> SharedArtifact:
     """The artifact that a principal is: an agent's has its config as content (the seed's factory of agents)."""
     return SharedArtifact(
-        name,
-        "agent" if is_agent else "principal",
-        config,
-        owner,
-        at,
-        at,
+        id=name,
+        type="agent" if is_agent else "principal",
+        content=config,
+        owner_id=owner,
+        created_at=at,
+        updated_at=at,
         policy={"allow_read": [owner], "allow_invoke": []} if is_agent else None,
         has_standing=True,
         can_execute=is_agent,
@@ -465,4 +485,13 @@ def principal_artifact(
 def memory_artifact(memory: str, owner: str, at: float) -> SharedArtifact:
     """Where an agent keeps what it learned; only its owner reads and writes it (the seed's factory of memories)."""
     policy: dict[str, JsonValue] = {"allow_read": [], "allow_write": [], "allow_invoke": []}
-    return SharedArtifact(memory, "memory", "", owner, at, at, policy=policy, written_by=owner)
+    return SharedArtifact(
+        id=memory,
+        type="memory",
+        content="",
+        owner_id=owner,
+        created_at=at,
+        updated_at=at,
+        policy=policy,
+        written_by=owner,
+    )

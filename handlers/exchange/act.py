@@ -233,7 +233,15 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
             "not_authorized", f"the user {event.owner}, who owns the run directory, may not act as {who}"
         )
     if principal is None:
-        principal = Principal(who, accounts.at, (), 0, 0, 0.0, disk_default=None)
+        principal = Principal(
+            id=who,
+            created_at=accounts.at,
+            users=(),
+            disk_quota=0,
+            disk_used=0,
+            cpu_seconds=0.0,
+            disk_default=None,
+        )
         own = principal_artifact(who, who, accounts.at)
         yield from accounts.attempt(accounts.create_principal(principal, own))
     _check_standing(principal)
@@ -288,29 +296,31 @@ def _recorded(
     outcome_json = result_to_json(result)
     kind, artifact = (None, None) if intent is None else (intent.action_type, intent.artifact_id or None)
     asked = None if intent is None else intent.id
-    outcome = (kind, artifact, result.success, result.error_code)
     record = RecordAction(
-        event.key,
-        given.at,
-        event.principal,
-        None if line is None else line.session_key,
-        None if line is None else line.line,
-        kind,
-        artifact,
-        written,
-        outcome_json,
-        result.success,
-        result.error_code,
-        scrip,
-        result.sandbox,
+        key=event.key,
+        at=given.at,
+        principal=event.principal,
+        session_key=None if line is None else line.session_key,
+        line=None if line is None else line.line,
+        action_type=kind,
+        artifact_id=artifact,
+        intent=written,
+        result=outcome_json,
+        is_success=result.success,
+        error_code=result.error_code,
+        scrip_after=scrip,
+        sandbox=result.sandbox,
     )
     taken = ActionTaken(
-        event.key if line is None else f"{line.session_key}#{line.attempt}/action/{line.line}",
-        event.key,
-        given.at,
-        event.principal,
-        *outcome,
-        {
+        subject=event.key if line is None else f"{line.session_key}#{line.attempt}/action/{line.line}",
+        action=event.key,
+        at=given.at,
+        principal=event.principal,
+        action_type=kind,
+        artifact_id=artifact,
+        is_success=result.success,
+        error_code=result.error_code,
+        told={
             "ts": iso_time(given.at),
             "line": None if line is None else line.line,
             "id": asked,
@@ -319,7 +329,7 @@ def _recorded(
             "scrip_after": scrip,
             "sandbox": result.sandbox,
         },
-        None if line is None else line.session_key,
+        session_key=None if line is None else line.session_key,
     )
     counted = () if line is None else (CountIntent(line.session_key),)
     return (record, *counted, Emit(taken))
@@ -356,11 +366,18 @@ def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]
     memory = f"{name}{MEMORY}" if event.has_memory else None
     is_default_cpu = event.cpu_seconds is None and not event.is_cpu_unlimited
     principal = Principal(
-        *(name, accounts.at, event.users, quota, 0, None if event.is_cpu_unlimited else cpu),
+        id=name,
+        created_at=accounts.at,
+        users=event.users,
+        disk_quota=quota,
+        disk_used=0,
+        cpu_seconds=None if event.is_cpu_unlimited else cpu,
         disk_default=rules.disk_quota if event.disk_quota is None else 0,
         cpu_default=rules.cpu_seconds if is_default_cpu else 0.0,
     )
-    artifact = principal_artifact(name, owner, accounts.at, event.is_agent, event.config, memory)
+    artifact = principal_artifact(
+        name=name, owner=owner, at=accounts.at, is_agent=event.is_agent, config=event.config, memory=memory
+    )
     yield from accounts.create_principal(principal, artifact)
     if memory is not None:
         yield from accounts.check_name(memory)

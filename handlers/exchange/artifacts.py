@@ -124,7 +124,9 @@ def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = No
     _check_policy(intent.policy)
     yield from check_dependencies(accounts, name, intent.depends_on, rules.dependency_depth)
     kept = {each: getattr(intent, each) for each in KEPT if before is None or each in intent.named}
-    written = before or SharedArtifact(name, "", "", who, accounts.at, accounts.at)
+    written = before or SharedArtifact(
+        id=name, type="", content="", owner_id=who, created_at=accounts.at, updated_at=accounts.at
+    )
     written = written._replace(
         type=intent.artifact_type,
         content=intent.content,
@@ -156,7 +158,9 @@ def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = No
 def _give_standing(accounts: Accounts, name: str) -> Asking[None]:
     """Make an artifact a principal. It has nothing but what others give it."""
     if (yield from accounts.principal(name)) is None:
-        accounts.keep_principal(Principal(name, accounts.at, (), 0, 0, 0.0))
+        accounts.keep_principal(
+            Principal(id=name, created_at=accounts.at, users=(), disk_quota=0, disk_used=0, cpu_seconds=0.0)
+        )
 
 
 def _check_code(accounts: Accounts, artifact: SharedArtifact) -> Asking[None]:

@@ -53,7 +53,9 @@ def _permitted(
             "not_configured",
             f"a contract decides who may use {artifact.id}, and contracts are off (use_contracts in [exchange])",
         )
-    verdict = yield from evaluated(accounts, contract, who, use, artifact, frame)
+    verdict = yield from evaluated(
+        accounts=accounts, contract=contract, caller=who, action=use, target=artifact, frame=frame
+    )
     if verdict.allowed:
         return verdict.cost if not is_owner else 0
     if is_owner and use in _TO_CORRECT and not verdict.is_sound:
@@ -160,7 +162,17 @@ def evaluated(
         return Verdict(False, f"there is no contract {contract}", is_sound=False)
     if not artifact.executable:
         return Verdict(False, f"the contract {contract} is not executable", is_sound=False)
-    return (yield from run_contract(accounts, contract, artifact.code, caller, action, target.id, known))
+    return (
+        yield from run_contract(
+            accounts=accounts,
+            contract=contract,
+            code=artifact.code,
+            caller=caller,
+            action=action,
+            target=target.id,
+            context=known,
+        )
+    )
 
 
 def run_contract(

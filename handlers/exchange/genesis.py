@@ -138,7 +138,15 @@ def genesis_artifact(artifact_id: str) -> SharedArtifact | None:
     if artifact_id not in (*METHODS, *CONTRACTS):
         return None
     kind = "contract" if artifact_id in CONTRACTS else "service"
-    return SharedArtifact(artifact_id, kind, "", SYSTEM, 0.0, 0.0, executable=artifact_id in METHODS)
+    return SharedArtifact(
+        id=artifact_id,
+        type=kind,
+        content="",
+        owner_id=SYSTEM,
+        created_at=0.0,
+        updated_at=0.0,
+        executable=artifact_id in METHODS,
+    )
 
 
 def call(
@@ -205,7 +213,9 @@ def create_principal(accounts: Accounts, name: str, owner: str) -> Asking[None]:
     """
     if (yield from accounts.principal(name)) is not None:
         raise taken(name, "it is a principal")
-    principal = Principal(name, accounts.at, (), 0, 0, 0.0)
+    principal = Principal(
+        id=name, created_at=accounts.at, users=(), disk_quota=0, disk_used=0, cpu_seconds=0.0
+    )
     yield from accounts.create_principal(principal, principal_artifact(name, owner, accounts.at))
 
 

@@ -33,7 +33,13 @@ def invoke(accounts: Accounts, who: str, intent: Intent) -> Asking[ActionResult]
         delegates = (yield from accounts.rules()).delegate
     accounts.budget = intent.budget
     returned = yield from invoked(
-        accounts, who, intent.artifact_id, intent.method, intent.args, None, delegates=delegates
+        accounts=accounts,
+        caller=who,
+        artifact_id=intent.artifact_id,
+        method=intent.method,
+        args=intent.args,
+        outer=None,
+        delegates=delegates,
     )
     done = f"invoked {intent.artifact_id}.{intent.method}"
     return ActionResult(
@@ -76,7 +82,15 @@ def invoked(
     left = yield from accounts.cpu_left()
     frame = _frame(artifact, caller, outer, delegates=delegates)
     ran = yield from accounts.succeeded(
-        CodeRun(artifact.id, artifact.code, method, args, left, artifact.depends_on, frame)
+        CodeRun(
+            artifact=artifact.id,
+            code=artifact.code,
+            function=method,
+            args=args,
+            cpu_s=left,
+            dependencies=artifact.depends_on,
+            frame=frame,
+        )
     )
     accounts.release(cost)
     # The outermost call delivers only when its action is recorded, so its price is a change like others.
@@ -100,7 +114,16 @@ def _frame(artifact: SharedArtifact, caller: str, outer: Frame | None, *, delega
         behind = (artifact.owner_id, artifact.written_by)
         owners = tuple(dict.fromkeys((*owners, *(each for each in behind if each != caller))))
     depth, invoker = (0, None) if outer is None else (outer.depth + 1, outer.artifact)
-    return Frame(artifact.id, caller, depth, is_lent, owners, delegates, artifact.acts, invoker)
+    return Frame(
+        artifact=artifact.id,
+        caller=caller,
+        depth=depth,
+        is_lent=is_lent,
+        owners=owners,
+        delegates=delegates,
+        acts=artifact.acts,
+        invoker=invoker,
+    )
 
 
 def _why_idle(artifact: SharedArtifact) -> str:
@@ -182,7 +205,15 @@ def _invoke(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonVal
                 f"{name} would run at depth {frame.depth + 1}: {rules.invoke_depth} is the limit",
             )
         returned = yield from accounts.attempt(
-            invoked(accounts, frame.caller, name, method, given, frame, delegates=frame.delegates)
+            invoked(
+                accounts=accounts,
+                caller=frame.caller,
+                artifact_id=name,
+                method=method,
+                args=given,
+                outer=frame,
+                delegates=frame.delegates,
+            )
         )
     except Refused as refused:
         return {

@@ -101,7 +101,9 @@ def told_by_action(action: TakenAction, before: float) -> tuple[Called, Returned
     content, error = (output, None) if success else (None, output)
     return (
         Called(place, began, call, tool, _params(action.text), attempt=action.attempt),
-        Returned(place, max(began, action.at), call, content, error, success),
+        Returned(
+            place=place, at=max(began, action.at), id=call, content=content, error=error, success=success
+        ),
     )
 
 

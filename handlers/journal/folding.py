@@ -214,27 +214,27 @@ class _Folding:
             basis = snapshot.basis
             self._take_contract(snapshot.contract)
         declaration = SessionDeclaration(
-            line.session_id,
-            self._known("layout", line.layout, _UNKNOWN),
-            "",
-            "",
-            self._known("kind", line.kind, _UNKNOWN),
-            self._known("artifacts_path", line.artifacts_path, _UNKNOWN),
-            line.playbook,
-            line.agent,
-            self._known("invocation_id", line.invocation_id, None),
-            self._known("containment", line.containment, None),
+            session_id=line.session_id,
+            layout=self._known("layout", line.layout, _UNKNOWN),
+            root="",
+            path="",
+            kind=self._known("kind", line.kind, _UNKNOWN),
+            artifacts_path=self._known("artifacts_path", line.artifacts_path, _UNKNOWN),
+            playbook=line.playbook,
+            agent=line.agent,
+            invocation_id=self._known("invocation_id", line.invocation_id, None),
+            containment=self._known("containment", line.containment, None),
         )
         return OpenSession(
-            self.key,
-            line.at,
-            declaration,
-            "live",
-            self._why_started(1),
-            "daemon",
-            self._contract_text(),
-            basis,
-            self._known("contract_problem", line.contract_problem, None),
+            key=self.key,
+            at=line.at,
+            declaration=declaration,
+            origin="live",
+            reason=self._why_started(1),
+            source="daemon",
+            contract_json=self._contract_text(),
+            contract_basis=basis,
+            contract_problem=self._known("contract_problem", line.contract_problem, None),
         )
 
     def _planned(self) -> Iterator[Effect]:
@@ -254,7 +254,12 @@ class _Folding:
     def _resumed(self, line: _Resumed, replaces: Status) -> OpenAttempt:
         self.lacking -= _OF_THE_END  # the session's fields now describe its running attempt
         return OpenAttempt(
-            self.key, line.attempt, line.at, replaces, self._why_started(line.attempt), "daemon"
+            key=self.key,
+            attempt=line.attempt,
+            at=line.at,
+            replaces=replaces,
+            reason=self._why_started(line.attempt),
+            source="daemon",
         )
 
     def _ended(self, end: _Finished, change: _Changed) -> EndAttempt:
@@ -270,17 +275,17 @@ class _Folding:
         source: Source = self._known(f"{history}/source", change.source, "daemon")
         verified = self.told.of(_Verified, end.hash)
         return EndAttempt(
-            self.key,
-            end.attempt,
-            end.at,
-            end.ended_by,
-            change.replaced,
-            change.status,
-            reason,
-            source,
-            None if verified is None else self._verification(verified),
-            None if verified is None else verified.delivery,
-            () if verified is None else self._produced(end.attempt, verified),
+            key=self.key,
+            attempt=end.attempt,
+            at=end.at,
+            ended_by=end.ended_by,
+            replaces=change.replaced,
+            status=change.status,
+            reason=reason,
+            source=source,
+            verification_json=None if verified is None else self._verification(verified),
+            delivery=None if verified is None else verified.delivery,
+            produced=() if verified is None else self._produced(end.attempt, verified),
         )
 
     def _verification(self, line: _Verified) -> str | None:

@@ -175,7 +175,15 @@ def _called(place: Place, at: float | None, record: dict[str, JsonValue]) -> Ite
         yield Unusable(place, f"a ToolCall without {missing} (a text of at most {LONGEST_ID} characters)")
         return
     step = whole_text_in(record.get("step_id"), LONGEST_ID)
-    yield Called(place, at, call, tool, record.get("params"), step, _count(record.get("cost_tokens")))
+    yield Called(
+        place=place,
+        at=at,
+        id=call,
+        tool=tool,
+        params=record.get("params"),
+        step_id=step,
+        tokens=_count(record.get("cost_tokens")),
+    )
 
 
 def _returned(
@@ -191,7 +199,17 @@ def _returned(
         yield Unusable(place, "step_utility is not a number from -1 to 1: it is left out")
     content, error, success = _output(record, exit_code)
     problem = hashes_alone if "output" not in record else None
-    yield Returned(place, at, call, content, error, success, exit_code, utility, problem=problem)
+    yield Returned(
+        place=place,
+        at=at,
+        id=call,
+        content=content,
+        error=error,
+        success=success,
+        exit_code=exit_code,
+        step_utility=utility,
+        problem=problem,
+    )
 
 
 def _output(record: dict[str, JsonValue], exit_code: int | None) -> tuple[JsonValue, JsonValue, bool]:

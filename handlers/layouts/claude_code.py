@@ -351,7 +351,16 @@ class ClaudeCodeCalls:
             self._state.reply = message.id
             tokens = None if message.usage is None else _tokens(message.usage)
         params, unhashable = value_in(block.input)
-        yield Called(place, at, block.id, block.name, params, None, tokens, problem or unhashable)
+        yield Called(
+            place=place,
+            at=at,
+            id=block.id,
+            tool=block.name,
+            params=params,
+            step_id=None,
+            tokens=tokens,
+            problem=problem or unhashable,
+        )
         if block.name == PLAN_TOOL and isinstance(params, dict):
             yield from self._plans.told(place, at, params.get("todos"), ("id", "content"))
 
@@ -366,7 +375,16 @@ def _returned(
     if block.is_error:
         code = _EXIT.match(content) if isinstance(content, str) else None
         exit_code = None if code is None else int(code[1])
-        return Returned(place, at, block.tool_use_id, None, content, False, exit_code, problem=problem)
+        return Returned(
+            place=place,
+            at=at,
+            id=block.tool_use_id,
+            content=None,
+            error=content,
+            success=False,
+            exit_code=exit_code,
+            problem=problem,
+        )
     return Returned(place, at, block.tool_use_id, content, exit_code=_went_well(result), problem=problem)
 
 

@@ -205,7 +205,16 @@ class CodexCalls:
         name = payload.get("name")
         tool = name if isinstance(name, str) and name else kind.removesuffix("_call")
         params, problem = _params(payload)
-        yield Called(place, at, call, tool, params, None, self._tokens_at_call(call), problem)
+        yield Called(
+            place=place,
+            at=at,
+            id=call,
+            tool=tool,
+            params=params,
+            step_id=None,
+            tokens=self._tokens_at_call(call),
+            problem=problem,
+        )
         if tool == PLAN_TOOL and isinstance(params, dict):
             yield from self._plans.told(place, at, params.get("plan"), ("step",))
 
@@ -221,8 +230,30 @@ class CodexCalls:
             failed = failed or content["success"] is False
         tokens = self._state.told.pop(call, None)
         if failed:
-            return Returned(place, at, call, None, content, False, exit_code, None, tokens, problem)
-        return Returned(place, at, call, content, None, True, exit_code, None, tokens, problem)
+            return Returned(
+                place=place,
+                at=at,
+                id=call,
+                content=None,
+                error=content,
+                success=False,
+                exit_code=exit_code,
+                step_utility=None,
+                tokens=tokens,
+                problem=problem,
+            )
+        return Returned(
+            place=place,
+            at=at,
+            id=call,
+            content=content,
+            error=None,
+            success=True,
+            exit_code=exit_code,
+            step_utility=None,
+            tokens=tokens,
+            problem=problem,
+        )
 
     def _tokens_at_call(self, call: str) -> int | None:
         """The tokens of the reply that makes this call, if they were reported before; else they are expected later."""

@@ -365,14 +365,14 @@ class Calls:
     def copy(self) -> "Calls":
         """A copy that may be changed."""
         return Calls(
-            self.calls,
-            self.errors,
-            self.spawned,
-            self.started,
-            self.question,
-            self.called.copy(),
-            self.failed.copy(),
-            self.agents.copy(),
+            calls=self.calls,
+            errors=self.errors,
+            spawned=self.spawned,
+            started=self.started,
+            question=self.question,
+            called=self.called.copy(),
+            failed=self.failed.copy(),
+            agents=self.agents.copy(),
         )
 
 

@@ -348,14 +348,14 @@ def _run(content: dict[str, JsonValue], modified_at: float) -> Run:
     updated_at = text_in(content.get("updated_at"), LONGEST_TIME)
     goal = text_in(content.get("goal"))
     return Run(
-        text_in(content.get("run_id")),
-        (text_in(content.get("status"), 40) or "").lower(),
-        text_in(content.get("blocked_reason"), 200),
-        clip_prompt(goal) if goal else None,
-        text_in(content.get("repo_root")),
-        text_in(content.get("created_at"), LONGEST_TIME),
-        updated_at,
-        ahead_of_utc(updated_at, modified_at),
+        run_id=text_in(content.get("run_id")),
+        status=(text_in(content.get("status"), 40) or "").lower(),
+        blocked_reason=text_in(content.get("blocked_reason"), 200),
+        goal=clip_prompt(goal) if goal else None,
+        repository=text_in(content.get("repo_root")),
+        created_at=text_in(content.get("created_at"), LONGEST_TIME),
+        updated_at=updated_at,
+        ahead=ahead_of_utc(updated_at, modified_at),
     )
 
 
@@ -485,7 +485,9 @@ class CtcpCalls:
         exit_code = whole_in(record.get("rc"))
         output: JsonValue = {key: value for key, value in record.items() if key not in _NO_OUTPUT}
         if known.is_failure or exit_code:
-            yield Returned(place, at, call, None, output, False, exit_code)
+            yield Returned(
+                place=place, at=at, id=call, content=None, error=output, success=False, exit_code=exit_code
+            )
         else:
             yield Returned(place, at, call, output, exit_code=exit_code)
 

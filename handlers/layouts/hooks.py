@@ -72,12 +72,12 @@ def read_claude_code_hook(payload: dict[str, JsonValue]) -> HookSaid | str | Non
     prompt = text_in(payload.get("prompt")) if kind == "prompted" else None
     source = text_in(payload.get("source"), _LONGEST_SOURCE) if kind == "started" else None
     return HookSaid(
-        session_id,
-        kind,
-        path_in(payload.get("cwd")),
-        path_in(payload.get("transcript_path")),
-        None if prompt is None else clip_prompt(whole(prompt)),
-        None if source is None else whole(source),
+        session_id=session_id,
+        kind=kind,
+        cwd=path_in(payload.get("cwd")),
+        transcript_path=path_in(payload.get("transcript_path")),
+        prompt=None if prompt is None else clip_prompt(whole(prompt)),
+        source=None if source is None else whole(source),
     )
 
 

@@ -288,15 +288,15 @@ def _tally(own: Branch | None, *, is_over: bool) -> Tally:
 
 def _run(content: dict[str, JsonValue]) -> Run:
     return Run(
-        text_in(content.get("run_id"), _LONGEST_ID),
-        (text_in(content.get("status"), 40) or "").lower(),
-        text_in(content.get("error"), _LONGEST_ERROR),
-        text_in(content.get("branch_id"), _LONGEST_ID),
-        text_in(content.get("agent_name")),
-        text_in(content.get("model")),
-        text_in(content.get("cwd")),
-        seconds_in(content.get("started_at")),
-        seconds_in(content.get("ended_at")),
+        run_id=text_in(content.get("run_id"), _LONGEST_ID),
+        status=(text_in(content.get("status"), 40) or "").lower(),
+        error=text_in(content.get("error"), _LONGEST_ERROR),
+        branch_id=text_in(content.get("branch_id"), _LONGEST_ID),
+        agent=text_in(content.get("agent_name")),
+        model=text_in(content.get("model")),
+        cwd=text_in(content.get("cwd")),
+        started_at=seconds_in(content.get("started_at")),
+        ended_at=seconds_in(content.get("ended_at")),
     )
 
 
@@ -330,12 +330,12 @@ def _seen_branch(state: State, branch: Branch, content: dict[str, JsonValue]) ->
     state = _with_branch(
         state,
         Branch(
-            branch.id,
-            True,
-            kept,
-            NOTHING if has_grown else branch.streamed,
-            seconds_in(content.get("created_at")),
-            max(times, default=None),
+            id=branch.id,
+            has_file=True,
+            kept=kept,
+            streamed=NOTHING if has_grown else branch.streamed,
+            began_at=seconds_in(content.get("created_at")),
+            moved_at=max(times, default=None),
         ),
     )
     is_own = state.run is not None and state.run.branch_id == branch.id
@@ -421,7 +421,14 @@ class LionagiCalls:
         answer = object_in(content.get("action_response")) or content
         output, error = answer.get("output"), answer.get("error")
         if metadata.get("is_error") is True or error is not None:
-            yield Returned(place, at, call, None, output if error is None else error, False)
+            yield Returned(
+                place=place,
+                at=at,
+                id=call,
+                content=None,
+                error=output if error is None else error,
+                success=False,
+            )
         else:
             yield Returned(place, at, call, output)
 

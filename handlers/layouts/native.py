@@ -209,7 +209,9 @@ def _run(root: str, path: str, document: Document, run: dict[str, JsonValue]) ->
     is_named = launcher is not None or parse_time(run.get("started_at")) is not None
     digest = _digest(document) if is_named else dated_digest(document.content, document.signature[2])
     host = host_with_namespace(_text(run, "host", complaints), _namespace(run.get("launcher")))
-    yield Started(RUN, digest, started_at, declaration, launcher, host)
+    yield Started(
+        file=RUN, digest=digest, at=started_at, declaration=declaration, launcher=launcher, host=host
+    )
     yield from complaints
 
 
@@ -261,7 +263,14 @@ def _flow(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
         yield Complaint(FLOW, None, problem.message, problem.fix)
     if parsed.value is not None:
         at, modified_ns = sane_time(document.modified_at), document.signature[2]
-        yield Planned(FLOW, _plan_digest(parsed.value), at, parsed.value, modified_ns, document.changed_ns)
+        yield Planned(
+            file=FLOW,
+            digest=_plan_digest(parsed.value),
+            at=at,
+            legs=parsed.value,
+            modified_ns=modified_ns,
+            changed_ns=document.changed_ns,
+        )
 
 
 def _plan_digest(legs: tuple[Leg, ...]) -> str:
@@ -296,16 +305,16 @@ def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
         _clip(error) if isinstance(error, str) and error else None,
     )
     yield Ended(
-        EXIT,
-        _digest(document),
-        at if at is not None else sane_time(document.modified_at),
-        status_of(code),
-        code,
-        summary,
-        exit_code if isinstance(exit_code, int) else None,
-        signal if isinstance(signal, int) else None,
-        "launcher" if "cause" in value else "daemon",
-        secret if isinstance(secret, str) else None,
+        file=EXIT,
+        digest=_digest(document),
+        at=at if at is not None else sane_time(document.modified_at),
+        status=status_of(code),
+        reason_code=code,
+        reason_summary=summary,
+        exit_code=exit_code if isinstance(exit_code, int) else None,
+        signal=signal if isinstance(signal, int) else None,
+        declared_by="launcher" if "cause" in value else "daemon",
+        secret=secret if isinstance(secret, str) else None,
     )
 
 

@@ -146,7 +146,16 @@ def log_layout(
     """A layout of growing files; `usual_place` is a regular expression."""
     start, load = _with(scanner)
     place = re.compile(f"(?:{usual_place})$")
-    return LogLayout(name, start, load, recognises, place, names_process, beside, no_sessions=no_sessions)
+    return LogLayout(
+        name=name,
+        start=start,
+        load=load,
+        recognises=recognises,
+        usual_place=place,
+        names_process=names_process,
+        beside=beside,
+        no_sessions=no_sessions,
+    )
 
 
 class DirectoryModule(Protocol[State]):
@@ -181,14 +190,14 @@ def directory_layout(
     """A layout of run directories, in which no process is named."""
     start, load = _with(module.SCANNER)
     return DirectoryLayout(
-        module.LAYOUT,
-        start,
-        load,
-        module.recognises_directory,
-        module.MARKERS,
-        module.DOCUMENTS,
-        module.LOGS,
-        goes_by_id,
+        name=module.LAYOUT,
+        start=start,
+        load=load,
+        recognises=module.recognises_directory,
+        markers=module.MARKERS,
+        documents=module.DOCUMENTS,
+        logs=module.LOGS,
+        goes_by_id=goes_by_id,
         logs_come_and_go=logs_come_and_go,
         artifacts=artifacts,
         outcomes=outcomes,

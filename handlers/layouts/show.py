@@ -46,13 +46,13 @@ def read_meta(content: dict[str, JsonValue]) -> Meta:
     """
     needed = [whole_text_in(each) for each in list_in(content.get("depends_on"))[:MOST_PLAYS]]
     return Meta(
-        text_in(content.get("status")),
-        text_in(content.get("agent")),
-        text_in(content.get("model")),
-        time_in(content.get("started_at")),
-        time_in(content.get("finished_at")),
-        tuple(each for each in needed if each is not None),
-        _further(content),
+        status=text_in(content.get("status")),
+        agent=text_in(content.get("agent")),
+        model=text_in(content.get("model")),
+        started_at=time_in(content.get("started_at")),
+        finished_at=time_in(content.get("finished_at")),
+        depends_on=tuple(each for each in needed if each is not None),
+        further=_further(content),
     )
 
 

@@ -532,34 +532,34 @@ def run_after(
     if isinstance(effect, OpenChainRun):
         trigger = effect.trigger if isinstance(effect.trigger, dict) else {}
         return ChainRunStanding(
-            effect.id,
-            effect.chain,
-            "running",
-            effect.definition,
-            trigger,
-            effect.fired_by,
-            "chain.running.started",
-            "it was fired",
-            effect.deadline,
-            {},
-            effect.said_by,
-            effect.depth,
-            effect.turn,
-            effect.at,
-            effect.cause,
+            id=effect.id,
+            chain=effect.chain,
+            status="running",
+            definition=effect.definition,
+            trigger=trigger,
+            fired_by=effect.fired_by,
+            reason_code="chain.running.started",
+            reason_summary="it was fired",
+            deadline=effect.deadline,
+            steps={},
+            said_by=effect.said_by,
+            depth=effect.depth,
+            turn=effect.turn,
+            created_at=effect.at,
+            cause=effect.cause,
         )
     if run is None:
         return None
     match effect:
         case SetStep():
             standing = StepStanding(
-                effect.step,
-                effect.status,
-                effect.reason_code,
-                effect.session_key,
-                effect.attempt,
-                effect.outcome,
-                effect.result,
+                step=effect.step,
+                status=effect.status,
+                reason=effect.reason_code,
+                session_key=effect.session_key,
+                attempt=effect.attempt,
+                outcome=effect.outcome,
+                result=effect.result,
             )
             return run._replace(steps={**run.steps, effect.step: standing})
         case SetChainRun():

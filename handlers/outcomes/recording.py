@@ -157,18 +157,16 @@ def record(event: ArtifactAddRequested, at: float) -> RecordArtifact | str:
     elif isinstance(content, dict):
         summary, passed = _text(content.get("summary")), _truth(content.get("passed"))
     return RecordArtifact(
-        *(
-            event.session_key,
-            at,
-            event.kind,
-            event.name,
-            content,
-            summary,
-            passed,
-            file_path,
-            is_known,
-            0,
-        ),
+        session_key=event.session_key,
+        at=at,
+        kind=event.kind,
+        name=event.name,
+        content=content,
+        summary=summary,
+        passed=passed,
+        file_path=file_path,
+        is_known=is_known,
+        place=0,
         names_file=file_path is not None,
     )
 
@@ -243,16 +241,16 @@ def recorded(
         last[key] = each
     kept = tuple(
         RecordArtifact(
-            session.key,
-            at,
-            each.outcome.kind,
-            each.name,
-            each.outcome.value,
-            each.outcome.summary,
-            each.outcome.passed,
-            each.outcome.file_path or (each.file if each.is_file else None),
-            each.outcome.is_known,
-            place,
+            session_key=session.key,
+            at=at,
+            kind=each.outcome.kind,
+            name=each.name,
+            content=each.outcome.value,
+            summary=each.outcome.summary,
+            passed=each.outcome.passed,
+            file_path=each.outcome.file_path or (each.file if each.is_file else None),
+            is_known=each.outcome.is_known,
+            place=place,
             names_file=each.outcome.file_path is not None,
         )
         for place, each in enumerate(last.values())

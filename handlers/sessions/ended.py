@@ -156,7 +156,13 @@ def end_attempt(event: AttemptEnded, given: Given) -> Deciding:
         (yield from _outcomes(event, given, session, contract)) if event.origin == "live" else NO_OUTCOMES
     )
     judged = yield from _held_to_contract(
-        event, given, session, contract, outcomes.read, outcomes.invalid, is_launched=launch is not None
+        event=event,
+        given=given,
+        session=session,
+        contract=contract,
+        outcomes=outcomes.read,
+        invalid=outcomes.invalid,
+        is_launched=launch is not None,
     )
     reports = (
         (yield from _told(event, given, session, judged, outcomes.kept)) if event.origin == "live" else ()
@@ -262,7 +268,15 @@ def _held_to_contract(
 ) -> Deciding:
     """The end, with the verification of the session's contract."""
     if contract is None:
-        return _conclude(event, given.event_hash, session, None, None, None, _known_outcomes(invalid))
+        return _conclude(
+            event=event,
+            event_hash=given.event_hash,
+            session=session,
+            contract=None,
+            verification=None,
+            facts=None,
+            outcomes=_known_outcomes(invalid),
+        )
     within = boundary(session.artifacts_path, session.path)
     paths = paths_asked(contract, session.started_at)
     answer = yield from ask(ArtifactsUnder(session.artifacts_path, within, paths))
@@ -276,7 +290,15 @@ def _held_to_contract(
     known = _known_outcomes(invalid)
     if any(entry.rules is not None and entry.rules.is_outcome for entry in verification.missing_required):
         known[late.OUTCOME_FILES] = [*sorted({*(each.file for each in outcomes), *invalid})]
-    concluded = _conclude(event, given.event_hash, session, contract, verification, answer, known)
+    concluded = _conclude(
+        event=event,
+        event_hash=given.event_hash,
+        session=session,
+        contract=contract,
+        verification=verification,
+        facts=answer,
+        outcomes=known,
+    )
     return tuple(
         replace(each, was_awaited=was_awaited) if isinstance(each, EndAttempt) else each for each in concluded
     )
@@ -390,18 +412,18 @@ def _ending(
     event: AttemptEnded, session: Session, status: Status, reason: Reason, verification: Verification | None
 ) -> EndAttempt:
     return EndAttempt(
-        event.session_key,
-        event.attempt,
-        event.at,
-        event.evidence,
-        session.status,
-        status,
-        reason,
+        key=event.session_key,
+        attempt=event.attempt,
+        at=event.at,
+        ended_by=event.evidence,
+        replaces=session.status,
+        status=status,
+        reason=reason,
         # What the run declared is the launcher's word; that it didn't deliver is the daemon's.
-        event.source if reason.code == event.reason_code else "daemon",
-        dump_verification(verification) if verification is not None else None,
-        verification.delivery if verification is not None else None,
-        verification.produced if verification is not None else (),
+        source=event.source if reason.code == event.reason_code else "daemon",
+        verification_json=dump_verification(verification) if verification is not None else None,
+        delivery=verification.delivery if verification is not None else None,
+        produced=verification.produced if verification is not None else (),
     )
 
 
@@ -410,15 +432,15 @@ def _finished(
 ) -> SessionFinished:
     produced = verification.produced if verification is not None else ()
     return SessionFinished(
-        event.session_key,
-        event.attempt,
-        event.at,
-        status,
-        reason.code,
-        verification.delivery if verification is not None else None,
-        len(produced),
-        sum(each.size for each in produced),
-        event.origin,
+        session_key=event.session_key,
+        attempt=event.attempt,
+        at=event.at,
+        status=status,
+        reason_code=reason.code,
+        delivery=verification.delivery if verification is not None else None,
+        produced=len(produced),
+        produced_bytes=sum(each.size for each in produced),
+        origin=event.origin,
     )
 
 
@@ -435,7 +457,14 @@ def _journal(
     if verification is not None:
         written, delivery = lines.artifact_verified(event, event_hash, verification), verification.delivery
     status, reason = ending.status, ending.reason
-    written += lines.status_changed(event, event_hash, session.status, status, reason, ending.source)
+    written += lines.status_changed(
+        event=event,
+        event_hash=event_hash,
+        replaced=session.status,
+        status=status,
+        reason=reason,
+        source=ending.source,
+    )
     written += lines.session_finished(event, event_hash, status, reason, delivery)
     return (AppendLines(event.session_key, directory, lines.EVENTS, written, live=False),)
 

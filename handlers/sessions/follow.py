@@ -392,15 +392,15 @@ class _Look:
         since = [at for at in (self._changed_at, gone_since) if at is not None]
         quiet_s = min((self._since(at) for at in since), default=0.0)
         standing = judge(
-            self._told,
-            liveness,
-            rule.names_process,
-            quiet_s,
-            rule.stale_after,
-            self._writer.status,
-            rule.settle,
-            rule.start_within,
-            self._writer.left,
+            report=self._told,
+            liveness=liveness,
+            names_process=rule.names_process,
+            quiet_s=quiet_s,
+            stale_after=rule.stale_after,
+            status=self._writer.status,
+            settle=rule.settle,
+            start_within=rule.start_within,
+            left=self._writer.left,
         )
         return standing if standing.evidence != "process_gone" else self._bounded(standing, gone_since)
 
@@ -463,7 +463,17 @@ class _Look:
         attempt = self.after.attempt + 1
         declaration = self._declaration if attempt == 1 else None
         before = self.after.lines if attempt > 1 else None
-        self.events.append(AttemptStarted(self._key, attempt, at, declaration, origin, seen_over, before))
+        self.events.append(
+            AttemptStarted(
+                session_key=self._key,
+                attempt=attempt,
+                at=at,
+                declaration=declaration,
+                origin=origin,
+                seen_over=seen_over,
+                log_before=before,
+            )
+        )
         self.after = self.after._replace(
             phase="open",
             attempt=attempt,
@@ -480,13 +490,13 @@ class _Look:
         close = end.close
         self.events.append(
             AttemptEnded(
-                self._key,
-                self.after.attempt,
-                end.at,
-                end.evidence,
-                close.status,
-                close.reason_code,
-                close.reason_summary,
+                session_key=self._key,
+                attempt=self.after.attempt,
+                at=end.at,
+                evidence=end.evidence,
+                status=close.status,
+                reason_code=close.reason_code,
+                reason_summary=close.reason_summary,
                 origin=origin,
                 gone_by=end.gone_by,
             )
@@ -523,7 +533,13 @@ def lose(followed: Followed, key: str, now: float) -> Follow:
         return Follow(followed, (), None, GRACE - (now - since))
     summary = "its files vanished while it ran"
     ended = AttemptEnded(
-        key, followed.attempt, since, "process_gone", "aborted", "run.aborted.vanished", summary
+        session_key=key,
+        attempt=followed.attempt,
+        at=since,
+        evidence="process_gone",
+        status="aborted",
+        reason_code="run.aborted.vanished",
+        reason_summary=summary,
     )
     after = followed._replace(
         phase="over",

@@ -142,14 +142,27 @@ def see(
                     # About to be used again, or only touched: read it again until the old end has been removed.
                     signatures = tuple(each for each in signatures if each[0] != item.file)
             case Started():
-                after = _started(after, key, rule, item, end, events, complaints, launch)
+                after = _started(
+                    watched=after,
+                    key=key,
+                    rule=rule,
+                    item=item,
+                    end=end,
+                    events=events,
+                    complaints=complaints,
+                    launch=launch,
+                )
             case ProcessNamed(process=process) if launch is None:
                 known = after.seen_in if after.process in (None, process) else None
                 after = after._replace(process=process, gone_since=None, seen_in=known)
             case Planned():
-                after = _planned(after, key, item, end, events, complaints)
+                after = _planned(
+                    watched=after, key=key, item=item, end=end, events=events, complaints=complaints
+                )
             case Ended():
-                after = _ended(after, key, item, events, complaints, launch)
+                after = _ended(
+                    watched=after, key=key, item=item, events=events, complaints=complaints, launch=launch
+                )
             case Complaint():
                 complaints.append(item)
             case _:
@@ -214,7 +227,16 @@ def _started(
     origin: Origin = "live"
     if attempt == 1 and rule.records_history and end is not None and end.at < rule.first_seen_at:
         origin = "history"
-    events.append(AttemptStarted(key, attempt, item.at, _declaration(item, attempt), origin, end is not None))
+    events.append(
+        AttemptStarted(
+            session_key=key,
+            attempt=attempt,
+            at=item.at,
+            declaration=_declaration(item, attempt),
+            origin=origin,
+            seen_over=end is not None,
+        )
+    )
     return watched._replace(
         phase="open",
         attempt=attempt,
@@ -254,14 +276,14 @@ def _planned(
         return watched
     events.append(
         FlowPlanned(
-            key,
-            watched.attempt,
-            item.at,
-            item.digest,
-            item.legs,
-            item.modified_ns,
-            item.changed_ns,
-            watched.unplanned.filled if watched.unplanned is not None else (),
+            session_key=key,
+            attempt=watched.attempt,
+            at=item.at,
+            digest=item.digest,
+            legs=item.legs,
+            modified_ns=item.modified_ns,
+            changed_ns=item.changed_ns,
+            filled=watched.unplanned.filled if watched.unplanned is not None else (),
             seen_over=end is not None,
         )
     )
@@ -338,17 +360,17 @@ def _reveals(item: Ended, launch: Launch) -> bool:
 
 def _declared_end(key: str, attempt: int, item: Ended, origin: Origin) -> AttemptEnded:
     return AttemptEnded(
-        key,
-        attempt,
-        item.at,
-        "declared",
-        item.status,
-        item.reason_code,
-        item.reason_summary,
-        item.declared_by,
-        item.exit_code,
-        item.signal,
-        origin,
+        session_key=key,
+        attempt=attempt,
+        at=item.at,
+        evidence="declared",
+        status=item.status,
+        reason_code=item.reason_code,
+        reason_summary=item.reason_summary,
+        source=item.declared_by,
+        exit_code=item.exit_code,
+        signal=item.signal,
+        origin=origin,
     )
 
 
@@ -369,13 +391,13 @@ def vanish(watched: Watched, key: str, now: float) -> Observed:
         kept = watched.signatures if watched.ended_by == "declared" else ()
         return watched._replace(signatures=kept, complaints=()), ()
     ended = AttemptEnded(
-        key,
-        watched.attempt,
-        now,
-        "process_gone",
-        "aborted",
-        "run.aborted.vanished",
-        "its directory vanished while it ran",
+        session_key=key,
+        attempt=watched.attempt,
+        at=now,
+        evidence="process_gone",
+        status="aborted",
+        reason_code="run.aborted.vanished",
+        reason_summary="its directory vanished while it ran",
     )
     return watched._replace(
         signatures=(),
@@ -409,13 +431,13 @@ def weigh(
     if now - watched.gone_since < GRACE:
         return watched, ()
     ended = AttemptEnded(
-        key,
-        watched.attempt,
-        watched.gone_since if alive_at is None else min(alive_at, watched.gone_since),
-        "process_gone",
-        "aborted",
-        "run.aborted.process_gone",
-        "its process ended without reporting why",
+        session_key=key,
+        attempt=watched.attempt,
+        at=watched.gone_since if alive_at is None else min(alive_at, watched.gone_since),
+        evidence="process_gone",
+        status="aborted",
+        reason_code="run.aborted.process_gone",
+        reason_summary="its process ended without reporting why",
         gone_by=None if alive_at is None else watched.gone_since,
     )
     return watched._replace(phase="over", ended_by="process_gone", gone_since=None), (ended,)

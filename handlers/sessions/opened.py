@@ -122,7 +122,14 @@ def _declared(event: AttemptStarted, event_hash: str, declaration: SessionDeclar
     if declared.playbook != declaration.playbook:
         declaration = replace(declaration, playbook=declared.playbook)
     known_basis = basis if declared.snapshot.contract is not None else None
-    return _opening(event, event_hash, declaration, declared.snapshot, known_basis, declared.rule)
+    return _opening(
+        event=event,
+        event_hash=event_hash,
+        declaration=declaration,
+        snapshot=declared.snapshot,
+        basis=known_basis,
+        rule=declared.rule,
+    )
 
 
 def _told_to_hook(event: AttemptStarted) -> Asking[DeclaredNow | None]:
@@ -150,15 +157,15 @@ def _opening(
         known |= {"contract_rule": rule, "playbook": declaration.playbook}
     effects: list[Effect] = [
         OpenSession(
-            event.session_key,
-            event.at,
-            declaration,
-            event.origin,
-            why_started(event.key, is_first=True),
-            "daemon",
-            contract_json,
-            basis,
-            problem,
+            key=event.session_key,
+            at=event.at,
+            declaration=declaration,
+            origin=event.origin,
+            reason=why_started(event.key, is_first=True),
+            source="daemon",
+            contract_json=contract_json,
+            contract_basis=basis,
+            contract_problem=problem,
         ),
         Explain(
             event.session_key,
@@ -205,12 +212,12 @@ def _resume(event: AttemptStarted, event_hash: str, session: Session) -> Effects
     journal = journal_directory(session.layout, event.session_key, session.path)
     opened: Effects = (
         OpenAttempt(
-            event.session_key,
-            event.attempt,
-            event.at,
-            session.status,
-            why_started(event.key, is_first=False),
-            "daemon",
+            key=event.session_key,
+            attempt=event.attempt,
+            at=event.at,
+            replaces=session.status,
+            reason=why_started(event.key, is_first=False),
+            source="daemon",
         ),
         Explain(event.session_key, "decided", f"attempt {event.attempt} opened, under the same contract"),
     )
@@ -236,7 +243,14 @@ def note_hook(event: HookSpoke, given: Given) -> Deciding:
     at = min(event.at, given.at)
     ancestors = tuple(RecordedProcess(pid, ticks, event.boot_id) for pid, ticks in event.ancestors)
     whereabouts = Whereabouts(event.machine, event.boot_id, event.namespace)
-    note = NoteHook(event.session_key, at, event.kind, ancestors, event.launcher_session, whereabouts)
+    note = NoteHook(
+        key=event.session_key,
+        at=at,
+        kind=event.kind,
+        ancestors=ancestors,
+        launcher_session=event.launcher_session,
+        whereabouts=whereabouts,
+    )
     if event.kind != "prompted" or session is not None:
         return (note,)
     why = yield from _not_followed(event)
@@ -262,7 +276,14 @@ def _not_followed(event: HookSpoke) -> Asking[str | None]:
 def _declaration(event: HookSpoke) -> SessionDeclaration:
     path, cwd = event.transcript_path or "", event.cwd or ""
     return SessionDeclaration(
-        event.session_id, event.layout, "", path, "agent", cwd, cwd=cwd, prompt=event.prompt
+        session_id=event.session_id,
+        layout=event.layout,
+        root="",
+        path=path,
+        kind="agent",
+        artifacts_path=cwd,
+        cwd=cwd,
+        prompt=event.prompt,
     )
 
 
