@@ -101,6 +101,8 @@ def shown(
     outcomes: list[JsonValue] = []
     places: list[_Named] = []
     workplaces: dict[int, Workplace] = {}
+    # What the steps before left is shown with it. So if a file of theirs changes before somebody approves, the approval
+    # is void.
     for number, standing in sorted(position.steps.items()):
         if standing.session_key is None or number == step:
             continue
@@ -169,6 +171,7 @@ def _worked(
                 worked.append(_Worked(WorkPlace(workplace.worktree, since, is_worktree=True), (ordered,)))
             continue
         cwd = posixpath.normpath(workplace.cwd)
+        # Files in a run directory are shown with their run already.
         whole = [place for each in places for place in (each.place.path, each.place.artifacts_path)]
         if not any(cwd == each or cwd.startswith(f"{each}/") for each in whole):
             shared.setdefault(cwd, []).append(ordered)
@@ -193,6 +196,8 @@ def _left(
         by_place.append((named, each))
     files = [(named, file) for named, left in by_place for file in left.files]
     changing = [file.path for _, file in files if file.state == "changing" and file.path not in without]
+    # A file that is written to just now may be at rest at the next try. After the last one, it is shown as what it is,
+    # and nothing binds it.
     if changing and tries + 1 < TRIES:
         raise TryLater(f"{', '.join(changing[:5])} {STATES['changing']}")
     return (_as_json(named, file) for named, file in files)
@@ -243,6 +248,7 @@ def ask_a_person(event: ApprovalWanted, given: Given) -> Deciding:
     position = position_of(run, given.event_hash)
     now = yield from shown(position, event.step, given.tries)
     approval = approval_id(event.key)
+    # There is no command to show. The chain run decides again, and the step ends for the same reason.
     if isinstance(now, NotStarted):
         changed = ApprovalDecided(
             approval=approval,
@@ -301,6 +307,7 @@ def answer_approval(event: ApprovalRequested, given: Given) -> Deciding:
     if approval.expires_at is not None and given.at >= approval.expires_at:
         return _refused(event.run, f"the {word} of {event.approval}: its time is over")
     rule = position_of(run, given.event_hash).step(approval.step).approval
+    # Anybody may have the link, also the person who fired the chain.
     if rule is not None and rule.not_by_launcher and event.by_link:
         why = "a link does not say who uses it, and the person who fired the chain may not approve; use `runward chain approve`"
         return _refused(event.run, f"the {word} of {event.approval}: {why}")
@@ -334,6 +341,7 @@ def approved(
     run = yield from ask(ChainRunOf(approval.run))
     assert run is not None
     position = position_of(run, given.event_hash)
+    # The hash is compared when somebody approves, and not before: what counts is what would run now.
     now = yield from shown(position, approval.step, given.tries, without, approval.asked_at)
     if isinstance(now, NotStarted) or not _is_as_shown(now, approval, without):
         why = f"the approval of {approval.id}: what was shown has changed; a new approval is asked for"
@@ -383,6 +391,7 @@ def expire_approval(event: TimerRang, given: Given) -> Deciding:
     End the wait, if it is still running.
     """
     approval = yield from ask(ApprovalOf(event.what.removeprefix(EXPIRES)))
+    # Nothing removes a timer: this one also rings after somebody decided.
     run = None if approval is None else (yield from ask(ChainRunOf(approval.run)))
     if approval is None or run is None or approval.status != "asked" or run.status != "waiting_approval":
         return ()

@@ -55,6 +55,7 @@ def completed(
 ) -> Asking[Effects]:
     """End it, and tell its listeners."""
     end = EndInvocation(invocation.id, at, status, reason_code)
+    # An event that nothing listens to would cost the store a row and a job for nothing.
     if not (yield from ask(ListenersTo(COMPLETED))):
         return (end,)
     fields = own_events.InvocationCompleted(
@@ -92,6 +93,7 @@ def link_started_earlier(event: StartedEarlier, given: Given) -> Deciding:
     invocation = yield from ask(InvocationOf(event.session_key))
     if session is None or invocation is None or session.invocation_id is not None:
         return ()
+    # The session began before its order was recorded, so it opened without an invocation.
     link = LinkSession(session.key, invocation.id)
     if session.status == "running" or session.reason_code is None:
         return (link,)

@@ -52,6 +52,7 @@ def _release(job: int, state: Literal["waiting", "discarded"], reason: str) -> D
     subject = f"job {job}"
     if standing is not None and standing.state == "held":
         effects: Effects = (ReleaseJob(job, state, reason), Explain(subject, "decided", reason))
+        # A bundle waits until its run's intents are carried out, and this one never will be.
         if state == "discarded" and isinstance(standing.event, IntentMade):
             effects += (CountIntent(standing.event.session_key),)
         return effects
@@ -77,11 +78,13 @@ def cancel_session(event: SessionCancelRequested, given: Given) -> Deciding:
     session = yield from ask(SessionOf(event.session_key))
     processes = yield from ask(ProcessesOf(event.session_key))
     launch = yield from ask(LaunchOf(event.session_key))
+    # What the launcher recorded takes precedence: the run may name other processes in its files.
     if launch is not None:
         processes = RunProcesses(launch.launcher, launch.process, processes.host, is_recorded=True)
     order = f"cancelled by {event.said_by}" + (f": {event.reason}" if event.reason else "")
     if session is None:
         return _refused(event, order, "there is no such session")
+    # The person meant the attempt that they saw.
     if session.attempt != event.attempt:
         return _refused(
             event, order, f"attempt {event.attempt} was requested, but attempt {session.attempt} is the last"
@@ -93,6 +96,7 @@ def cancel_session(event: SessionCancelRequested, given: Given) -> Deciding:
             event, order, "another tool runs it and has to end it: only native runs can be cancelled"
         )
     if processes.launcher is None and processes.process is None:
+        # A run that has just begun has not named its process yet.
         if given.tries < _LOOKS:
             raise TryLater(_NAMELESS)
         return _refused(event, order, _NAMELESS)
@@ -138,6 +142,7 @@ def prune_sessions(event: PruneRequested, given: Given) -> Effects:
     if not event.older_than >= SHORTEST:
         why = f"not pruned, as {event.said_by} asked: the age is less than {render_duration(SHORTEST)}"
         return (Explain(PRUNE, "refused", why),)
+    # The earlier of the two counts: a clock that leaps forward between them must not prune recent sessions.
     before = min(event.at, given.at) - event.older_than
     summary = (
         f"sessions that ended {render_duration(event.older_than)} ago are pruned, as {event.said_by} asked"
@@ -174,6 +179,8 @@ def run_play(event: PlayRunRequested, given: Given) -> Deciding:
 
     Have the playbook's command started, or say why not.
     """
+    # The request carries no command. The declaration in force now is filled in, so an inbox file can't start anything
+    # else.
     play = yield from ask(PlayOf(event.playbook))
     if play.problem is not None or play.playbook is None:
         return _not_started(event, play.problem or "there is no such playbook")

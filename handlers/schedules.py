@@ -47,12 +47,15 @@ def fire_what_is_due(event: TimerRang, given: Given) -> Deciding:
     """
     chain = event.subject.removeprefix(LANE)
     standing = yield from ask(ScheduleOf(chain))
+    # Nothing removes a timer. Only the one that the row names counts, so one of an older file, or from before a
+    # restore, does nothing.
     if standing is None or standing.due is None or standing.timer != event.what:
         return ()
     scheduled = yield from ask(ScheduleIn(chain))
     if scheduled is None:
         gone = SetSchedule(chain=chain, at=given.at, words=None, since=given.at, due=None, timer=None)
         return gone, Explain(_about(chain), "refused", "it is due, but its file has no valid schedule")
+    # The daemon may have been down for long, so several times may have come.
     came = times_until(scheduled, standing.due, standing.since, given.at)
     fired, missed = _dealt(scheduled, chain, came, standing.since, given.at)
     limit = scheduled.schedule.max_runs
@@ -84,6 +87,8 @@ def times_until(scheduled: Scheduled, first: float, since: float, now: float) ->
     """The times from `first` until now."""
     after = scheduled.schedule.times.next_after
     begin, window = first, 60.0
+    # The newest times are wanted, and times can only be computed forwards. So they are counted in a window before now,
+    # which grows until it holds enough of them.
     while True:
         is_whole = now - window <= first
         times: deque[float] = deque([first] if is_whole else [], maxlen=MOST_CAUGHT_UP)
@@ -104,6 +109,7 @@ def _dealt(
     """What is fired, each with the reason of its firing, and what is missed."""
     newest = came.times[-1]
     following = scheduled.schedule.times.next_after(newest, since)
+    # What was put off on purpose (the jitter) is not late.
     late = now - newest - scheduled.schedule.put_off(chain, newest, following)
     code = DUE if late <= scheduled.patience else RECOVERY
     earlier = list(came.times[:-1])
@@ -185,6 +191,7 @@ def define_schedule(event: ScheduleChanged, given: Given) -> Deciding:
             return ()
         gone = SetSchedule(chain=event.chain, at=given.at, words=None, since=given.at, due=None, timer=None)
         return gone, Explain(subject, "decided", "it no longer has a schedule")
+    # A schedule with unchanged text continues with its counts. One with changed text begins again.
     is_known = standing is not None and standing.words == scheduled.words
     since = standing.since if standing is not None and is_known else given.at
     runs = standing.runs if standing is not None and is_known else 0
@@ -207,6 +214,7 @@ def ring_timer(event: TimerSet, given: Given) -> Effects:
 
     Tell the subject. A schedule goes by the wall clock; any other timer is due when its time has passed.
     """
+    # Timers measure what has passed, whatever the wall clock did. A schedule goes by the wall clock itself.
     if event.subject.startswith(SCHEDULE) and given.at < event.due:
         raise NotYet(event.due)
     return (Emit(TimerRang(event.subject, event.what, given.at)),)
@@ -236,6 +244,8 @@ def until(
             ),
         )
     rings = due + scheduled.schedule.put_off(chain, due, scheduled.schedule.times.next_after(due, since))
+    # The event's hash makes the timer's name new each time. The same time may be set again after a changed file, and
+    # the key of a timer counts once.
     timer = f"{due!r} {given.event_hash[:16]}"
     return (
         SetSchedule(

@@ -43,6 +43,7 @@ def begun(session_key: str, path: str, at: float) -> Asking[Effects]:
 def changed(session_key: str, path: str, at: float) -> Asking[Effects]:
     """The play's data changed. What can't be read, or is torn, changes nothing: it is read again with the verdict."""
     files = yield from ask(PlayFilesIn(path))
+    # A torn file changes nothing until it is whole, and the verdict reads the data a last time in any case.
     if (
         isinstance(files, Unreadable)
         or files.meta is None

@@ -46,8 +46,11 @@ class Fault(NamedTuple):
 
 def integer_text(text: str) -> int | float:
     """A whole number as serde_json reads it: `-0` is a float, because no whole number is both zero and negative."""
+    # serde_json reads it as a float, because no whole number is both zero and negative. Hashes of the specification's
+    # own program depend on it.
     if text == "-0":
         return -0.0
+    # A text of millions of digits is refused by its length. To read it would take long.
     if len(text) > _MOST_DIGITS + 1:
         raise Refused(BEYOND_FLOATS)
     number = int(text)
@@ -65,6 +68,7 @@ def _refuse_beyond_floats(number: int) -> None:
 
 def first_fault(text: str, max_depth: int = MAX_DEPTH) -> Fault | None:
     """The first thing in a JSON text that a strict reader refuses."""
+    # This reads the text once more, and only to find the place of what the fast reader refused.
     keys: list[set[str] | None] = []  # one for each open object (its keys) or list (None)
     awaits_key = False
     for token in _TOKEN.finditer(text):
@@ -205,6 +209,7 @@ def canonical_bytes(value: JsonValue, form: Form = "seed") -> bytes:
     """The canonical text as UTF-8. Raises `NotCanonical`."""
     try:
         return _rfc8785(value) if form == "rfc8785" else _seed(value)
+    # Only a failure looks for its place.
     except UnicodeEncodeError as error:
         raise NotCanonical(
             f"half of a surrogate pair (U+{ord(error.object[error.start]):04X}) is not a character",
@@ -238,6 +243,7 @@ def parse(text: str | bytes, max_depth: int = MAX_DEPTH) -> JsonValue:
         raise _refusal(text, max_depth, refused.message) from None
     except RecursionError:
         raise _refusal(text, max_depth, TOO_DEEP) from None
+    # The reader itself accepts any depth that its stack allows, and halves of surrogate pairs.
     if _is_too_deep(text, value, max_depth):
         raise _refusal(text, max_depth, TOO_DEEP)
     if _has_half_a_pair(text, value):
@@ -268,6 +274,7 @@ def _is_too_deep(text: str, value: JsonValue, max_depth: int) -> bool:
 
 def is_deeper_than(value: JsonValue, max_depth: int) -> bool:
     """Whether objects and lists are nested more deeply than this."""
+    # It goes level by level, which needs no stack, however deep the value is.
     level = [value]
     for _ in range(max_depth):
         level = [
@@ -328,6 +335,8 @@ _SEED: Final = msgspec.json.Encoder(order="deterministic").encode
 
 def _seed(value: JsonValue) -> bytes:
     """As serde_json prints it. Once the numbers are serde_json's, msgspec prints the rest the same way."""
+    # msgspec writes NaN and infinities as null, and whole numbers beyond 64 bits in full. So those are looked for
+    # first.
     return _SEED(value if has_plain_numbers(value) else _with_serde_numbers(value, ()))
 
 
@@ -388,6 +397,7 @@ def as_written(value: JsonValue) -> JsonValue:
 
 
 def _rfc8785(value: JsonValue) -> bytes:
+    # Few bundles are in this form, so only they pay for the import.
     import rfc8785
 
     try:
@@ -448,6 +458,8 @@ def canonical_object(line: bytes, max_depth: int) -> dict[str, JsonValue] | None
     written differently. So no strict reader is needed, and nothing has to be written again for its hash.
     """
     try:
+        # If writing what was read gives the same line, reading lost nothing: no key is there twice, and no number was
+        # written differently. So no strict reader is needed, and nothing is written again for its hash.
         value: JsonValue = _DECODE(line)
         if not isinstance(value, dict) or _SEED(value) != line:
             return None

@@ -102,6 +102,7 @@ def write_after_verdict(event: SessionFinished, given: Given) -> Deciding:
     if rules is None:
         return ()
     taken = yield from ask(ActionsOf(event.session_key))
+    # A run's actions in the exchange are among its calls, so their results come first.
     if taken.waiting:
         raise NotYet(given.at + min(LATEST, max(SOONEST, taken.waiting / _A_SECOND)))
     stretch = yield from ask(StretchOf(event.session_key, event.attempt))
@@ -139,6 +140,8 @@ def write_after_verdict(event: SessionFinished, given: Given) -> Deciding:
     answer = yield from ask(DraftOf(order))
     if isinstance(answer, Unreadable):
         raise TryLater(f"the bundle of {event.session_key}: {answer.why}")
+    # The place may accept the parts at a later try. After the last one the reason is recorded, and the chain of
+    # receipts skips the attempt.
     if isinstance(answer, NoDraft) and answer.may_pass and given.tries + 1 < TRIES:
         raise TryLater(f"the bundle of {event.session_key}: {answer.why}")
     refused = None

@@ -84,6 +84,8 @@ def receipt_text(fields: Mapping[str, JsonValue]) -> bytes:
             name: _ordered(entry, FILE_FIELDS) if isinstance(entry, dict) else entry
             for name, entry in _ordered(files, (REPLAY, SUMMARY)).items()
         }
+    # The text has one form, so that a receipt can be compared byte by byte. Fields that others added come after ours,
+    # by name.
     text = ",".join(f"{_dumps(key)}:{_in_pieces(value)}" for key, value in ordered.items())
     return msgspec.json.format(f"{{{text}}}".encode(), indent=2) + b"\n"
 
@@ -98,6 +100,7 @@ def _in_pieces(value: JsonValue) -> str:
 
 def receipt_hash(fields: Mapping[str, JsonValue], form: Form) -> str:
     """The hash of the receipt without `receipt_hash` and `signature`. Raises `NotCanonical`."""
+    # The signature is made of the hash, and may come later. So the hash can't cover it.
     return hash_of({key: value for key, value in fields.items() if key not in _OUTSIDE_THE_HASH}, form)
 
 
@@ -116,6 +119,8 @@ class SealedReceipt(NamedTuple):
 def sealed(fields: Mapping[str, JsonValue], prev: str | None, form: Form) -> SealedReceipt:
     """The receipt that follows `prev` in the chain, with its form and its hash. Raises `NotCanonical`."""
     whole: dict[str, JsonValue] = {**fields, "schema": SCHEMA, "canonical_form": form, "prev": prev}
+    # `prev` and the canonical form are in the hash. So a receipt can't be removed, exchanged or read in another form
+    # without breaking the one after it.
     digest = receipt_hash(whole, form)
     return SealedReceipt({**whole, "receipt_hash": digest, "signature": None}, digest)
 
@@ -222,6 +227,8 @@ assert _ADDED.keys() == set(ADDED_FIELDS)
 
 def form_of(fields: Fields) -> ReceiptForm:
     """Runward's form if one of its additions is present."""
+    # One of our fields is enough: otherwise a receipt would be checked less strictly once another one is removed from
+    # it.
     return "runward" if TELLING_FIELDS & fields.keys() else "seed"
 
 
@@ -234,6 +241,7 @@ def field_problems(fields: Fields) -> Iterator[FieldProblem]:
     """All problems of the fields, each checked on its own."""
     yield from _held(fields, _SEED, "")
     calls = fields.get("tool_calls")
+    # That nothing is wrong with thousands of calls is told much sooner than what is wrong.
     if isinstance(calls, list) and not _are_valid(calls):
         for index, call in enumerate(calls):
             yield from _call_problems(call, f"tool_calls[{index}]")

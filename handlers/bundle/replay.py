@@ -117,6 +117,8 @@ class Replay:
         self._showing = Showing(self.redaction, self.order.rules.longest_text)
         self.verification = VerificationRuns(self.order.rules.verification)
         self.policy_bundle_id = self.order.rules.policy_bundle_id
+        # A record without a time belongs where the one before it does. The first ones are of this attempt if it is the
+        # first, or if the place in the log divides attempts.
         self._is_own = self.order.stretch.begins is None or self.order.stretch.log_before is not None
 
     @property
@@ -138,6 +140,7 @@ class Replay:
     def more(self, records: Iterable[Told]) -> Iterator[bytes]:
         """The lines for what the files say beyond what they said before. A run may say first what it begins with."""
         for each in records:
+            # A run may say first what it begins with: its issue and its policy go into the first line.
             if not isinstance(each, Stated | Paid):
                 yield from self.begin()
             yield from self._lines_of(each)
@@ -150,6 +153,8 @@ class Replay:
 
     def adopt(self, line: bytes) -> None:
         """Take in a line that was shown before, although the session's files may no longer say it."""
+        # What was shown of a running session stays the beginning of the whole replay, also if the files no longer say
+        # it.
         shown = msgspec.json.decode(line, type=_Shown)
         at = parse_time(shown.t)
         match shown.event:
@@ -216,8 +221,11 @@ class Replay:
         a time it belongs where the one before it does.
         """
         stretch = self.order.stretch
+        # The store knows the attempt of an action in the exchange, because its intent names it.
         if attempt is not None and stretch.attempts is not None:
             return stretch.attempts[0] <= attempt <= stretch.attempts[1]
+        # A place in the log divides attempts exactly. Times are used only where no place is known: the clock may have
+        # been set back between two attempts.
         is_divided = self._is_in_log(place)
         begins = None if is_divided and stretch.log_before is not None else stretch.begins
         ends = None if is_divided and stretch.log_up_to is not None else stretch.ends
@@ -284,6 +292,7 @@ class Replay:
     def _call(self, call: Called) -> Iterator[bytes]:
         if not self._belongs(call.place, call.at, call.attempt):
             return
+        # An id that was redacted still differs from others, so that two calls don't become one.
         name = self._showing.id(call.id)
         if name in self._adopted:
             return  # it was shown before
@@ -323,6 +332,7 @@ class Replay:
         call.is_back, call.success = True, returned.success
         hashed = self._hash(output, returned.place, returned.problem)
         call.output_hash = hashed.digest
+        # Some versions report a reply's tokens before its calls, others after them.
         call.cost_tokens = returned.tokens if call.cost_tokens is None else call.cost_tokens
         call.step_utility = returned.step_utility
         if call.at is not None and returned.at is not None and returned.at >= call.at:
@@ -376,6 +386,7 @@ class Replay:
         if problem is None:
             try:
                 text = canonical_bytes(value, self.order.rules.canonical_form)
+                # No reader of the replay would accept such a line, because of the memory that it takes.
                 if not has_more_values(text, _MOST_SHOWN):
                     return _Hashed(f"sha256:{sha256(text).hexdigest()}", None, text)
                 problem = TOO_MANY
@@ -389,6 +400,7 @@ class Replay:
         if problem is None:
             return self._showing.fields(fields)
         try:
+            # Showing such a value would make a line that no reader accepts, so only the problem is shown.
             if problem == TOO_MANY or is_deeper(fields[key], DEEPEST):
                 raise NotCanonical(problem)
             shown = self._showing.fields(fields)
@@ -399,6 +411,7 @@ class Replay:
 
     def _spliced(self, shown: dict[str, JsonValue], key: str, hashed: _Hashed) -> dict[str, JsonValue]:
         """The fields, with the hashed text in place of a value that is shown whole: so it is written only once."""
+        # The text was already made for the hash. If nothing of it is missing, it is not written a second time.
         is_whole = "redacted" not in shown and "cut" not in shown
         if hashed.text is None or not is_whole or self.order.rules.canonical_form != "seed":
             return shown
@@ -455,6 +468,7 @@ def receipt_body(replay: Replay, parts: Sequence[Part], plain_names: Sequence[st
         "status": order.verdict.status,
         "reason_code": order.verdict.reason_code,
         "delivery": order.verdict.delivery,
+        # The verdict's event is in the chain of all events. So the receipt proves a place in that chain, too.
         "event_hash": order.verdict.hash,
         "files": {
             name: file_entry(part.sha256, part.size) for name, part in zip(plain_names, parts, strict=True)

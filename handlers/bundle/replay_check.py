@@ -186,6 +186,8 @@ class ReplayCheck:
         at = moment_of(event.get("t"))
         if at is None:
             return
+        # These lines have the time of the verdict. What the run left behind, such as its intents, may be carried out
+        # after that.
         is_verdict = event.get("event") in _OF_THE_VERDICT
         if self._latest is not None and at < self._latest and not is_verdict:
             self._say(number, "t", "the time goes back", "warning")
@@ -234,6 +236,7 @@ class ReplayCheck:
             problem = "a second result for the call" if known else "a result without an earlier call"
             self._say(number, "id", f"{problem} {quoted(identifier)}")
             return
+        # Two calls may have one id. Their results are paired with them in order.
         call = waiting.popleft()
         self._answered.add(identifier)
         call.result_line = number
@@ -282,6 +285,7 @@ class ReplayCheck:
         except NotCanonical:
             if form == "seed":
                 raise
+            # RFC 8785 writes large floats like whole numbers, so a reader can't tell them apart.
             return hash_of(as_written(event[key]), form)
 
     def _verification(self, number: int, event: Event) -> None:

@@ -124,6 +124,7 @@ class Showing:
         clean = self._redaction.text(written)
         if clean == written:
             return written
+        # Two ids that are redacted to the same text are still two calls.
         return f"{clean} {sha256(written.encode(errors='replace')).hexdigest()[:_OF_ID]}"
 
     def _value(self, value: JsonValue, at: str, missing: Missing) -> JsonValue:
@@ -151,6 +152,7 @@ class Showing:
 
     def _text(self, text: str, at: str, missing: Missing) -> str:
         whole = _whole(text)
+        # Secrets go before the text is cut. The two halves of a secret that was cut would no longer look like one.
         clean = self._redaction.text(whole)
         if clean is not whole and clean != whole:
             missing.redacted.append(at)
@@ -219,6 +221,8 @@ def _whole(text: str) -> str:
 
 def is_redacted(event: dict[str, JsonValue], key: str) -> bool:
     """Whether the line names something below `key` as redacted, and it really is."""
+    # A pointer counts only if it leads to a text with the mark. Otherwise a line could exempt its values from the check
+    # by naming them.
     named = event.get("redacted")
     return isinstance(named, list) and any(_stands(event, key, pointer, REDACTED) for pointer in named)
 
@@ -240,6 +244,7 @@ def _stands(event: dict[str, JsonValue], key: str, pointer: JsonValue, mark: str
     for part in parts:
         if isinstance(value, dict):
             value = value.get(part)
+        # The pointer comes from a file of others, so its parts are bounded before they become numbers.
         elif isinstance(value, list) and part.isdecimal() and len(part) < 10 and int(part) < len(value):
             value = value[int(part)]
         else:

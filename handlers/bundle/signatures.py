@@ -51,6 +51,7 @@ def signature_state(fields: dict[str, JsonValue] | None, authorized: Collection[
     signature = fields.get("signature") if fields is not None else None
     if fields is None or signature is None:
         return "absent"
+    # The key in a signature proves nothing: it counts only if it is an authorized one.
     match = _SIGNATURE.fullmatch(signature) if isinstance(signature, str) else None
     if match is None:
         return "invalid"

@@ -114,6 +114,7 @@ def run_id(key: str) -> str:
 
 def position_of(run: ChainRunStanding, secret: str) -> Position:
     """The current state of a chain run, for what the event with the hash `secret` brings about."""
+    # A run that won't complete keeps the reason of its end while the steps of `on_failure` still run.
     is_ending = run.reason_code not in (STARTED, WAITS, ASKED)
     ending = Ending(run.reason_code, run.reason_summary) if is_ending else None
     chain = chain_of(run.definition)
@@ -140,6 +141,9 @@ def without(position: Position, step: int) -> Position:
 def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
     """Advance the run: skip steps, or fail to start them, until one runs. After the last step the run ends."""
     effects: list[Effect] = []
+    # Each round decides one step that needs no session: it is skipped, or can't be started. Such a step is over, so the
+    # steps that are left become fewer in each round. A failure leaves only those of `on_failure`: what is left is
+    # therefore asked anew each time.
     position = _with_ending(position, at)
     budget = Budget()  # one for all steps: the others wait until this decision is made
     while position.left:
@@ -185,6 +189,7 @@ def onward(position: Position, at: float) -> Asking[tuple[Effect, ...]]:
     code, summary = position.ending or Ending("chain.completed.ok", "all steps are over")
     status: ChainRunStatus = code.split(".")[1]  # type: ignore[assignment] # the codes of `FAILED_BY`
     last = max(position.steps, default=0)
+    # The run is over and takes no slot again, so what it released on the way goes to the next waiting step.
     left = yield from let_go(position.run, position.freed, at, position.secret[:16])
     return (
         *effects,
@@ -293,7 +298,10 @@ def begin(
     position: Position, step: Step, command: Startable, attempt: int, at: float
 ) -> Asking[tuple[Effect, ...]]:
     """Have a try of the step started, or let it wait for a slot. It asks nothing after this."""
+    # This question comes last. Chain runs are decided side by side, and the decider folds what one lane decided into
+    # the answer for the next. A question after this one would let two lanes take the same slot.
     here = yield from room(position.run, position.freed)
+    # Steps of runs that were fired earlier come first, also if they wait and this one could begin at once.
     if here.is_for(Waiter(position.fired_at, position.run, step.index, attempt)):
         return _start(position, step, command, attempt, at)
     offered = offer(here, at, position.secret[:16])
@@ -307,6 +315,7 @@ def _wait(position: Position, step: Step, attempt: int, at: float) -> tuple[Effe
     """Let a try of the step wait for a slot, at most as long as it may."""
     reason = f"step {step.id} waits for a slot: the maximum number of steps is running (steps_at_once)"
     code, summary = position.ending or Ending(STARTED, reason)
+    # The time of the first step is counted from when its run began to wait for its turn, and that timer still runs.
     is_timed = position.has_waited and step.index == position.chain.steps[0].index
     waits = SetStep(
         run=position.run,
@@ -349,6 +358,8 @@ def _start(position: Position, step: Step, command: Startable, attempt: int, at:
     session = session_key(play.root_name, name)
     contract = resolve_contract(playbook=playbook.artifacts, agent=play.defaults)
     start = StartRun(
+        # The secret keeps an earlier step, which knows the run's id, from forging a run directory that says that this
+        # step has begun.
         key=f"{position.run}/{step.index}/{attempt}/{position.secret[:16]}",
         session=session,
         root=play.root_path,
@@ -475,6 +486,7 @@ def about(position: Position) -> SeenChain:
         "due_at": None,
         "events": [],
     }
+    # Runs of an older Runward keep nothing about their cause.
     if isinstance(position.cause, dict):
         seen.update(position.cause)  # type: ignore[typeddict-item] # `fire.decide` says what is in it
     return seen
@@ -514,6 +526,7 @@ def is_late(run: ChainRunStanding, at: float) -> bool:
 
 def end(run: ChainRunStanding, given: Given, freed: int | None = None) -> Asking[tuple[Effect, ...]]:
     """End the step that waits. A running step has a launcher, which enforces the deadline itself."""
+    # Only what waits is ended here. A running step has a launcher, which enforces the deadline itself.
     waits = [each for each in run.steps.values() if each.status in ("waiting", "waiting_approval")]
     position = position_of(run, given.event_hash)
     if not waits or position.ending is not None:
@@ -556,6 +569,8 @@ def room(run: str, freed: int | None) -> Asking[Room]:
     limit = yield from ask(StepsAtOnce())
     slots = yield from ask(SlotsNow())
     others = tuple(each for each in slots.waiters if each.run != run)
+    # A step that is over is still among the running ones: that it ended is decided together with this, and not folded
+    # yet.
     return Room(limit - len(slots.running) + (freed or 0), others)
 
 
@@ -567,6 +582,8 @@ def offer(room: Room, at: float, by: str) -> tuple[Effect, ...]:
     number = min(room.free, len(room.waiters))
     if number <= 0:
         return ()
+    # If several steps end at the same time, each offers its own slot: the first one goes to the first waiter, and so
+    # on. If each took the first waiter, the other slots would stay unused.
     waiter = room.waiters[number - 1]
     return (Emit(SlotOffered(waiter.run, waiter.step, waiter.attempt, at, by)),)
 

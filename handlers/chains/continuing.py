@@ -70,6 +70,7 @@ def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, gi
     if current is None or verdict is None or verdict.status == "running":
         return ()
     position = position_of(run, given.event_hash)._replace(freed=1)
+    # The worktree goes, or is kept, also if the step is over for another reason already.
     cleared = _cleared(position, current, event.session_key, verdict.status != "completed")
     if current.status != "running":
         return cleared
@@ -80,6 +81,7 @@ def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, gi
     if isinstance(event, StartFailed):
         explained = (Explain(run.id, "refused", f"step {current.step} is not started: {why}"),)
     else:
+        # The expressions of later steps see all outcomes of this one. So those that are still on their way come first.
         if (yield from ask(LaneWaits(lane(event.session_key)))):
             raise TryLater("an artifact that was added to the session of its step is not stored yet")
         left = yield from ask(LeftBy(event.session_key, verdict.attempt))
@@ -108,8 +110,11 @@ def advance_after_step(event: SessionFinished | StartFailed | StartedEarlier, gi
         result=result,
     )
     explained = (*explained, *cleared)
+    # The run ended while this step's processes still lived. Nothing follows from the step, but it kept its slot until
+    # now.
     if run.status != "running":
         return (ended, *explained, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
+    # A step that waits for its next try holds no slot.
     again = _again(position, over, given.at)
     if again:
         return (ended, *explained, *again, *(yield from let_go(run.id, 1, given.at, given.event_hash[:16])))
@@ -194,6 +199,7 @@ def advance_after_timer(event: TimerRang, given: Given) -> Deciding:
         return ()
     if event.what == DEADLINE:
         return (yield from advancing.end(run, given))
+    # Nothing removes a timer. One whose step has gone on, or is in another try, finds nothing to do.
     word, step, attempt = event.what.split()
     standing = run.steps.get(int(step))
     if standing is None or (standing.status, standing.attempt) != ("waiting", int(attempt)):
@@ -261,6 +267,8 @@ def advance_after_decision(event: ApprovalDecided, given: Given) -> Deciding:
     by = f"{event.said_by}: {event.note}" if event.note else event.said_by
     if event.decision in ("changed", "approved") and advancing.is_late(run, given.at):
         return (yield from advancing.end(run, given))
+    # What was shown no longer holds. The step is decided from its condition on, so a person is asked about what it
+    # would do now.
     if event.decision == "changed":
         return (yield from onward(without(position, event.step), given.at))
     if event.decision == "approved":
@@ -300,6 +308,7 @@ def take_slot(event: SlotOffered, given: Given) -> Deciding:
         or standing is None
         or (standing.status, standing.reason, standing.attempt) != ("waiting", WAITS_FOR_SLOT, event.attempt)
     ):
+        # The step no longer waits, so the offer is passed on. Otherwise the slot would stay unused while others wait.
         return (yield from let_go(event.run, 0, given.at, given.event_hash[:16]))
     if advancing.is_late(run, given.at):
         return (yield from advancing.end(run, given, freed=0))
@@ -363,6 +372,7 @@ def cancel_run(event: ChainRunCancelRequested, given: Given) -> Deciding:
                 # Even if it is not a session yet: the job that opens it may be in progress, and then comes before this.
                 attempt = 1 if session is None else session.attempt
                 effects.append(Emit(_order(event, f"{event.key}/step", step.session_key, attempt, given.at)))
+    # A start that was withdrawn frees its slot now. A step that runs keeps its slot until its process tree is dead.
     freed = sum(isinstance(each, WithdrawStart) for each in effects)
     last = max(run.steps, default=0)
     code = "chain.cancelled.superseded" if event.superseded else "chain.cancelled.user"
@@ -404,6 +414,7 @@ def end_withdrawn_step(event: AttemptStarted, given: Given) -> Deciding:
     """
     name = chain_run_of(event.session_key)
     run = None if name is None else (yield from ask(ChainRunOf(name)))
+    # The order to withdraw the start and the start itself crossed.
     if run is None or run.status != "cancelled" or event.attempt != 1:
         return ()
     if all(step.session_key != event.session_key for step in run.steps.values()):

@@ -73,6 +73,8 @@ def fire_what_listens(event: EventOccurred, given: Given) -> Deciding:
             continue
         assert chain.document is not None
         common = (chain.name, event.at, event.key, event.name, event.id, event.fields, chain.document.root)
+        # Each event for a composite goes through the chain's own lane. Events of different names are decided side by
+        # side, and one would not see that the other was held.
         if chain.trigger.composite is not None:
             effects.append(Emit(TriggerMatched(*common, items, event.said_by, event.by_run)))
             continue
@@ -193,6 +195,7 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
     chain = chain_of(event.definition)
     parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
     depth = 1 if parent is None else parent.depth + 1
+    # The time of the run begins here, so the wait for its turn is a part of it.
     deadline = None if chain.timeout is None else given.at + chain.timeout
     cause: JsonValue = {
         "event": event.event,
@@ -233,6 +236,7 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
         waits=isinstance(turn, Turn) and bool(turn.waits_for),
         cause=cause,
     )
+    # A run that can't begin is opened all the same, so that it can be found with the reason of its end.
     root = OpenInvocation(of_chain_run(run), CHAIN, given.at, chain_run=run)
     if depth > MOST_DEEP:
         why = f"{MOST_DEEP} chain runs have fired one another, the last one {event.by_run}"
@@ -295,6 +299,7 @@ def _skipped(event: ChainFired, run: str, at: float) -> Asking[Skipped | None]:
     parent = None if event.by_run is None else (yield from ask(ChainRunOf(event.by_run)))
     if parent is not None and parent.depth > MOST_DEEP:  # its events must not begin an endless loop
         return Skipped("firing.skipped.depth", f"{parent.id} was too deep itself ({parent.reason_code})")
+    # Only events can fire a chain in a storm. A schedule has its own times, and a person means each request.
     if event.result == BY_EVENT:
         lately = yield from ask(FiringsOf(event.chain))
         if len(lately) >= MOST_FIRINGS and at - 60.0 < lately[-1] <= at:
@@ -321,6 +326,7 @@ def _turn(position: Position, event: ChainFired, others: tuple[OpenRun, ...]) ->
         same = tuple(each.id for each in others if each.turn == by)
         return Turn(by, same, same if rule.policy == "cancel" else ())
     if schedule is not None and schedule.overlap == "queue":
+        # A person who fires the chain means now: only firings of the schedule queue behind one another.
         is_due = event.due_at is not None
         return Turn(SCHEDULED, tuple(each.id for each in others) if is_due else ())
     return Turn()
@@ -381,6 +387,8 @@ def report_end(event: ChainRunFinished, given: Given) -> Deciding:
     """
     effects: list[Effect] = []
     open_runs = yield from ask(OpenRunsOf(event.chain))
+    # Several turns may be free at once, because runs with different keys don't wait for one another. Each goes to the
+    # oldest run that waits for it.
     taken = {run.turn for run in open_runs if not run.waits and run.id != event.run}
     for run in open_runs:
         if run.waits and run.turn not in taken and run.id != event.run:
@@ -397,6 +405,7 @@ def report_end(event: ChainRunFinished, given: Given) -> Deciding:
                 SetChainStatus(event.chain, given.at, "paused", why, "pause_on_failure"),
                 Explain(f"chain {event.chain}", "decided", f"it is paused: {why}"),
             ]
+    # An event that nothing listens to would cost the store a row and a job for nothing.
     if (yield from ask(ListenersTo(FINISHED))):
         fields = own_events.ChainFinished(event.chain, event.run, event.status, event.reason_code)._asdict()
         occurred = EventOccurred(

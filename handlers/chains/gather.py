@@ -58,6 +58,9 @@ def fold(trigger: Trigger, seen: Sequence[Seen]) -> Folded:
     left: list[Seen] = list(seen)
     fired: _Used = ()
     while True:
+        # Only the last event fires the chain. If earlier ones complete the trigger by themselves, they are used up and
+        # dropped. What is left is folded again from the beginning, because a firing uses up its events for the whole
+        # trigger.
         root = _node(trigger, math.inf, _Numbers())
         used = _completed(root, left)
         if not used:
@@ -228,6 +231,7 @@ class _Sequence:
                     _together((partial.used, used_by_node)), number + 1, self._makers[number + 1]()
                 )
                 self._partials[place] = after
+            # The oldest partial match that can use the event takes it, also if it needs more to be complete.
             if used_by_node or seen.key in partial.node.held():
                 break
         return ()
@@ -285,7 +289,10 @@ def gather_event(event: TriggerMatched, given: Given) -> Deciding:
         )
     chain = chain_of(event.definition)
     trigger = digest(event.definition)
+    # The store holds events and no state, so all of them are folded for each new one: there is nothing to migrate when
+    # the rules change.
     held = yield from ask(HeldFor(event.chain))
+    # What was seen for the trigger as it was written before does not count: the chain begins again.
     known = {each.key: each for each in held if each.trigger == trigger}
     new = Seen(event.fired_by, event.at, event.items)
     folded = fold(chain.trigger, [*(Seen(each.key, each.at, each.items) for each in known.values()), new])
@@ -346,6 +353,8 @@ def _fired(event: TriggerMatched, others: Sequence[Held]) -> Asking[ChainFired]:
         _about(each.event, each.event_id, each.at, fields.get(each.key)) for each in others
     ]
     events.append(_about(event.event, event.event_id, event.at, event.fields))
+    # The depth of the new run is that of the deepest run behind any of these events. Otherwise a composite could hide a
+    # loop of runs that fire one another.
     by_run = yield from _deepest([*(each.by_run for each in others), event.by_run])
     return ChainFired(
         chain=event.chain,

@@ -92,6 +92,7 @@ def unseen(step: Step, before: Sequence[SeenStep]) -> NotStarted | None:
     too_large = next((each["id"] for each in before if each["outcomes"] is None), None)
     if too_large is None:
         return None
+    # It is enough that the word is there: an expression may reach the outcomes in many ways.
     written = [step.condition, dict(step.values), dict(step.env), step.cwd]
     if step.worktree is not None:
         written += [step.worktree.repo, step.worktree.ref]
@@ -122,6 +123,7 @@ def judge(step: Step, given: Given, budget: Budget) -> Judged:
     (expression,) = value.expressions
     try:
         value_of_it = expression.evaluate(given, budget)
+    # It fails and is not skipped. Otherwise the data of an event could choose which steps run.
     except TooMuchWork as error:
         return Judged(None, refused=NotStarted(f"its condition {error}"))
     except ExpressionError as error:
@@ -283,6 +285,7 @@ def _datum(part: JsonValue | Missing) -> JsonValue:
 def _would_be_an_option(playbook: Playbook, given: Mapping[str, JsonValue]) -> str | None:
     """Why a value at the beginning of a word would be read as an option. None if none would."""
     for word in playbook.command or ():
+        # After it, nothing is read as an option.
         if word == "--":
             return None
         first = parse_template(word).parts[0]

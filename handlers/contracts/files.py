@@ -30,6 +30,7 @@ COARSE_NS: Final = 20_000_000
 
 def paths_asked(contract: Contract, started_at: float) -> tuple[str | RuledPath, ...]:
     """What to look at for each entry, for a session that started at this time (Unix seconds)."""
+    # A file that was written at the start may have a time that is a little earlier than it.
     since = int(started_at * 1e9) - COARSE_NS
     return tuple(
         entry.path if entry.rules is None else RuledPath(entry.path, entry.rules, since)
@@ -85,6 +86,7 @@ def _judged(entry: ContractEntry, fact: FileFact, outcomes: Sequence[ReadOutcome
     if not outcomes_of_kind:
         rule = RuleFact("outcome_kind", entry.path, False, f"no valid {rules.outcome_kind}")
         return fact._replace(state="absent" if rules.is_outcome else "unfit", rules=(*fact.rules, rule))
+    # Several outcomes of one kind may be there. The last one counts, as in chains.
     last = outcomes_of_kind[-1]
     results = [RuleFact("outcome_kind", last.file, True, last.outcome.summary)]
     if rules.passed:
@@ -119,6 +121,7 @@ def hash_produced(event: SessionFinished, given: Given) -> Deciding:
     produced = yield from ask(ProducedBy(event.session_key, event.attempt))
     if produced is None:
         raise LookupError(f"{event.key} says that files were produced, and the store has none")
+    # The path is resolved again, below the same boundary: the run may have put a link there since the verdict.
     within = boundary(produced.artifacts_path, produced.path)
     paths = tuple(each.path for each in produced.files)
     answer = yield from ask(HashesOf(produced.artifacts_path, within, paths))

@@ -69,6 +69,7 @@ def fold_legs(
         return Folded(contract, ())
     before = contract.expected if contract is not None else ()
     folded = Contract((*before, *added))
+    # The result is read like any contract: ids of two legs may collide, and paths may become too long.
     parsed = contract_from_json(contract_to_json(folded), "")  # ids may collide, paths may be too long
     if parsed.value is None:
         return Unfoldable(f"no contract results: {'; '.join(each.message for each in parsed.errors[:3])}")
@@ -86,6 +87,8 @@ def why_too_late(legs: Sequence[Leg], early: EarlyLegs, filled: Sequence[str]) -
 
     `filled` are directories in which something was seen while there was no plan.
     """
+    # Times count only as evidence against a plan. Both searches are bounded, and what they don't find is not held
+    # against it.
     if early.found:
         directory, thing = early.found[0]
         return f"it came after a leg worked: in {quoted(directory)} lies {quoted(thing)}, which is older"

@@ -66,6 +66,7 @@ class BrokenSnapshot(ValueError):
     """The store contains an invalid contract. That is a bug of Runward: it was checked before it was stored."""
 
 
+# Most sessions of a root have one of a few contracts, and each verdict reads the contract again.
 _checked = lru_cache(maxsize=256)(_check)
 _stored = lru_cache(maxsize=256)(_read)
 
@@ -96,6 +97,7 @@ def _ruled(declaration: SessionDeclaration) -> Asking[Ruled]:
     ruled = yield from ask(
         RuledPlaybook(declaration.layout, declaration.cwd, declaration.agent, declaration.prompt)
     )
+    # What a session names itself takes precedence over any rule.
     return ruled if declaration.playbook is None else Ruled(declaration.playbook, ruled.agent)
 
 

@@ -54,6 +54,7 @@ class Verification(NamedTuple):
 def verify(contract: Contract, facts: RootFacts, checked_at: float) -> Verification:
     """Compare `contract` with what was found. `facts.files` answers its entries in order."""
     files = facts.for_each(len(contract.expected))
+    # Without the artifacts' directory nothing can be delivered, not even where every entry is optional.
     lacks_root = not facts.exists and _needs_root(contract)
     missing_required: list[ContractEntry] = []
     missing_optional: list[ContractEntry] = []
@@ -117,6 +118,8 @@ def id_of(entry: ContractEntry, match: Match) -> str:
 
 def boundary(artifacts_path: str, run_directory: str) -> str:
     """The directory that the artifacts' root may not leave: the run's own if the root is in it, else "" for none."""
+    # An artifacts' directory elsewhere is the operator's choice. One in the run's directory may have become a link that
+    # leads out of it.
     return run_directory if artifacts_path.startswith(run_directory + "/") else ""
 
 
@@ -347,6 +350,7 @@ def _compare(entry: ContractEntry, then: Look | None, fact: FileFact, taken: Fil
     now = Look(fact.size, fact.modified_ns, None)
     if then is None:
         return Compared(entry, "new", None, now)
+    # Size and time may be the same although the content differs. If it can't be hashed, nothing is said about it.
     if taken is not None and taken.state != "hashed":
         return Compared(entry, "gone" if taken.state == "absent" else taken.state, then, now)
     if taken is not None:

@@ -138,6 +138,8 @@ class Accounts:
         try:
             return (yield from change)
         except Exception:
+            # What was bought and delivered stays paid. The content may have left the exchange, whatever fails after
+            # that.
             del self.effects[effects:]
             self._changed, self._moved, self._given, self._reserved = changed, moved, given, reserved
             raise
@@ -145,6 +147,7 @@ class Accounts:
     @property
     def all_effects(self) -> tuple[ExchangeEffect, ...]:
         """Everything that is to be recorded: payments first, for which there was enough at the beginning."""
+        # Payments come first: for them there was enough at the beginning.
         return (*self.paid, *self.effects)
 
     @property
@@ -173,6 +176,8 @@ class Accounts:
     def settle(self, paid: Sequence[Post]) -> Asking[None]:
         """Pay for what was delivered to code that ran in vain, as far as there still is enough."""
         for each in paid:
+            # The code ran in vain, but its purchases were delivered. Others may have taken from the balance since, so
+            # as much is paid as there is.
             amount = min(each.amount, (yield from self.balance(each.giver)))
             yield from self.pay(each.giver, each.taker, amount, each.reason)
 
@@ -202,6 +207,7 @@ class Accounts:
         why = why_no_principal(name)
         if why is not None:
             raise Refused("invalid_argument", f"the name {name[:80]!r} can't be taken: it {why}")
+        # Principals and artifacts share their names, so that nobody owns the account of a principal to come.
         like = yield from self._ask(NamesLike(without_case(name)))
         kept = (each.artifact.id for each in self.effects if isinstance(each, KeepArtifact))
         for other in (*like, *(each for each in kept if without_case(each) == without_case(name))):
@@ -239,6 +245,8 @@ class Accounts:
         principal = None if self.payer is None else (yield from self.principal(self.payer))
         if principal is None or principal.cpu_seconds is None:
             return None
+        # What counts is what was left before any code ran: the kernel counts the CPU time of all workers of the call
+        # tree together.
         if self._cpu_left is None:
             self._cpu_left = yield from self._cpu_of(principal, principal.cpu_seconds)
         return self._cpu_left
@@ -280,6 +288,7 @@ class Accounts:
         """Store a new artifact, or the next version of one, within the quota that it uses. Raises `Refused`."""
         before = yield from self.artifact(artifact.id)
         whose: dict[str, int] = {artifact.counts_for: artifact.size}
+        # A transfer moves what an artifact occupies from one quota to another, so both owners may change.
         if before is not None:
             whose[before.counts_for] = whose.get(before.counts_for, 0) - before.size
             artifact = artifact._replace(version=before.version + 1)
@@ -310,6 +319,7 @@ class Accounts:
 
     def keep_principal(self, principal: Principal) -> None:
         """Store a new principal, or its next version."""
+        # The whole row is written back, so nothing of it may have changed since it was read.
         self.reading.exact.add(PrincipalOf(principal.id))
         self._changed[PrincipalOf(principal.id)] = principal
         self.effects.append(KeepPrincipal(principal))
@@ -319,6 +329,7 @@ class Accounts:
 
         Raises `Refused` if the name is taken.
         """
+        # An artifact of the same owner may already have this name. It becomes the principal. Nobody else's does.
         yield from self.check_name(principal.id)
         before = yield from self.artifact(artifact.id)
         if before is not None and (before.owner_id != artifact.owner_id or before.deleted_at is not None):
@@ -379,6 +390,7 @@ class Accounts:
 
     def mint(self, taker: str, amount: int, reason: str, resource: str = SCRIP) -> Asking[None]:
         """Create units, or take them back if the amount is below 0. Raises `Refused`."""
+        # The mint's balance is what was taken from it, below zero. So it says how many units there are.
         minted = -(yield from self.balance(MINT, resource)) + amount
         if max(abs(amount), minted) > MOST:
             raise Refused("invalid_argument", f"there can't be more than 2^53 units of {resource}")
@@ -422,6 +434,8 @@ class Accounts:
         used = self._given[balance] + self._bought[balance] + reserved
         available = before + moved - reserved
         if available < amount:
+            # A refusal depends on the exact balance: with one unit more it might not be one. A payment only needs the
+            # balance to be large enough.
             self.reading.exact.add(balance)
             raise _too_little(
                 f"{giver} has {available} {resource}, and {what} costs {amount}", amount, available
@@ -430,12 +444,15 @@ class Accounts:
             left = self.budget - used
             why = f"{left} of the budget of {self.budget} {resource} are left, and {what} costs {amount}"
             raise _too_little(why, amount, left)
+        # What came in during the action is taken back if the action fails, and a purchase is not. So a purchase counts
+        # on the beginning alone, and so does everything that the payer spends without a budget.
         counts_from_beginning = buys or (is_payer and self.budget is None)
         if counts_from_beginning and used + amount > before:
             self.reading.exact.add(balance)
             left = before - used
             why = f"{left} of the {before} {resource} that {giver} began with are left, and {what} costs {amount}"
             raise _too_little(why, amount, left)
+        # Others may pay in and out meanwhile, as long as this much is there.
         self.reading.needs(balance, amount + (used if counts_from_beginning else reserved - moved))
 
 

@@ -72,6 +72,8 @@ def carry_out(event: IntentMade | ActionRequested, given: Given) -> Deciding:
     """
     accounts = accounts_of(event.key, given)
     try:
+        # The action is first worked out here, where no code runs. Refusals, and everything that needs no code, cost no
+        # thread and no process.
         decided = yield from worked_out(accounts, event)
     except NeedsCode:
         ran = yield from _with_code(event, given)
@@ -80,14 +82,18 @@ def carry_out(event: IntentMade | ActionRequested, given: Given) -> Deciding:
         acted, holds = ran
         worked, cpu_s = acted.worked, acted.cpu_s
         decided, sandbox = worked.decided, worked.sandbox
+        # It counts only if what it read still holds. Otherwise others overtook it each time, and it fails.
         effects = worked.effects if holds else accounts.effects
         accounts = accounts_of(event.key, given)
         accounts.payer = event.principal
         accounts.adopt(effects)
         if not holds:
+            # It fails, but what was delivered to its code is paid for.
             yield from accounts.settle(worked.paid)
             decided = decided._replace(result=_failed(accounts, _conflict(acted.number)))
     else:
+        # Code may have started for it before another action made it unnecessary. Its CPU time and its purchases are
+        # charged all the same.
         in_vain, sandbox = (yield from _ran_in_vain(event, given)), None
         cpu_s = in_vain.cpu_s
         if in_vain.paid:
@@ -97,6 +103,7 @@ def carry_out(event: IntentMade | ActionRequested, given: Given) -> Deciding:
     if event.principal is not None and (sandbox is not None or cpu_s > 0.0):
         decided = _charged(decided, event.principal, cpu_s, sandbox)
     if event.principal is not None and cpu_s > 0.0:
+        # CPU time is charged whatever the result is.
         rules = yield from accounts.rules()
         accounts.effects.append(UseCpu(event.principal, given.at, cpu_s, given.at - rules.cpu_window))
     scrip = yield from _scrip_after(accounts, event.principal)
@@ -153,6 +160,7 @@ def _with_code(event: IntentMade | ActionRequested, given: Given) -> Asking[tupl
     while isinstance(acted, Acted):
         if (yield from acted.worked.reading.holds()):
             return acted, True
+        # Nobody waits for the code of others. So it can't be given a turn of its own, and fails instead.
         if acted.number >= MOST_ATTEMPTS:
             return acted, False
         used_now = (*used, (given.at, acted.cpu_s))
@@ -182,6 +190,7 @@ def worked_out(accounts: Accounts, event: IntentMade | ActionRequested) -> Askin
         else:
             acts = yield from _named(accounts, event.principal)
         result = yield from _acted(accounts, acts, intent)
+    # A refusal is a result like any other: each intent has exactly one.
     except Refused as refused:
         result = _failed(accounts, refused)
     return Decided(intent, result)
@@ -228,6 +237,7 @@ def _agent(accounts: Accounts, event: IntentMade, intent: Intent) -> Asking[str]
     if intent.principal_id is not None and intent.principal_id != who:
         raise Refused("not_authorized", f"this run acts as {who}, and not as {intent.principal_id}")
     principal = yield from accounts.principal(who)
+    # The run's directory belongs to the user who wrote its intents. Only users that a principal names may act as it.
     if event.owner is not None and (principal is None or event.owner not in principal.users):
         raise Refused(
             "not_authorized", f"the user {event.owner}, who owns the run directory, may not act as {who}"
@@ -331,6 +341,7 @@ def _recorded(
         },
         session_key=None if line is None else line.session_key,
     )
+    # The bundle of a run waits until all its intents are counted.
     counted = () if line is None else (CountIntent(line.session_key),)
     return (record, *counted, Emit(taken))
 

@@ -71,6 +71,7 @@ def transfer_resource(
         raise Refused(
             "invalid_argument", "the amount must be a number above 0, and not beyond 2^53 millionths"
         )
+    # The decimal number that was written counts. As a float it may be a little less, and a millionth would be lost.
     units = int(Decimal(repr(amount)) * MILLIONTHS)
     if units == 0:
         raise Refused(
@@ -94,6 +95,7 @@ def _transfer_allocation(
     has = _allocated(gives, name)
     if has is None or _allocated(takes, name) is None:
         raise Refused("invalid_argument", f"a principal without a limit of {name} can't give or take it")
+    # What the settings gave a principal stays with it.
     free = max(0, min(has, _given(gives, name)))
     if free < amount:
         why = f"{giver} has only {free:g} {name} to give, not {amount:g}"

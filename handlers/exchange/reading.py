@@ -53,6 +53,7 @@ def shows_the_same(views: Collection[View], before: Existing, now: Existing) -> 
     old, new = ({each.id: each for each in existing.artifacts} for existing in (before, now))
     differing = {name for name in {**old, **new} if old.get(name) != new.get(name)}
     differing |= {*before.principals} ^ {*now.principals}
+    # Comparing is bounded. To call a view changed is always safe: the action is only worked out again.
     if len(differing) * len(views) > MOST_COMPARED:
         return False
     parts = [
@@ -113,6 +114,7 @@ class Reading:
         if question not in self.answers:
             self._check_room()
             self.answers[question] = yield from ask(question)
+        # An answer that was first relied on in part may later be relied on as a whole.
         if exact:
             self.exact.add(question)
         answer: T = self.answers[question]
@@ -136,6 +138,7 @@ class Reading:
 
     def holds(self) -> Asking[bool]:
         """Whether nothing has changed on which the action relied."""
+        # Everything that was read is asked again, from the store as it is now.
         for question, before in self.answers.items():
             now = yield from ask(question)
             if now != before and (question in self.exact or not self._holds(question, before, now)):
@@ -147,6 +150,7 @@ class Reading:
             case BalanceOf():
                 return bool(now >= self.least.get(question, 0))
             case PrincipalOf() if before is not None and now is not None:
+                # What it has of the disk, and its version, count only for an action that relied on them.
                 same = {"disk_used": now.disk_used, "disk_quota": now.disk_quota, "version": now.version}
                 return bool(before._replace(**same) == now)
             case ExistingInExchange():

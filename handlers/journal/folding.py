@@ -145,6 +145,7 @@ _Value = TypeVar("_Value")
 
 def fold_lines(key: str, lines: Iterable[JsonValue]) -> Folded:
     """The state of the session `key` by its `lines`. Without the line that opens it there is none."""
+    # Each line names its attempt, so their order means nothing: a repair appends lost lines after later ones.
     journal = _Told()
     for value in lines:
         journal.take(value)
@@ -163,6 +164,7 @@ class _Told:
             line = msgspec.convert(value, _AnyLine)
         except msgspec.ValidationError:
             return  # another program's line, or one that was changed
+        # If two lines describe the same event, the later one counts: it is the one that a repair wrote.
         self.lines[type(line), line.hash] = line
 
     def all(self, kind: type[_Kind]) -> list[_Kind]:
@@ -197,6 +199,8 @@ class _Folding:
             change = None if end is None else self.told.of(_Changed, end.hash)
             if end is None or change is None:
                 return
+            # The contract may have been replaced by the launcher's just before the verdict, and the verdict is about
+            # that one.
             yield from self._held(end.hash)
             yield self._ended(end, change)
             status, attempt = change.status, attempt + 1
@@ -252,6 +256,7 @@ class _Folding:
             yield HoldToLaunch(self.key, self._contract_text(), held.problem)
 
     def _resumed(self, line: _Resumed, replaces: Status) -> OpenAttempt:
+        # The session's fields now describe its running attempt, so what the last end lacked is no longer missing.
         self.lacking -= _OF_THE_END  # the session's fields now describe its running attempt
         return OpenAttempt(
             key=self.key,

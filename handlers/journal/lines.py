@@ -212,6 +212,8 @@ def artifact_deleted(event: ActionTaken, event_hash: str) -> bytes:
 
 
 def _line(at: float, name: str, path: str, event_hash: str, **further: object) -> bytes:
+    # Readers rely on these four fields being first (the CTCP contracts, J). The hash leads from a line to its event in
+    # the chain.
     line: dict[str, object] = {
         "ts": iso_time(at),
         "role": ROLE,
@@ -233,6 +235,7 @@ def repair_journal(event: JournalDamaged, given: Given) -> Deciding:
     Have the lines written again, in their order and before any later one.
     """
     session = yield from ask(SessionOf(event.session_key))
+    # While the run lives, it may still complete a torn line of its own. So ours wait for its newline.
     live = session is not None and session.status == "running"
     repair = RepairJournal(event.directory, event.name, event.rows, live, _problem(event))
     explained = Explain(event.session_key, "decided", f"{event.name}: {describe(event)}")

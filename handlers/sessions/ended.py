@@ -140,6 +140,7 @@ def end_attempt(event: AttemptEnded, given: Given) -> Deciding:
         return (
             Explain(event.session_key, "refused", "an end was reported for a session that never started"),
         )
+    # An attempt ends once. Whatever else says that it ended comes too late, or was put twice.
     if session.status != "running" or session.attempt != event.attempt:
         summary = f"attempt {event.attempt} can't end: attempt {session.attempt} is {session.status}"
         return (Explain(event.session_key, "refused", summary),)
@@ -149,6 +150,8 @@ def end_attempt(event: AttemptEnded, given: Given) -> Deciding:
     if launch is not None:
         event = yield from _only_if_ordered(event)
         held = _by_launch(event, given, session, launch)
+        # The verdict holds the run to what its launcher recorded, and not to what the files said when the session was
+        # opened.
         if not is_as_launched(session, launch):
             session = session._replace(contract_json=launch.contract_json)
     contract = _contract_of(event, session)
@@ -176,6 +179,7 @@ def _as_it_came_about(event: AttemptEnded, session: Session, tries: int) -> Aski
         event = replace(event, origin="history")  # one that was stored before that field existed lacks it
     if event.reason_code == "run.aborted.process_gone":
         order = yield from ask(CancellationOf(event.session_key, event.attempt))
+        # Whether the order ended the process is known only when it was carried out.
         if order is not None and order.is_owed:
             raise TryLater("a person cancelled it, and the result is not known yet")
         if order is not None:
@@ -191,9 +195,11 @@ def _by_launch(event: AttemptEnded, given: Given, session: Session, launch: Laun
     held: Effects = ()
     if not is_as_launched(session, launch):
         held += held_to_launch(event, given.event_hash, session, launch, _NOT_AS_LAUNCHED)
+    # Its launcher is gone, but what the command started may live on. All of it is in the launch's control group.
     if launch.cgroup is not None and event.reason_code == "run.aborted.process_gone":
         processes = RunProcesses(launch.launcher, launch.process, is_recorded=True, cgroup=launch.cgroup)
         held += (EndTree(session.key, event.attempt, session.path, processes, None),)
+    # The run is over, so the job that waits for its deadline need not wait any longer.
     if launch.timeout is not None:
         held += (RingNow(deadline_lane(session.key)),)
     return held
@@ -251,6 +257,7 @@ def _contract_of(event: AttemptEnded, session: Session) -> Contract | None:
 
 
 def _reads_outcomes(session: Session, contract: Contract | None) -> bool:
+    # Another tool's session has outcomes only where its layout or its contract says so.
     if session.layout == native.LAYOUT or outcome_files(session.layout):
         return True
     return contract is not None and reads_outcomes(contract)
@@ -285,6 +292,8 @@ def _held_to_contract(
     answer = with_outcomes(contract, answer, outcomes)
     verification = verify(contract, answer, given.at)
     was_awaited = verification.status == "failed" and not is_launched and late.may_be_arriving(event, session)
+    # Files of a run that is being copied arrive in any order. A failure for a missing one is believed only once the
+    # directory is quiet. What a launcher started is not a copy.
     if was_awaited:
         yield from late.quiet(session, given)
     known = _known_outcomes(invalid)
@@ -336,6 +345,7 @@ def _only_if_ordered(event: AttemptEnded) -> Asking[AttemptEnded]:
     if event.reason_code != "run.cancelled.user":
         return event
     order = yield from ask(CancellationOf(event.session_key, event.attempt))
+    # A run may send the signal itself, and so claim to be cancelled instead of failed.
     if order is not None and order.timeout is None:
         return event
     return replace(
@@ -403,6 +413,7 @@ def _conclude(
         ),
         Emit(_finished(event, status, reason, verification)),
     )
+    # History leaves no line in any journal.
     if event.origin == "history":
         return effects
     return effects + _journal(event, event_hash, session, ending, verification)
@@ -470,6 +481,7 @@ def _journal(
 
 
 def _verdict(event: AttemptEnded, verification: Verification | None) -> tuple[Status, Reason]:
+    # Only a clean end is changed: a run that failed for a cause of its own keeps that cause.
     if verification is not None and verification.status == "failed" and event.status == "completed":
         missing = verification.missing_required
         evidence = tuple(
@@ -542,6 +554,7 @@ def launcher_key(session_id: str | None, native_roots: Sequence[str], holding: S
     """
     if session_id is None or not native_roots or "/" in session_id:
         return None
+    # The id comes from the agent's environment. A run's directory of that name shows which root it is in.
     return native.session_key((*holding, *native_roots)[0], session_id)
 
 

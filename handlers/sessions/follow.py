@@ -172,6 +172,7 @@ class _Look:
         self, followed: Followed, key: str, declaration: SessionDeclaration, rule: FollowRule, sign: Sign
     ) -> None:
         self.followed = followed
+        # Lines of another file have other numbers, so those that were counted say nothing any more.
         self.after = followed._replace(lost_since=None, lines=None if sign.anew else followed.lines)
         self._told, self._writer = sign.told, sign.writer
         self._changed_at, self._moment = sign.changed_at, sign.at
@@ -202,14 +203,17 @@ class _Look:
             self.after = self.after._replace(absent=(), absent_since=None)
             return False
         since = known.absent_since
+        # Other processes are missing than before, or the clock was set back: the time begins anew.
         if since is None or known.absent != absence.named or self._moment < since:
             self.after = self.after._replace(absent=absence.named, absent_since=self._moment)
             return False
+        # A process may write its last lines and end before it is missed. So only a time of writing after that counts.
         return grew and self._changed_at is not None and self._changed_at > since + _MISSED_LATE
 
     def cross(self, resumed: Resumed) -> None:
         """A boundary that the files themselves draw: one attempt ended there, and the next one began."""
         after, close = self.after, resumed.before
+        # A file that is read again from its beginning, or a second file of the session, draws no boundary twice.
         if self._is_drawn(resumed.turns):
             return
         if self._is_one_life(resumed):
@@ -217,6 +221,8 @@ class _Look:
             return
         at = next((at for at in (close.at, resumed.started_at) if at is not None), self._at)
         end = End(at, "declared", close)
+        # The attempt before the boundary is over, whether it is open, was due to be reported, or began and ended
+        # unseen.
         if after.phase == "open":
             self._end(end, "live")
         elif after.due_at is not None:
@@ -270,6 +276,8 @@ class _Look:
 
     def meanwhile(self) -> None:
         """There is more to read: only what can't be history is reported already."""
+        # Whether an attempt is history is known only when everything was read. An attempt that can't be is not held
+        # back.
         if self.after.due_at is not None and not self._may_be_history():
             self._start(self.after.due_at, seen_over=False)
 
@@ -284,6 +292,7 @@ class _Look:
         due_at = self.after.due_at
         if due_at is None and self.after.phase == "over":
             return self._over(standing)
+        # An attempt that may be history is recorded only when that is known: with its beginning and its end together.
         if due_at is not None:
             end = self._end_of_history(standing)
             if end is not None:
@@ -303,6 +312,7 @@ class _Look:
         if data is None or data == known.data:
             return
         self.after = self.after._replace(data=data)
+        # The start and the end of an attempt read the data, too, so a change next to one of them needs no event.
         if known.phase == "open" and self.after.attempt == known.attempt and known.data_told < MOST_TOLD:
             self.events.append(PlayChanged(self._key, known.attempt, self._moment, data))
             self.after = self.after._replace(data_told=known.data_told + 1)
@@ -370,17 +380,21 @@ class _Look:
         is_taken_back = after.ended_by == "process_gone" and (
             report.moved_at is None or report.moved_at != after.moved_at
         )
+        # Nobody saw the end of a session that was only silent, or whose files were missing. Any further record shows
+        # that it goes on.
         return _is_presumed(after) or is_taken_back
 
     def _went_on_at(self, began_at: float | None, otherwise: float) -> float:
         """When an attempt began: not before the end of the one that it follows."""
         ended_at = self.after.ended_at
+        # Attempts don't overlap, whatever the times in the files say.
         if began_at is None or (ended_at is not None and began_at <= ended_at):
             return otherwise
         return began_at
 
     def _is_corrected(self, close: Close) -> bool:
         after = self.after
+        # An attempt ends once, by evidence. Only stronger evidence corrects it, with an attempt of its own.
         if after.ended_by is None or EVIDENCE_STRENGTH[after.ended_by] >= EVIDENCE_STRENGTH["declared"]:
             return False
         return after.close is None or after.close._replace(at=None) != close._replace(at=None)
@@ -413,6 +427,8 @@ class _Look:
 
     def _since(self, at: float) -> float:
         """The seconds since a time. A time in the future, because the clock was set back, counts as over as well."""
+        # Where the clock was set back, a time lies in the future. Then the silence counts as long enough, or a session
+        # would stay open until the clock has caught up.
         return (
             self._moment - at if at <= self._moment else min(at - self._moment, max(GRACE, self._rule.settle))
         )
@@ -432,7 +448,9 @@ class _Look:
         if writer.liveness == "alive":
             return "alive", None
         booted_at, changed_at = self._rule.booted_at, self._changed_at
+        # Nothing was written since this machine started. So the process that wrote it is gone, even if none is known.
         is_old = booted_at is not None and changed_at is not None and changed_at < booted_at
+        # A session that waits for a person needs no process, if its tool names none.
         rests = report.waiting and not self._rule.names_process
         return ("gone", booted_at) if is_old and not rests else ("unknown", None)
 
@@ -444,6 +462,8 @@ class _Look:
         """
         writer, known = self._writer, self.followed.process
         self.after = self.after._replace(gone_since=None)
+        # A process that is gone did not write the lines of the next attempt. So it is no longer asked for: a session
+        # with a living process is never ended because another process died.
         is_former = writer.liveness == "gone" and known is not None and writer.process == known
         if is_former and not self.followed.is_successor and not _is_presumed(self.followed):
             self.after = self.after._replace(process=None, former=known)
@@ -454,6 +474,7 @@ class _Look:
     def _whole(self, started_at: float, end: End) -> None:
         """An attempt that began and ended before it could be reported."""
         origin: Origin = "live"
+        # Each attempt that ended before the root was first seen is history, and not only the first one.
         if self._may_be_history() and end.at < self._rule.first_seen_at:
             origin = "history"
         self._start(started_at, seen_over=True, origin=origin)
@@ -527,6 +548,7 @@ def lose(followed: Followed, key: str, now: float) -> Follow:
     if followed.phase != "open":
         return Follow(followed, (), None, None)
     since = followed.lost_since
+    # A file that is moved is missing for a moment. So its absence counts only after a while.
     if since is None or now < since:
         return Follow(followed._replace(lost_since=now), (), None, GRACE)
     if now - since < GRACE:

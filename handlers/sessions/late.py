@@ -49,8 +49,10 @@ def quiet(session: Session, given: Given) -> Asking[None]:
     answer = yield from ask(LastChangeOf(session.path))
     if isinstance(answer, Unreadable):
         raise TryLater(f"the files of {session.key} can't be read: {answer.why}")
+    # A directory that never comes to rest is judged all the same.
     if answer is None or given.at - answer.ended >= LONGEST_ARRIVAL:
         return
+    # A change in the future proves nothing: the clock was set back.
     if answer.newest <= given.at < answer.newest + QUIET:
         raise NotYet(answer.newest + QUIET)
 
@@ -69,6 +71,7 @@ class Lacking(NamedTuple):
 
     def look_in(self, now: float) -> float | None:
         """Seconds until the next look for a file that arrived; None if it would come too late."""
+        # The next look comes after as long as the verdict is old, so after twice as long each time.
         age = now - self.at
         return min(max(age, FIRST_LOOK), CORRECTED_WITHIN - age) if 0 <= age < CORRECTED_WITHIN else None
 

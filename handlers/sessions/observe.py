@@ -152,6 +152,7 @@ def see(
                     complaints=complaints,
                     launch=launch,
                 )
+            # The launcher's record names the process for good: a run may write any other number into its files.
             case ProcessNamed(process=process) if launch is None:
                 known = after.seen_in if after.process in (None, process) else None
                 after = after._replace(process=process, gone_since=None, seen_in=known)
@@ -210,9 +211,11 @@ def _started(
     complaints: list[Complaint],
     launch: Launch | None,
 ) -> Watched:
+    # The same bytes are the same run. Only a directory that came back after it vanished begins again with them.
     again = watched.phase == "over" and (watched.vanished or item.digest != watched.start_digest)
     if watched.phase != "none" and not again:
         return watched._replace(start_digest=item.digest)
+    # A run that rewrites its files over and over must not fill the store.
     if watched.attempt >= MOST_ATTEMPTS:
         complaints.append(
             Complaint(
@@ -269,6 +272,7 @@ def _planned(
 ) -> Watched:
     if watched.phase == "none" or item.digest in watched.plans:
         return watched  # nothing that it could be the plan of, or only touched
+    # Only one plan can count, so refusing further ones loses nothing, and each would be an event.
     if len(watched.plans) >= MOST_PLANS:
         complaints.append(
             Complaint(item.file, None, "was rewritten too many times", "plan once, before any leg runs")
@@ -296,6 +300,7 @@ def without_plan(watched: Watched, filled: Sequence[str]) -> Watched:
     kept = watched.unplanned.filled
     room = MOST_FILLED - sum(map(len, kept))
     for name in filled:
+        # An agent may make any number of directories, and all of this is stored with the directory.
         if name not in kept and len(name) <= room:
             room -= len(name)
             kept = (*kept, name)
@@ -313,12 +318,16 @@ def _ended(
     attempt = watched.attempt
     if watched.phase == "none":
         return watched  # an end without a valid run.json: there is nothing to hold to anything
+    # Only the launcher knows the secret whose hash it recorded. An `exit.json` that a command of the run wrote itself
+    # lacks it.
     sealed = launch is not None and _reveals(item, launch)
     if launch is not None and not sealed:
         complaints.append(Complaint(item.file, None, NOT_THE_LAUNCHERS, "leave it to the launcher"))
         return watched
     if watched.phase == "over":
         assert watched.ended_by is not None
+        # A declared end corrects a weaker one, such as a process that was found gone. And the launcher's own end
+        # corrects a forged one that was believed because the launcher's record had been removed.
         is_final = EVIDENCE_STRENGTH[watched.ended_by] >= EVIDENCE_STRENGTH["declared"]
         if is_final and (watched.sealed or not sealed):
             if item.digest != watched.end_digest:
@@ -326,6 +335,7 @@ def _ended(
                     Complaint(item.file, None, "was written again after the end", "start a new run instead")
                 )
             return watched
+        # An attempt ends once. The correction therefore opens and ends the next one.
         attempt += 1
         events.append(AttemptStarted(key, attempt, item.at, None, "live", seen_over=True))
     events.append(_declared_end(key, attempt, item, _origin_of(attempt, events)))
@@ -384,6 +394,7 @@ def _origin_of(attempt: int, events: Sequence[Seen]) -> Origin:
 
 def vanish(watched: Watched, key: str, now: float) -> Observed:
     """The run's directory has vanished, while its root exists and can be read."""
+    # Nothing was recorded about it, so nothing is remembered either.
     if watched.phase == "none":
         return NEVER_SEEN, ()
     if watched.phase == "over":
@@ -426,10 +437,13 @@ def weigh(
         watched = watched._replace(seen_in=here)
     if watched.phase != "open" or state != "gone":
         return (watched._replace(gone_since=None) if watched.gone_since is not None else watched), ()
+    # If the clock was set back, the grace begins anew: it can't be told how much of it has passed.
     if watched.gone_since is None or now < watched.gone_since:
         return watched._replace(gone_since=now), ()
     if now - watched.gone_since < GRACE:
         return watched, ()
+    # A run can give its files any time, and they count for when it was last alive. So that is at most when it was
+    # missed.
     ended = AttemptEnded(
         session_key=key,
         attempt=watched.attempt,
@@ -453,6 +467,7 @@ def divided(
     divided_events = tuple(_beginning(each, watched.traced, trace) for each in events)
     if any(isinstance(each, AttemptEnded) for each in events):
         is_gone = after.vanished
+        # Unless the documents are still those of this look, the next attempt may have begun to write to the trace.
         after = after._replace(traced=trace if is_settled and not is_gone else None)
     return after, divided_events
 
@@ -468,6 +483,7 @@ def _beginning(event: Seen, traced: TraceRead | None, trace: TraceRead) -> Seen:
 
 def together(states: Sequence[ProcessState]) -> ProcessState:
     """What is known about a run from its recorded processes: a living one keeps it going."""
+    # A process that can't be seen may live, so without a living one nothing is known.
     if not states or "unknown" in states:
         return "alive" if "alive" in states else "unknown"
     return "alive" if "alive" in states else "gone"

@@ -76,6 +76,7 @@ def open_attempt(event: AttemptStarted, given: Given) -> Deciding:
     if session.layout != LAYOUT:
         return resumed
     launch = yield from ask(LaunchOf(event.session_key))
+    # A run that was launched again in the same directory may have another contract.
     if launch is None or is_as_launched(session, launch):
         return resumed
     return (*held_to_launch(event, given.event_hash, session, launch, _LAUNCHED_ANEW), *resumed)
@@ -86,6 +87,7 @@ def _open(event: AttemptStarted, event_hash: str) -> Deciding:
     if declaration is None:
         summary = f"attempt {event.attempt} was reported of a session that never started"
         return (Explain(event.session_key, "refused", summary),)
+    # The show orders the play: nothing in the files decides which invocation it is.
     if declaration.layout == show.LAYOUT and event.origin == "live":
         declaration = replace(declaration, invocation_id=of_play(event.session_key))
         play = yield from shows.begun(event.session_key, declaration.path, event.at)
@@ -101,9 +103,12 @@ def _declared(event: AttemptStarted, event_hash: str, declaration: SessionDeclar
     """Open the session under the contract in force for it."""
     if event.origin == "history":  # what ended before the root was first seen gets no contract
         return _opening(event, event_hash, declaration, NO_CONTRACT, None)
+    # It is an agent inside a launched run. The run's contract covers what both leave, so the agent gets none of its
+    # own.
     if declaration.launcher is not None:
         return _opening(event, event_hash, declaration, NO_CONTRACT, None)
     basis: ContractBasis
+    # The launcher's record comes before the run's own files, which the run can replace.
     launch = (yield from ask(LaunchOf(event.session_key))) if declaration.layout == LAYOUT else None
     if launch is not None:
         text = launch.contract_json
@@ -118,6 +123,7 @@ def _declared(event: AttemptStarted, event_hash: str, declaration: SessionDeclar
         basis = "hook"
     else:
         declared = yield from declared_now(declaration)
+        # If the session was over when it was first seen, what is declared now may be younger than its work.
         basis = "late" if event.seen_over else "first_look"
     if declared.playbook != declaration.playbook:
         declaration = replace(declaration, playbook=declared.playbook)
@@ -137,6 +143,8 @@ def _told_to_hook(event: AttemptStarted) -> Asking[DeclaredNow | None]:
     answer = yield from ask(DeclaredToHook(event.session_key))
     if answer is None:
         return None
+    # Nothing was declared at the prompt, but there may be something now: the files may name an agent that a rule asks
+    # for.
     if answer.contract_json is None and answer.problem is None:
         return None  # the files may name an agent that a rule asks for
     contract = None if answer.contract_json is None else stored_contract(answer.contract_json)
@@ -174,6 +182,7 @@ def _opening(
             known,
         ),
     ]
+    # Runward adds no line to the journal of what ended before it knew the root.
     if event.origin == "live":
         written = lines.session_started(event, event_hash, declaration, problem)
         if contract is not None:
@@ -251,6 +260,7 @@ def note_hook(event: HookSpoke, given: Given) -> Deciding:
         launcher_session=event.launcher_session,
         whereabouts=whereabouts,
     )
+    # A contract is fixed before the agent works. Once its files show that it does, this is too late.
     if event.kind != "prompted" or session is not None:
         return (note,)
     why = yield from _not_followed(event)
@@ -267,6 +277,7 @@ def _not_followed(event: HookSpoke) -> Asking[str | None]:
     path = event.transcript_path
     if path is None or event.cwd is None:
         return "it names no transcript or no working directory"
+    # Any program may call a hook. It must not fix the contract of a session that is another one's.
     if posixpath.basename(path) != f"{event.session_id}.jsonl":
         return f"it names another session's transcript: {path}"
     root = yield from ask(RootOf(event.layout, path))
@@ -316,6 +327,8 @@ def fold_plan(event: FlowPlanned, given: Given) -> Deciding:
     why = _why_never(event, session)
     if why is not None:
         return _refused(event, given.event_hash, session, why)
+    # A run that failed could afterwards plan exactly what it happens to have left. So the plan must be older than what
+    # its legs left.
     early = yield from ask(
         LegsBefore(
             session.artifacts_path,
@@ -331,6 +344,7 @@ def fold_plan(event: FlowPlanned, given: Given) -> Deciding:
     if why is not None:
         return _refused(event, given.event_hash, session, why)
     contract = stored_contract(session.contract_json) if session.contract_json is not None else None
+    # Agents are read when the plan is seen, as a first look reads a playbook.
     declared: dict[str, Declarations] = {}
     for agent in dict.fromkeys(leg.agent for leg in event.legs):
         declared[agent] = yield from ask(DeclaredContract(None, agent))

@@ -61,6 +61,8 @@ class Absence(NamedTuple):
 
     def proves_death(self, *, grew_elsewhere: bool) -> bool:
         """Whether nobody else can be writing. `grew_elsewhere`: a session in that home grew without a process here."""
+        # Each of these excludes another place in which the process may live: outside of our namespace, on another
+        # machine with the same file system, in a namespace below ours, or where a log in this home still grows.
         return self.is_in_first_namespace and self.is_local and self.is_nowhere and not grew_elsewhere
 
     def is_about(self, known: "Sequence[RecordedProcess]") -> bool:
@@ -186,9 +188,11 @@ def judge(
     what a living process says about itself, because a turn that looks open may wait for a person or a prompt, and a
     process that says `idle` after a closed one waits for the next, no matter what drives it. `left`: it went on with another
     session."""
+    # Such an end was renamed into place, so no further line can follow. It takes precedence over everything else.
     if report.close is not None and report.declared:
         return _over(report, report.close, "declared", None)
     quiet_s = max(0.0, quiet_s)
+    # A program that feeds it prompts may drive it. But a process that says `idle` waits for the next prompt.
     rests = liveness == "alive" and status == "idle"
     match _verdict(report, report.headless and not rests, liveness):
         case "goes on":
@@ -220,6 +224,8 @@ def _verdict(report: Told, headless: bool | None, liveness: ProcessState) -> _Ve
 
 def _rest(wanted: float, quiet_s: float) -> float | None:
     rest = wanted - quiet_s
+    # Anything smaller is lost when it is added to the present time: the look would come again and again at the same
+    # moment.
     return rest if rest > _MOMENT else None
 
 
