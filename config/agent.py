@@ -9,8 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, WithJsonSchema
 
-from runward.config.contract import ExpectedArtifact, declared_artifacts
-from runward.config.contract_schema import DECLARATION_SCHEMA
+from runward.config.contract import ExpectedArtifact, declaration_schema, declared_artifacts
 from runward.config.document import Document, Mark
 from runward.config.playbook import complaints_of
 from runward.config.problem import SLIP, Complaint, Parsed, Problem, has_errors, nearest, unknown_key
@@ -53,13 +52,18 @@ class AgentFrontmatter(BaseModel):
     model: str | None = Field(
         None, description="The model that the agent's tool starts; kept for the record."
     )
-    artifact_defaults: Annotated[JsonValue, WithJsonSchema(dict(DECLARATION_SCHEMA))] = Field(
+    artifact_defaults: Annotated[JsonValue, WithJsonSchema(declaration_schema())] = Field(
         None,
         description="What a run of this agent usually leaves behind; a playbook's entries override these by id.",
     )
 
 
 KNOWN_KEYS: Final = tuple(AgentFrontmatter.model_fields)
+
+
+def agent_schema() -> dict[str, JsonValue]:
+    """What the frontmatter of a profile may look like, as JSON Schema."""
+    return AgentFrontmatter.model_json_schema()
 
 
 def read_agent(text: str, name: str) -> Parsed[AgentProfile]:

@@ -105,55 +105,66 @@ _ADDED: Final[dict[str, JsonValue]] = {
 _TELLING: Final = ["schema", "event_hash", "canonical_form", "files", "prev", "receipt_hash"]
 """Any one of these makes the form Runward's, which needs everything that Runward adds."""
 
-RECEIPT_SCHEMA: Final[dict[str, JsonValue]] = {
-    "title": "Runward RECEIPT.json",
-    "type": "object",
-    "required": [
-        "session_id",
-        "started_at",
-        "completed_at",
-        "issue_number",
-        "plan_hash",
-        "tool_calls",
-        "verification",
-        "final_confidence",
-        "policy_bundle_id",
-        "signature",
-    ],
-    "properties": {
-        "session_id": _name("The session's id."),
-        "started_at": _time("When the attempt began."),
-        "completed_at": _time("When it was over."),
-        "issue_number": _number("The issue that it was about."),
-        "plan_hash": _hash("The hash of the first plan that the run declared."),
-        "tool_calls": {"type": "array", "items": _CALL, "description": "The calls, in the replay's order."},
-        "verification": {
-            "type": "object",
-            "required": ["commands_run", "exit_codes", "verification_delta"],
-            "description": "The verification commands that the run really ran.",
-            "properties": {
-                "commands_run": {
-                    "type": "array",
-                    "items": {"type": "string"},
-                    "description": "The commands, in the order of their first run.",
+
+def receipt_schema() -> dict[str, JsonValue]:
+    """What `RECEIPT.json` may look like."""
+    return {
+        "title": "Runward RECEIPT.json",
+        "type": "object",
+        "required": [
+            "session_id",
+            "started_at",
+            "completed_at",
+            "issue_number",
+            "plan_hash",
+            "tool_calls",
+            "verification",
+            "final_confidence",
+            "policy_bundle_id",
+            "signature",
+        ],
+        "properties": {
+            "session_id": _name("The session's id."),
+            "started_at": _time("When the attempt began."),
+            "completed_at": _time("When it was over."),
+            "issue_number": _number("The issue that it was about."),
+            "plan_hash": _hash("The hash of the first plan that the run declared."),
+            "tool_calls": {
+                "type": "array",
+                "items": _CALL,
+                "description": "The calls, in the replay's order.",
+            },
+            "verification": {
+                "type": "object",
+                "required": ["commands_run", "exit_codes", "verification_delta"],
+                "description": "The verification commands that the run really ran.",
+                "properties": {
+                    "commands_run": {
+                        "type": "array",
+                        "items": {"type": "string"},
+                        "description": "The commands, in the order of their first run.",
+                    },
+                    "exit_codes": {
+                        "type": "array",
+                        "items": {"type": ["integer", "null"]},
+                        "description": "The exit code of the last run of each; null: not known.",
+                    },
+                    "verification_delta": _number(
+                        "The failing tests at the first count minus those at the last."
+                    ),
                 },
-                "exit_codes": {
-                    "type": "array",
-                    "items": {"type": ["integer", "null"]},
-                    "description": "The exit code of the last run of each; null: not known.",
-                },
-                "verification_delta": _number(
-                    "The failing tests at the first count minus those at the last."
-                ),
+            },
+            "final_confidence": _number("How sure the run says it is.", 0, 1),
+            "policy_bundle_id": _text("The policy that the run was under."),
+            "signature": {
+                "type": ["string", "null"],
+                "description": "sig:ed25519:… or sig:nostr:…; null: none.",
             },
         },
-        "final_confidence": _number("How sure the run says it is.", 0, 1),
-        "policy_bundle_id": _text("The policy that the run was under."),
-        "signature": {"type": ["string", "null"], "description": "sig:ed25519:… or sig:nostr:…; null: none."},
-    },
-    "if": {"anyOf": [{"required": [each]} for each in _TELLING]},
-    "then": {"required": [*_ADDED], "properties": _ADDED},
-}
+        "if": {"anyOf": [{"required": [each]} for each in _TELLING]},
+        "then": {"required": [*_ADDED], "properties": _ADDED},
+    }
+
 
 _PER_EVENT: Final[dict[str, tuple[list[JsonValue], dict[str, JsonValue]]]] = {
     "SessionStart": (
@@ -231,30 +242,33 @@ _PER_EVENT: Final[dict[str, tuple[list[JsonValue], dict[str, JsonValue]]]] = {
     ),
 }
 
-REPLAY_SCHEMA: Final[dict[str, JsonValue]] = {
-    "title": "Runward REPLAY.jsonl, one line",
-    "type": "object",
-    "required": ["event"],
-    "properties": {
-        "event": _name(f"What happened: {', '.join(_PER_EVENT)}; others are ignored."),
-        "t": _time("When."),
-        "redacted": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "JSON Pointers to what was redacted.",
+
+def replay_schema() -> dict[str, JsonValue]:
+    """What a line of `REPLAY.jsonl` may look like."""
+    return {
+        "title": "Runward REPLAY.jsonl, one line",
+        "type": "object",
+        "required": ["event"],
+        "properties": {
+            "event": _name(f"What happened: {', '.join(_PER_EVENT)}; others are ignored."),
+            "t": _time("When."),
+            "redacted": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "JSON Pointers to what was redacted.",
+            },
+            "cut": {
+                "type": "object",
+                "additionalProperties": {"type": "integer", "minimum": 0},
+                "description": "How many characters each text had that was cut, by its JSON Pointer.",
+            },
+            "problem": _text("Why a hash of this line can't be computed."),
         },
-        "cut": {
-            "type": "object",
-            "additionalProperties": {"type": "integer", "minimum": 0},
-            "description": "How many characters each text had that was cut, by its JSON Pointer.",
-        },
-        "problem": _text("Why a hash of this line can't be computed."),
-    },
-    "allOf": [
-        {
-            "if": {"properties": {"event": {"const": event, "description": "This event."}}},
-            "then": {"required": required, "properties": properties},
-        }
-        for event, (required, properties) in _PER_EVENT.items()
-    ],
-}
+        "allOf": [
+            {
+                "if": {"properties": {"event": {"const": event, "description": "This event."}}},
+                "then": {"required": required, "properties": properties},
+            }
+            for event, (required, properties) in _PER_EVENT.items()
+        ],
+    }

@@ -6,19 +6,19 @@ A chain belongs to Runward alone, so an unknown key is an error.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.document import Document
 from runward.config.json_value import JsonValue
 from runward.config.keys import (
+    Key,
     check_keys,
-    choice,
-    from_key,
     known_keys,
     read_keys,
     seconds,
     table_schema,
     text_schema,
+    words,
 )
 from runward.config.problem import Complaint, Location, Parsed, has_errors, kind, quoted
 from runward.config.seen import Visible, check_text
@@ -32,14 +32,16 @@ CHAIN_SUFFIX: Final = ".yaml"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class Concurrency:
+Policy: TypeAlias = Literal["queue", "cancel"]
+
+
+class Concurrency(NamedTuple):
     """Runs with the same `key` (a text with expressions) run one after the other, or the new one ends the others."""
 
-    key: str = from_key(text_schema("A text with expressions."))
-    policy: Literal["queue", "cancel"] = choice(
-        "Whether a new run waits for the others or ends them. Default: queue.", ("queue", "cancel"), "queue"
-    )
+    key: Annotated[str, Key(text_schema("A text with expressions."))]
+    policy: Annotated[
+        Policy, words("Whether a new run waits for the others or ends them. Default: queue.", Policy)
+    ] = "queue"
 
 
 def _description(value: JsonValue, loc: Location, complain: Complain) -> str | None:
@@ -56,25 +58,29 @@ class Chain:
     aborted. Their numbers follow those of the steps.
     """
 
-    name: str = from_key(
-        {"type": "string", "pattern": f"^{_NAME.pattern}$", "description": "What the chain is called."}
-    )
-    description: str | None = from_key(
-        {"type": ["string", "null"], "description": "What it is for."}, _description, default=None
-    )
-    trigger: Trigger = from_key(trigger_schema())
-    timeout: float | None = seconds("For the whole run.", None)
-    concurrency: Concurrency | None = from_key(
-        {
-            "description": "Runs of one key begin one after another.",
-            "oneOf": [{"type": "string", "minLength": 1}, table_schema(Concurrency)],
-        },
-        default=None,
-    )
-    steps: tuple[Step, ...] = from_key(steps_schema("What is started, one after another."))
-    on_failure: tuple[Step, ...] = from_key(
-        steps_schema("What is started once the run has failed, timed out or been aborted."), default=()
-    )
+    name: Annotated[
+        str,
+        Key({"type": "string", "pattern": f"^{_NAME.pattern}$", "description": "What the chain is called."}),
+    ]
+    description: Annotated[
+        str | None, Key({"type": ["string", "null"], "description": "What it is for."}, _description)
+    ] = None
+    trigger: Annotated[Trigger, Key(trigger_schema())]
+    timeout: Annotated[float | None, seconds("For the whole run.")] = None
+    concurrency: Annotated[
+        Concurrency | None,
+        Key(
+            {
+                "description": "Runs of one key begin one after another.",
+                "oneOf": [{"type": "string", "minLength": 1}, table_schema(Concurrency)],
+            }
+        ),
+    ] = None
+    steps: Annotated[tuple[Step, ...], Key(steps_schema("What is started, one after another."))]
+    on_failure: Annotated[
+        tuple[Step, ...],
+        Key(steps_schema("What is started once the run has failed, timed out or been aborted.")),
+    ] = ()
     document: Document | None = field(default=None, repr=False, compare=False)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue, is_text
-from runward.config.path_rule import PathRuleError, relative_parts
+from runward.config.path_rule import MAX_PATH_BYTES, PATH_PATTERN, PathRuleError, relative_parts
 from runward.config.problem import (
     MAX_PROBLEMS,
     Complaint,
@@ -34,23 +34,41 @@ MAX_EXPECTED = 1000
 MAX_DECLARED = MAX_EXPECTED // 2
 """The most entries in one declaration: a playbook's and an agent's make one contract."""
 
-RULE_KEYS: Final = (
-    "kind",
-    "glob",
-    "min_count",
-    "max_count",
-    "outcome_kind",
-    "passed",
-    "min_size",
-    "mime_type",
-    "schema",
-    "fresh",
-)
-"""Keys that require more than a file that is not empty. `artifact_rules` reads them."""
+ID_PATTERN: Final = "^[-_]*[A-Za-z0-9][A-Za-z0-9_-]*$"
 
-_BLOCK_KEYS = ("expected", "profile")
-_DECLARED_KEYS = ("id", "path", "required", "description", *RULE_KEYS)
-_SNAPSHOT_KEYS = (*_DECLARED_KEYS, "source", "profile")
+_NAMING: Final[Mapping[str, JsonValue]] = {
+    "id": {
+        "type": "string",
+        "pattern": ID_PATTERN,
+        "maxLength": MAX_ID,
+        "description": "Names the artifact wherever it is spoken of; "
+        "a playbook's entry replaces the agent's with the same id.",
+    },
+    "path": {
+        "type": "string",
+        "pattern": PATH_PATTERN,
+        "maxLength": MAX_PATH_BYTES,
+        "description": "The file, relative to the run's artifacts: no leading /, no .., no globs.",
+    },
+}
+_DESCRIBING: Final[Mapping[str, JsonValue]] = {
+    "required": {
+        "type": "boolean",
+        "default": True,
+        "description": "Whether the run fails without it; a missing optional one is only a warning.",
+    },
+    "description": {
+        "type": "string",
+        "default": "",
+        "maxLength": MAX_DESCRIPTION,
+        "description": "What it is, for those who read the verdict.",
+    },
+}
+_PLAIN_KEYS: Final = (*_NAMING, *_DESCRIBING)
+"""The keys of an entry that `artifact_rules` doesn't read."""
+
+_BLOCK_KEYS: Final = ("expected", "profile")
+_SOURCE: Final = "source"
 
 
 class ExpectedArtifact(NamedTuple):
@@ -83,6 +101,33 @@ class Contract(NamedTuple):
     expected: tuple[ContractEntry, ...]
 
 
+def declaration_schema() -> dict[str, JsonValue]:
+    """What `declared_artifacts` accepts, as JSON Schema for editors."""
+    from runward.config.artifact_rules import RULE_SCHEMAS
+
+    artifact: JsonValue = {
+        "type": "object",
+        "required": ["id"],
+        "oneOf": [{"required": ["path"]}, {"required": ["glob"]}, {"required": ["kind"]}],
+        "properties": {**_NAMING, **RULE_SCHEMAS, **_DESCRIBING},
+    }
+    return {
+        "type": ["object", "null"],
+        "properties": {
+            "profile": {
+                "type": "string",
+                "description": "ctcp: the ten CTCP contracts A to J, each an entry, in addition to those in 'expected'.",
+            },
+            "expected": {
+                "type": "array",
+                "maxItems": MAX_DECLARED,
+                "description": "The artifacts, each a file. [] is a contract that expects nothing.",
+                "items": artifact,
+            },
+        },
+    }
+
+
 def resolve_contract(
     *, playbook: tuple[ExpectedArtifact, ...] | None, agent: tuple[ExpectedArtifact, ...] | None
 ) -> Contract | None:
@@ -105,7 +150,7 @@ def contract_to_json(contract: Contract) -> JsonValue:
 
 def entry_to_json(entry: ContractEntry) -> JsonValue:
     """One entry of the snapshot."""
-    said: dict[str, JsonValue] = {
+    plain: dict[str, JsonValue] = {
         "id": entry.id,
         "path": entry.path,
         "required": entry.required,
@@ -113,12 +158,12 @@ def entry_to_json(entry: ContractEntry) -> JsonValue:
         "source": entry.source,
     }
     if entry.rules is None:
-        return said
+        return plain
     from runward.config.artifact_rules import rules_to_json
 
     if entry.rules.path is not None:
-        del said["path"]
-    return {**said, **rules_to_json(entry.rules)}
+        del plain["path"]
+    return {**plain, **rules_to_json(entry.rules)}
 
 
 def contract_from_json(value: JsonValue, name: str) -> Parsed[Contract]:
@@ -132,8 +177,8 @@ def contract_from_json(value: JsonValue, name: str) -> Parsed[Contract]:
         complaints.append(_wrong_kind(loc, value, "an object", 'write {"expected": […]}'))
         value = {}
     entries: list[ContractEntry] = []
-    for index, spec, artifact in _artifacts(value, loc, _SNAPSHOT_KEYS, MAX_EXPECTED, complaints):
-        source = _source(spec, (*loc, "expected", index, "source"), complaints)
+    for index, spec, artifact in _artifacts(value, loc, complaints, is_snapshot=True):
+        source = _source(spec, (*loc, "expected", index, _SOURCE), complaints)
         if artifact is not None and source is not None:
             entries.append(_entry(artifact, source))
     if "expected" not in value and not has_errors(complaints):
@@ -156,11 +201,11 @@ def declared_artifacts(
         complaints.append(_wrong_kind(loc, value, "a table of keys", "list the artifacts under 'expected'"))
         return None
     before = len(complaints)
-    listed = _artifacts(value, loc, _DECLARED_KEYS, MAX_DECLARED, complaints)
-    found = [artifact for _, _, artifact in listed if artifact is not None]
+    listed = _artifacts(value, loc, complaints, is_snapshot=False)
+    artifacts = [artifact for _, _, artifact in listed if artifact is not None]
     if not any(key in value for key in _BLOCK_KEYS) and not has_errors(complaints[before:]):
         complaints.append(Complaint(loc, "has no 'expected'", "list the artifacts there; [] expects none"))
-    return (*_of_profile(value.get("profile"), found, loc, complaints), *found)
+    return (*_of_profile(value.get("profile"), artifacts, loc, complaints), *artifacts)
 
 
 def _of_profile(
@@ -169,14 +214,12 @@ def _of_profile(
     """The entries of a block's profile."""
     if profile is None:
         return ()
-    from runward.config.ctcp_profile import CTCP, ENTRIES
+    from runward.config.artifact_rules import CTCP, ENTRIES, ArtifactRules
 
     if profile != CTCP:
         message = f"{quoted(profile)} is not a supported profile"
         complaints.append(Complaint((*loc, "profile"), message, f"write {CTCP!r}, or remove it", "warning"))
         return ()
-    from runward.config.artifact_rules import ArtifactRules
-
     taken = {each.id for each in listed} & {entry.id for entry in ENTRIES}
     if taken:
         message = f"already has an entry {quoted(min(taken))}, which 'expected' has too"
@@ -189,16 +232,13 @@ def _of_profile(
 
 
 def _artifacts(
-    block: Mapping[str, JsonValue],
-    loc: Location,
-    known: tuple[str, ...],
-    most: int,
-    complaints: list[Complaint],
+    block: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint], *, is_snapshot: bool
 ) -> Iterator[tuple[int, Mapping[str, JsonValue], ExpectedArtifact | None]]:
     """Each table in `expected` with its index and, unless something is wrong with it, its artifact."""
-    _check_extra_keys(block, loc, _BLOCK_KEYS, complaints, is_snapshot=known is _SNAPSHOT_KEYS)
+    _check_extra_keys(block, loc, _BLOCK_KEYS, complaints, is_snapshot=is_snapshot)
     expected = block.get("expected", [])
     loc = (*loc, "expected")
+    most = MAX_EXPECTED if is_snapshot else MAX_DECLARED
     if not isinstance(expected, list):
         complaints.append(_wrong_kind(loc, expected, "a list", "list the artifacts; [] expects none"))
         return
@@ -216,15 +256,15 @@ def _artifacts(
         if isinstance(identifier, str) and first_index.setdefault(identifier, index) != index:
             message = f"{quoted(identifier)} is already the id of entry {first_index[identifier]}"
             complaints.append(Complaint((*loc, index, "id"), message, "give each artifact its own id"))
-        yield index, spec, _artifact(spec, (*loc, index), known, complaints)
+        yield index, spec, _artifact(spec, (*loc, index), complaints, is_snapshot=is_snapshot)
 
 
 def _artifact(
-    spec: Mapping[str, JsonValue], loc: Location, known: tuple[str, ...], complaints: list[Complaint]
+    spec: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint], *, is_snapshot: bool
 ) -> ExpectedArtifact | None:
     before = len(complaints)
     identifier = _text(spec, "id", loc, complaints)
-    rules = _rules(spec, loc, complaints, is_snapshot=known is _SNAPSHOT_KEYS)
+    rules = _rules(spec, loc, complaints, is_snapshot=is_snapshot)
     path = rules.path if rules is not None else None
     if path is None and not has_errors(complaints[before:]):
         path = _text(spec, "path", loc, complaints)
@@ -242,7 +282,8 @@ def _artifact(
     elif len(description) > MAX_DESCRIPTION or not is_text(description):
         message = f"must be valid text of at most {MAX_DESCRIPTION} characters"
         complaints.append(Complaint((*loc, "description"), message, "shorten it"))
-    _check_extra_keys(spec, loc, known, complaints, is_snapshot=known is _SNAPSHOT_KEYS)
+    if not _is_plain(spec, is_snapshot=is_snapshot):
+        _check_extra_keys(spec, loc, _known_keys(is_snapshot), complaints, is_snapshot=is_snapshot)
     if identifier is None or path is None or has_errors(complaints[before:]):
         return None
     assert isinstance(required, bool)
@@ -253,11 +294,23 @@ def _artifact(
 def _rules(
     spec: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint], *, is_snapshot: bool
 ) -> "ArtifactRules | None":
-    if not any(key in spec for key in RULE_KEYS) and not (is_snapshot and "profile" in spec):
+    if _is_plain(spec, is_snapshot=is_snapshot):
         return None
     from runward.config.artifact_rules import read_rules
 
     return read_rules(spec, loc, complaints, is_snapshot=is_snapshot)
+
+
+def _is_plain(spec: Mapping[str, JsonValue], *, is_snapshot: bool) -> bool:
+    # Most contracts expect files and nothing else. Then `artifact_rules` is not imported: it would cost the launcher
+    # more than this whole module.
+    return all(key in _PLAIN_KEYS or (is_snapshot and key == _SOURCE) for key in spec)
+
+
+def _known_keys(is_snapshot: bool) -> tuple[str, ...]:
+    from runward.config.artifact_rules import RULE_KEYS
+
+    return (*_PLAIN_KEYS, *RULE_KEYS, *((_SOURCE, "profile") if is_snapshot else ()))
 
 
 def check_id(identifier: str, loc: Location, complaints: list[Complaint]) -> None:
@@ -295,7 +348,7 @@ def _text(spec: Mapping[str, JsonValue], key: str, loc: Location, complaints: li
 
 
 def _source(spec: Mapping[str, JsonValue], loc: Location, complaints: list[Complaint]) -> Source | None:
-    value = spec.get("source", "playbook")
+    value = spec.get(_SOURCE, "playbook")
     for source in SOURCES:
         if value == source:
             return source

@@ -61,9 +61,9 @@ class Cron:
         """The first time after `moment` (both Unix seconds) at which it runs; None if it never does."""
         first = datetime.fromtimestamp(moment, zone).date() - timedelta(days=1)
         for day in self._days_from(first):
-            found = self._in_day(day, moment, zone)
-            if found is not None:
-                return found
+            due = self._in_day(day, moment, zone)
+            if due is not None:
+                return due
         return None
 
     def _days_from(self, first: date) -> Iterator[date]:
@@ -137,13 +137,13 @@ def parse_cron(text: str) -> Cron:
         if text not in _SHORTHANDS:
             raise CronError(f"{text[:40]!r} is not one of {', '.join(_SHORTHANDS)}")
         text = _SHORTHANDS[text]
-    found = list(re.finditer(r"\S+", text))
-    if len(found) != len(_FIELDS):
-        raise CronError(f"has {len(found)} fields, not five: minute, hour, day, month, day of the week")
-    words = [each[0].lower() for each in found]
+    matches = list(re.finditer(r"\S+", text))
+    if len(matches) != len(_FIELDS):
+        raise CronError(f"has {len(matches)} fields, not five: minute, hour, day, month, day of the week")
+    words = [each[0].lower() for each in matches]
     checked = [
         _checked(word, place.start(), *field)
-        for word, place, field in zip(words, found, _FIELDS, strict=True)
+        for word, place, field in zip(words, matches, _FIELDS, strict=True)
     ]
     try:
         expanded, _ = croniter.expand(" ".join(checked))
@@ -169,19 +169,19 @@ def _checked(word: str, at: int, field: str, low: int, high: int, names: tuple[s
     """A field as croniter reads it. Refuses random, reversed and out-of-range values, which croniter accepts."""
     parts: list[str] = []
     for part in word.split(","):
-        found = _PART.fullmatch(part)
-        if found is None:
+        match = _PART.fullmatch(part)
+        if match is None:
             raise CronError(f"{part[:40]!r} is not understood in the {field}", at)
         values = [
-            _number(each, field, low, high, names, at) for each in found.group(1, 2) if each is not None
+            _number(each, field, low, high, names, at) for each in match.group(1, 2) if each is not None
         ]
         if len(values) == 2 and values[0] > values[1]:
             raise CronError(f"{part!r} is a reversed range in the {field}", at)
-        if found[3] is not None and int(found[3]) == 0:
+        if match[3] is not None and int(match[3]) == 0:
             raise CronError(f"{part!r} has a step of 0 in the {field}", at)
-        if found[3] is not None and len(values) == 1:
+        if match[3] is not None and len(values) == 1:
             raise CronError(f"{part!r} has a step without a range in the {field}", at)
-        is_far = found[3] is not None and int(found[3]) > high  # such a step leads to the first value alone
+        is_far = match[3] is not None and int(match[3]) > high  # such a step leads to the first value alone
         parts.append(str(values[0] if values else low) if is_far else part)
         at += len(part) + 1
     return ",".join(parts)

@@ -19,7 +19,7 @@ _ALLOWED: Final[dict[str, JsonValue]] = {
     ]
 }
 
-POLICY_SCHEMA: Final[Mapping[str, JsonValue]] = {
+_POLICY: Final[Mapping[str, JsonValue]] = {
     "title": "Runward policy of an artifact: who may do what, and what it costs",
     "type": "object",
     "properties": {
@@ -68,7 +68,7 @@ ACTION_FIELDS: Final[Mapping[str, Mapping[str, JsonValue]]] = {
         },
         "policy": {
             "description": "Who may do what, and what it costs. Kept unless given; only the owner may give it.",
-            "anyOf": [dict(POLICY_SCHEMA), {"type": "null"}],
+            "anyOf": [dict(_POLICY), {"type": "null"}],
         },
         "interface": {
             "description": "What it says about itself: description, methods, examples. Kept unless given.",
@@ -126,6 +126,11 @@ NEEDED_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 """The fields that an intent must have."""
 
 
+def policy_schema() -> Mapping[str, JsonValue]:
+    """What the policy of an artifact may look like."""
+    return _POLICY
+
+
 def _action(name: str) -> JsonValue:
     return {
         "properties": {
@@ -136,38 +141,43 @@ def _action(name: str) -> JsonValue:
     }
 
 
-INTENT_SCHEMA: Final[Mapping[str, JsonValue]] = {
-    "title": "Runward intent: one line of intents.jsonl",
-    "type": "object",
-    "properties": {
-        "reasoning": {"type": "string", "description": "The reason. The log shows if it is missing."},
-        "id": {**_OPTIONAL_ID, "description": "The result repeats it."},
-        "principal_id": {**_OPTIONAL_ID, "description": "In a run, it must be the run's agent."},
-    },
-    "oneOf": [_action(name) for name in ACTION_FIELDS],
-}
+def intent_schema() -> Mapping[str, JsonValue]:
+    """What a line of `intents.jsonl` may look like."""
+    return {
+        "title": "Runward intent: one line of intents.jsonl",
+        "type": "object",
+        "properties": {
+            "reasoning": {"type": "string", "description": "The reason. The log shows if it is missing."},
+            "id": {**_OPTIONAL_ID, "description": "The result repeats it."},
+            "principal_id": {**_OPTIONAL_ID, "description": "In a run, it must be the run's agent."},
+        },
+        "oneOf": [_action(name) for name in ACTION_FIELDS],
+    }
 
-ACTION_RESULT_SCHEMA: Final[Mapping[str, JsonValue]] = {
-    "title": "Runward ActionResult: the result of an intent",
-    "type": "object",
-    "properties": {
-        "success": {"description": "Whether it was done.", "type": "boolean"},
-        "message": {"description": "What was done, or why not, in a sentence.", "type": "string"},
-        "data": {"type": ["object", "null"], "description": "Null if it failed."},
-        "resources_consumed": {
-            "description": "What it used: disk_bytes, cpu_seconds.",
-            "type": "object",
-            "additionalProperties": {"type": "number"},
+
+def action_result_schema() -> Mapping[str, JsonValue]:
+    """What the result of an intent looks like."""
+    return {
+        "title": "Runward ActionResult: the result of an intent",
+        "type": "object",
+        "properties": {
+            "success": {"description": "Whether it was done.", "type": "boolean"},
+            "message": {"description": "What was done, or why not, in a sentence.", "type": "string"},
+            "data": {"type": ["object", "null"], "description": "Null if it failed."},
+            "resources_consumed": {
+                "description": "What it used: disk_bytes, cpu_seconds.",
+                "type": "object",
+                "additionalProperties": {"type": "number"},
+            },
+            "charged_to": {"description": "Who paid for that.", "type": "string"},
+            "error_code": {"description": "Why it failed.", "type": "string"},
+            "error_category": {
+                "description": "The kind of failure.",
+                "enum": ["resource", "permission", "validation", "execution", "system"],
+            },
+            "retriable": {"description": "Whether the same may succeed later.", "type": "boolean"},
+            "error_details": {"description": "More about the failure.", "type": "object"},
         },
-        "charged_to": {"description": "Who paid for that.", "type": "string"},
-        "error_code": {"description": "Why it failed.", "type": "string"},
-        "error_category": {
-            "description": "The kind of failure.",
-            "enum": ["resource", "permission", "validation", "execution", "system"],
-        },
-        "retriable": {"description": "Whether the same may succeed later.", "type": "boolean"},
-        "error_details": {"description": "More about the failure.", "type": "object"},
-    },
-    "required": ["success", "message", "data"],
-    "dependentRequired": {"error_code": ["error_category", "retriable"]},
-}
+        "required": ["success", "message", "data"],
+        "dependentRequired": {"error_code": ["error_category", "retriable"]},
+    }

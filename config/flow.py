@@ -5,9 +5,9 @@ DAG-flow extension). Planners may store more in it than is read here.
 from dataclasses import dataclass
 from typing import Final
 
-from runward.config.contract import check_id
+from runward.config.contract import ID_PATTERN, MAX_ID, check_id
 from runward.config.json_value import JsonValue, is_text
-from runward.config.path_rule import PathRuleError, relative_parts
+from runward.config.path_rule import MAX_PATH_BYTES, PATH_PATTERN, PathRuleError, relative_parts
 from runward.config.problem import MAX_PROBLEMS, Complaint, Location, Parsed, has_errors, kind, quoted
 
 MAX_LEGS: Final = 256
@@ -21,6 +21,46 @@ class Leg:
     id: str
     agent: str
     path: str
+
+
+_LEG_KEYS: Final[dict[str, JsonValue]] = {
+    "id": {
+        "type": "string",
+        "pattern": ID_PATTERN,
+        "maxLength": MAX_ID,
+        "description": "Names the leg; what is expected of it has the ids '<leg>__<id>'.",
+    },
+    "agent": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_AGENT,
+        "description": "The agent profile whose artifact_defaults the leg is held to.",
+    },
+    "path": {
+        "type": "string",
+        "pattern": PATH_PATTERN,
+        "maxLength": MAX_PATH_BYTES,
+        "description": "The leg's own directory, relative to the run's artifacts. Default: its id.",
+    },
+}
+
+
+def flow_schema() -> dict[str, JsonValue]:
+    """What `flow.json` may look like, as JSON Schema for planners."""
+    legs: JsonValue = {
+        "type": "array",
+        "minItems": 1,
+        "maxItems": MAX_LEGS,
+        "description": "The flow's legs, planned before any of them runs. "
+        "No two legs share an id, and no leg's directory is the same as or inside another's.",
+        "items": {"type": "object", "required": ["id", "agent"], "properties": _LEG_KEYS},
+    }
+    return {
+        "title": "Runward flow",
+        "type": "object",
+        "required": ["legs"],
+        "properties": {"legs": legs},
+    }
 
 
 def flow_from_json(value: JsonValue, name: str) -> Parsed[tuple[Leg, ...]]:
@@ -79,8 +119,8 @@ def _text(spec: dict[str, JsonValue], key: str, loc: Location, complaints: list[
     if key not in spec:
         complaints.append(Complaint(loc, f"has no '{key}'", f"add '{key}'"))
     else:
-        found = "an empty one" if value == "" else kind(value)
-        complaints.append(Complaint((*loc, key), f"must be a text, not {found}", f"name the leg's {key}"))
+        what = "an empty one" if value == "" else kind(value)
+        complaints.append(Complaint((*loc, key), f"must be a text, not {what}", f"name the leg's {key}"))
     return ""
 
 

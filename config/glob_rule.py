@@ -74,12 +74,12 @@ def _names(path: str) -> list[str]:
 
 def _with_none_for_any_depth(standing: set[int], wanted: list[str]) -> set[int]:
     """The positions in `wanted` that can be reached, given that each `**` may also match no name."""
-    found = set(standing)
+    reached = set(standing)
     for at in standing:
         while at < len(wanted) and wanted[at] == ANY_DEPTH:
             at += 1
-            found.add(at)
-    return found
+            reached.add(at)
+    return reached
 
 
 def _end_of_set(pattern: str, start: int) -> int:
@@ -92,6 +92,6 @@ def _end_of_set(pattern: str, start: int) -> int:
 
 
 def _check_ranges(members: str) -> None:
-    for found in re.finditer(r"(?s)(.)-(.)", members):
-        if found[1] > found[2]:
-            raise GlobError(f"has an empty range in it: '{found[0]}'", "write the lower end first")
+    for pair in re.finditer(r"(?s)(.)-(.)", members):
+        if pair[1] > pair[2]:
+            raise GlobError(f"has an empty range in it: '{pair[0]}'", "write the lower end first")

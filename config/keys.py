@@ -1,13 +1,14 @@
 """The keys of tables that people write. Each is declared once, as a field of the class that holds its value.
 
-The declaration has the key's JSON Schema and its reader. The known keys of a table, its schema and its checks follow from
+`timeout: Annotated[float | None, seconds("For the whole run.")] = None`: the known keys of a table, its schema and its checks follow from
 it. What must hold for several keys together is for the reader of the table.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, field, fields
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 from runward.config.duration import DURATION_PATTERN, DurationError, parse_duration
 from runward.config.glob_rule import GlobError, check_text_glob
@@ -15,118 +16,81 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import Complaint, Location, kind, quoted, unknown_key
 from runward.config.shape import Choice, Complain
 
-T = TypeVar("T")
-Word = TypeVar("Word", bound=str)
-
 Schema: TypeAlias = Mapping[str, JsonValue]
-Reader: TypeAlias = Callable[[JsonValue, Location, Any], T]
+Reader: TypeAlias = Callable[[JsonValue, Location, Any], object]
 """Gives the value of a key as its field has it. The third thing that it is given takes complaints."""
 
 Holder: TypeAlias = Callable[..., object]
-"""A class whose fields are made from keys."""
-
-_DECLARED: Final = "declared"
+"""A named tuple or dataclass with fields that are made from keys."""
 
 
 class Key(NamedTuple):
-    """A key of a table, and the field that is made from it. `beside` are more keys that it is made from."""
+    """Says of a field from which key it is made: from that of its name, or of another `name`.
 
-    name: str
-    field: str
-    schema: Schema
-    read: Reader[object] | None
-    beside: Mapping[str, Schema]
-    is_required: bool
-    rank: int
-
-
-def from_key(
-    schema: Schema,
-    read: Reader[T] | None = None,
-    default: object = MISSING,
-    *,
-    name: str | None = None,
-    beside: Mapping[str, Schema] | None = None,
-    rank: int = 0,
-) -> T:
-    """A field that is made from the key of its name, or of another `name`. Without a default the key is required.
-
-    Without `read` the reader of the table makes it. `beside` are more keys that it is made from. Messages list keys of a
-    lower `rank` first.
+    A field without a default has a required key. Without `read` the reader of the table makes the field. Where `read` gives
+    None, the field has its default. `beside` are more keys that it is made from. Messages list keys of a lower `rank` first.
     """
-    declared = Key(
-        name=name or "",  # without one it is that of the field, which only the class knows
-        field="",
-        schema=schema,
-        read=read,
-        beside=beside or {},
-        is_required=default is MISSING,
-        rank=rank,
-    )
-    metadata = {_DECLARED: declared}
-    if isinstance(default, dict):
-        return cast("T", field(default_factory=default.copy, metadata=metadata))
-    return cast("T", field(default=default, metadata=metadata))
+
+    schema: Schema
+    read: Reader | None = None
+    name: str = ""
+    beside: Mapping[str, Schema] = MappingProxyType({})
+    rank: int = 0
+
+    @property
+    def schemas(self) -> dict[str, Schema]:
+        """The schemas of all keys that the field is made from."""
+        return {self.name: self.schema, **self.beside}
 
 
-def seconds(description: str, default: T, *, rank: int = 0) -> float | T:
-    """A field for a duration."""
-
-    def read(value: JsonValue, loc: Location, complain: Complain) -> float | T:
-        given = duration(value, loc, complain)
-        return default if given is None else given
-
-    return from_key(duration_schema(description), read, default, rank=rank)
+def seconds(description: str, *, rank: int = 0) -> Key:
+    """The key of a duration."""
+    return Key(duration_schema(description), duration, rank=rank)
 
 
-def flag(description: str) -> bool:
-    """A field that is true or false. False if nothing is given."""
-    return from_key(flag_schema(description), true_or_false, default=False)
+def flag(description: str) -> Key:
+    """The key of what is true or false."""
+    return Key(flag_schema(description), true_or_false)
 
 
-def choice(description: str, words: tuple[Word, ...], default: Word) -> Word:
-    """A field for one of a few words."""
-    shape = Choice(description, words)
-
-    def read(value: JsonValue, loc: Location, complain: Complain) -> Word:
-        return default if shape.check(value, loc, complain) is None else cast("Word", value)
-
-    return from_key({**shape.json_schema(), "description": description}, read, default)
+def words(description: str, literal: object) -> Key:
+    """The key of one of the words of a `Literal`."""
+    shape = Choice(description, get_args(literal))
+    return Key({**shape.json_schema(), "description": description}, shape.check)
 
 
 @cache
-def _keys_of(holder: Holder) -> tuple[Key, ...]:
-    """The keys of a class in the order of its fields."""
-    declared = [(each.name, each.metadata.get(_DECLARED)) for each in fields(cast("Any", holder))]
-    return tuple(
-        each._replace(name=each.name or name, field=name) for name, each in declared if each is not None
-    )
+def _keys_of(holder: Holder) -> dict[str, Key]:
+    """The keys by the names of the fields that are made from them, in the order of the fields."""
+    return {
+        name: key._replace(name=key.name or name)
+        for name, annotation in holder.__annotations__.items()
+        for key in getattr(annotation, "__metadata__", ())
+        if isinstance(key, Key)
+    }
+
+
+@cache
+def _in_reading_order(holder: Holder) -> dict[str, Key]:
+    # The schema has the order of the fields. Messages have always listed a few keys elsewhere: those have another rank.
+    return dict(sorted(_keys_of(holder).items(), key=lambda each: each[1].rank))
 
 
 @cache
 def known_keys(holder: Holder) -> tuple[str, ...]:
     """The names of all keys, in the order in which messages list them."""
-    return tuple(name for each in _in_reading_order(holder) for name in (each.name, *each.beside))
-
-
-@cache
-def _in_reading_order(holder: Holder) -> tuple[Key, ...]:
-    # The schema has the order of the fields. Messages have always listed a few keys elsewhere: those have another rank.
-    return tuple(sorted(_keys_of(holder), key=lambda each: each.rank))
+    return tuple(name for key in _in_reading_order(holder).values() for name in key.schemas)
 
 
 def schemas(holder: Holder) -> dict[str, JsonValue]:
     """The JSON Schema of each key."""
-    return {
-        name: dict(schema)
-        for each in _keys_of(holder)
-        for name, schema in ((each.name, each.schema), *each.beside.items())
-    }
+    return {name: dict(schema) for key in _keys_of(holder).values() for name, schema in key.schemas.items()}
 
 
 def table_schema(holder: Holder, **more: JsonValue) -> dict[str, JsonValue]:
     """The JSON Schema of the whole table, with `more` that it says."""
-    required: list[JsonValue] = [each.name for each in _keys_of(holder) if each.is_required]
+    defaults = _defaults(holder)
+    required: list[JsonValue] = [key.name for name, key in _keys_of(holder).items() if name not in defaults]
     return {
         "type": "object",
         **({"required": required} if required else {}),
@@ -134,6 +98,17 @@ def table_schema(holder: Holder, **more: JsonValue) -> dict[str, JsonValue]:
         **more,
         "properties": schemas(holder),
     }
+
+
+def _defaults(holder: Holder) -> Collection[str]:
+    """The names of the fields that have a default."""
+    if not is_dataclass(holder):
+        return dict(vars(holder)["_field_defaults"])
+    return [
+        each.name
+        for each in fields(holder)
+        if each.default is not MISSING or each.default_factory is not MISSING
+    ]
 
 
 def check_keys(
@@ -149,17 +124,19 @@ def check_keys(
 def read_keys(
     holder: Holder, table: Mapping[str, JsonValue], loc: Location, complain: Complain
 ) -> dict[str, Any]:
-    """The fields whose keys are in the table and have a reader. The others keep their defaults."""
-    read: dict[str, Any] = {}
-    for each in _in_reading_order(holder):
-        if each.read is not None and any(name in table for name in (each.name, *each.beside)):
-            read[each.field] = each.read(table.get(each.name), (*loc, each.name), complain)
-    return read
+    """The fields that the keys in the table give. A field that is left out has its default."""
+    given: dict[str, Any] = {}
+    for field, key in _in_reading_order(holder).items():
+        if key.read is not None and any(name in table for name in key.schemas):
+            value = key.read(table.get(key.name), (*loc, key.name), complain)
+            if value is not None:
+                given[field] = value
+    return given
 
 
 def values_by_key(holder: Holder, value: object) -> dict[str, Any]:
     """What the fields of a value hold, by their keys."""
-    return {each.name: getattr(value, each.field) for each in _in_reading_order(holder)}
+    return {key.name: getattr(value, field) for field, key in _in_reading_order(holder).items()}
 
 
 def duration_schema(description: str) -> dict[str, JsonValue]:

@@ -56,8 +56,10 @@ def compiled(pattern: str) -> LinearPattern:
     try:
         return cast("LinearPattern", re2.compile(pattern, options))
     except re2.error as error:
-        said = error.args[0] if error.args else error
-        raise BadPattern(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from None
+        reason = error.args[0] if error.args else error
+        raise BadPattern(
+            reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        ) from None
     except UnicodeEncodeError:
         raise BadPattern("it contains half a character") from None
 

@@ -5,6 +5,9 @@ must check that no link leads out."""
 
 GLOB_CHARACTERS = "*?[]"
 MAX_PATH_BYTES = 1024
+PATH_PATTERN = r"^(?!/)(?!(.*/)?\.\.(/|$))(?!(\.?/)*\.?$)[^*?\[\]\u0000]+$"
+"""The rule as a regular expression for JSON Schemas, as far as one can say it."""
+
 MAX_NAME_BYTES = 255
 """Linux's own limit (NAME_MAX) for one part of a path."""
 
@@ -42,10 +45,10 @@ def names_in(path: str) -> list[str]:
 
 
 def _refuse_characters(path: str) -> None:
-    found = [char for char in GLOB_CHARACTERS if char in path]
-    if found:
+    glob_characters = [char for char in GLOB_CHARACTERS if char in path]
+    if glob_characters:
         raise PathRuleError(
-            f"has a glob character in it: {' '.join(found)}", "list each file by its own name"
+            f"has a glob character in it: {' '.join(glob_characters)}", "list each file by its own name"
         )
     if "\0" in path:
         raise PathRuleError("has a NUL character in it", "remove it")

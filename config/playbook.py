@@ -10,8 +10,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, WithJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from runward.config.contract import ExpectedArtifact, declared_artifacts
-from runward.config.contract_schema import DECLARATION_SCHEMA
+from runward.config.contract import ExpectedArtifact, declaration_schema, declared_artifacts
 from runward.config.document import Document
 from runward.config.duration import Duration
 from runward.config.problem import (
@@ -100,7 +99,9 @@ def _refuse_no_template(word: str) -> str:
         parse_template(word)
     except TemplateError as error:
         # pydantic fills in braces by itself, so they are passed as values
-        raise PydanticCustomError("no_template", "{said}", {"said": str(error), "fix": error.fix}) from None
+        raise PydanticCustomError(
+            "no_template", "{reason}", {"reason": str(error), "fix": error.fix}
+        ) from None
     return _refuse_nul(word)
 
 
@@ -145,12 +146,17 @@ class PlaybookFile(BaseModel):
     agent: Annotated[str, AfterValidator(_refuse_no_name)] | None = Field(
         None, description="The agent profile whose artifact_defaults the contract starts from."
     )
-    artifacts: Annotated[JsonValue, WithJsonSchema(dict(DECLARATION_SCHEMA))] = Field(
+    artifacts: Annotated[JsonValue, WithJsonSchema(declaration_schema())] = Field(
         None, description="What a run must leave behind. Without this, nothing is verified."
     )
 
 
 KNOWN_KEYS: Final = tuple(PlaybookFile.model_fields)
+
+
+def playbook_schema() -> dict[str, JsonValue]:
+    """What a playbook may look like, as JSON Schema."""
+    return PlaybookFile.model_json_schema()
 
 
 def read_playbook(text: str, name: str) -> Parsed[Playbook]:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from runward.config.cron import Cron, CronError, parse_cron
 from runward.config.duration import DurationError, parse_duration
 from runward.config.json_value import JsonValue
-from runward.config.keys import choice, flag, from_key, read_keys, seconds, text_schema, whole_number
+from runward.config.keys import Key, flag, read_keys, seconds, text_schema, whole_number, words
 from runward.config.problem import Complaint, Location, kind, quoted
 from runward.config.shape import Complain
 
@@ -73,32 +73,35 @@ class Schedule:
     `jitter` is the most seconds by which a firing is put off.
     """
 
-    times: Times = from_key(
-        text_schema('When it is due: five fields of cron, "every 6h", or "at 2026-12-01T08:00".'),
-        name="schedule",
-        beside={"timezone": text_schema("As in Europe/Riga. Default: the machine's.")},
-    )
-    misfire: Misfire = choice(
-        "What happens to times that were noticed too late. Default: skip.",
-        ("skip", "run_once", "run_all"),
-        "skip",
-    )
-    overlap: Overlap = choice(
-        "What happens to a firing while an earlier run is not over. Default: skip.",
-        ("skip", "queue", "allow"),
-        "skip",
-    )
-    jitter: float = seconds("Each firing is delayed by a random time up to this.", 0.0)
-    max_runs: int | None = from_key(
-        {
-            "type": "integer",
-            "minimum": 1,
-            "description": "The number of firings after which the schedule ends.",
-        },
-        _runs,
-        default=None,
-    )
-    pause_on_failure: bool = flag("A run that fails or times out pauses the chain.")
+    times: Annotated[
+        Times,
+        Key(
+            text_schema('When it is due: five fields of cron, "every 6h", or "at 2026-12-01T08:00".'),
+            name="schedule",
+            beside={"timezone": text_schema("As in Europe/Riga. Default: the machine's.")},
+        ),
+    ]
+    misfire: Annotated[
+        Misfire,
+        words("What happens to times that were noticed too late. Default: skip.", Misfire),
+    ] = "skip"
+    overlap: Annotated[
+        Overlap,
+        words("What happens to a firing while an earlier run is not over. Default: skip.", Overlap),
+    ] = "skip"
+    jitter: Annotated[float, seconds("Each firing is delayed by a random time up to this.")] = 0.0
+    max_runs: Annotated[
+        int | None,
+        Key(
+            {
+                "type": "integer",
+                "minimum": 1,
+                "description": "The number of firings after which the schedule ends.",
+            },
+            _runs,
+        ),
+    ] = None
+    pause_on_failure: Annotated[bool, flag("A run that fails or times out pauses the chain.")] = False
 
     def put_off(self, chain: str, due: float, following: float | None) -> float:
         """The seconds by which this time's firing is deliberately late: always the same, never past the next one."""

@@ -3,116 +3,41 @@
 A schema helps while typing. The reader decides, and it also knows rules that no schema can express.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 from runward.config.json_value import JsonValue
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
-
-def _settings() -> Mapping[str, JsonValue]:
-    from runward.config.settings import SETTINGS
-    from runward.config.shape import described
-
-    return {"title": "Runward settings", **described(SETTINGS)}
-
-
-def _playbook() -> Mapping[str, JsonValue]:
-    from runward.config.playbook import PlaybookFile
-
-    return PlaybookFile.model_json_schema()
-
-
-def _agent() -> Mapping[str, JsonValue]:
-    from runward.config.agent import AgentFrontmatter
-
-    return AgentFrontmatter.model_json_schema()
-
-
-def _flow() -> Mapping[str, JsonValue]:
-    from runward.config.flow_schema import FLOW_SCHEMA
-
-    return FLOW_SCHEMA
-
-
-def _chain() -> Mapping[str, JsonValue]:
-    from runward.config.chain import chain_schema
-
-    return chain_schema()
-
-
-def _outcome() -> Mapping[str, JsonValue]:
-    from runward.config.outcome_schema import outcome_schema
-
-    return outcome_schema()
-
-
-def _intent() -> Mapping[str, JsonValue]:
-    from runward.config.exchange_schema import INTENT_SCHEMA
-
-    return INTENT_SCHEMA
-
-
-def _action_result() -> Mapping[str, JsonValue]:
-    from runward.config.exchange_schema import ACTION_RESULT_SCHEMA
-
-    return ACTION_RESULT_SCHEMA
-
-
-def _policy() -> Mapping[str, JsonValue]:
-    from runward.config.exchange_schema import POLICY_SCHEMA
-
-    return POLICY_SCHEMA
-
-
-def _run() -> Mapping[str, JsonValue]:
-    from runward.config.run_schema import RUN_SCHEMA
-
-    return RUN_SCHEMA
-
-
-def _exit() -> Mapping[str, JsonValue]:
-    from runward.config.run_schema import EXIT_SCHEMA
-
-    return EXIT_SCHEMA
-
-
-def _receipt() -> Mapping[str, JsonValue]:
-    from runward.config.bundle_schema import RECEIPT_SCHEMA
-
-    return RECEIPT_SCHEMA
-
-
-def _replay() -> Mapping[str, JsonValue]:
-    from runward.config.bundle_schema import REPLAY_SCHEMA
-
-    return REPLAY_SCHEMA
-
-
-_MAKERS: Final[Mapping[str, Callable[[], Mapping[str, JsonValue]]]] = MappingProxyType(
+_DESCRIBED: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
-        "settings": _settings,
-        "playbook": _playbook,
-        "agent": _agent,
-        "flow": _flow,
-        "chain": _chain,
-        "outcome": _outcome,
-        "run": _run,
-        "exit": _exit,
-        "intent": _intent,
-        "action_result": _action_result,
-        "policy": _policy,
-        "receipt": _receipt,
-        "replay": _replay,
+        "settings": ("settings", "settings_schema"),
+        "playbook": ("playbook", "playbook_schema"),
+        "agent": ("agent", "agent_schema"),
+        "flow": ("flow", "flow_schema"),
+        "chain": ("chain", "chain_schema"),
+        "outcome": ("outcome", "outcome_schema"),
+        "run": ("run_schema", "run_schema"),
+        "exit": ("run_schema", "exit_schema"),
+        "intent": ("exchange_schema", "intent_schema"),
+        "action_result": ("exchange_schema", "action_result_schema"),
+        "policy": ("exchange_schema", "policy_schema"),
+        "receipt": ("bundle_schema", "receipt_schema"),
+        "replay": ("bundle_schema", "replay_schema"),
     }
 )
+"""The module of each document, and the function in it that gives its schema."""
 
-SCHEMAS: Final = tuple(_MAKERS)
+SCHEMAS: Final = tuple(_DESCRIBED)
 """The names that `schema` knows."""
 
 
 def schema(name: str) -> JsonValue:
     """The JSON Schema called `name`, one of `SCHEMAS`. Raises KeyError for any other name."""
-    return {"$schema": DIALECT, **_MAKERS[name]()}
+    module, function = _DESCRIBED[name]
+    # Only the module that is asked is imported: some take long, and completion asks for the names alone.
+    describe = getattr(import_module(f"runward.config.{module}"), function)
+    return {"$schema": DIALECT, **cast("Mapping[str, JsonValue]", describe())}

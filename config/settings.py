@@ -25,6 +25,7 @@ from runward.config.shape import (
     SizeText,
     UnknownForm,
     WholeNumber,
+    described,
 )
 from runward.config.studio import StudioSettings
 from runward.config.table import Table
@@ -150,6 +151,11 @@ USUAL: Final = Settings(state_dir="")
 
 PLAYBOOK_SUFFIX: Final = ".playbook.yaml"
 """What the files of playbooks end with."""
+
+
+def settings_schema() -> dict[str, JsonValue]:
+    """What `runward.toml` may look like, as JSON Schema."""
+    return {"title": "Runward settings", **described(SETTINGS)}
 
 
 def settings_to_json(settings: Settings) -> dict[str, JsonValue]:

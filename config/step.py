@@ -2,18 +2,17 @@
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.config.keys import (
+    Key,
     check_glob,
     check_keys,
-    choice,
     flag,
     flag_schema,
-    from_key,
     known_keys,
     read_keys,
     seconds,
@@ -21,6 +20,7 @@ from runward.config.keys import (
     text_schema,
     true_or_false,
     whole_number,
+    words,
 )
 from runward.config.problem import Complaint, Location, kind, nearest, quoted
 from runward.config.seen import Visible, check_text
@@ -43,6 +43,7 @@ _NEWER: Final = 1
 """The rank of keys that messages list after the others."""
 
 Keep: TypeAlias = Literal["never", "on_failure", "always"]
+Answer: TypeAlias = Literal["deny", "approve"]
 
 
 class Callables(NamedTuple):
@@ -170,19 +171,16 @@ def _revision(value: JsonValue, loc: Location, step: _InStep) -> str:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class Worktree:
+class Worktree(NamedTuple):
     """A fresh checkout of a git repository, in which the step's command starts.
 
     The repository and the revision are as they were written: texts with expressions in them. `keep` says when the worktree
     stays after the step's end.
     """
 
-    repo: str = from_key(text_schema("The repository: an absolute path."), _repository)
-    ref: str = from_key(text_schema("The branch, tag or commit."), _revision)
-    keep: Keep = choice(
-        "When it is kept after the end. Default: on_failure.", ("never", "on_failure", "always"), "on_failure"
-    )
+    repo: Annotated[str, Key(text_schema("The repository: an absolute path."), _repository)]
+    ref: Annotated[str, Key(text_schema("The branch, tag or commit."), _revision)]
+    keep: Annotated[Keep, words("When it is kept after the end. Default: on_failure.", Keep)] = "on_failure"
 
     def is_kept(self, has_failed: bool) -> bool:
         """Whether it stays after the end of a step that failed or did not."""
@@ -222,25 +220,31 @@ def _reasons(value: JsonValue, loc: Location, complain: Complain) -> tuple[str, 
     return globs
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(NamedTuple):
     """How often a step is tried in all, the seconds before the second try, and after which reasons."""
 
-    attempts: int = from_key(
-        {"type": "integer", "minimum": 1, "maximum": _MOST_ATTEMPTS, "description": "How often in all."},
-        _attempts,
+    attempts: Annotated[
+        int,
+        Key(
+            {"type": "integer", "minimum": 1, "maximum": _MOST_ATTEMPTS, "description": "How often in all."},
+            _attempts,
+        ),
+    ]
+    backoff: Annotated[float, seconds("The pause before the second try; it doubles. Default: 1s.")] = (
+        DEFAULT_BACKOFF
     )
-    backoff: float = seconds("The pause before the second try; it doubles. Default: 1s.", DEFAULT_BACKOFF)
-    on: tuple[str, ...] | None = from_key(
-        {
-            "type": "array",
-            "minItems": 1,
-            "items": {"type": "string"},
-            "description": "Globs of the reasons after which it is tried again.",
-        },
-        _reasons,
-        default=None,
-    )
+    on: Annotated[
+        tuple[str, ...] | None,
+        Key(
+            {
+                "type": "array",
+                "minItems": 1,
+                "items": {"type": "string"},
+                "description": "Globs of the reasons after which it is tried again.",
+            },
+            _reasons,
+        ),
+    ] = None
 
     def after(self, tries: int, reason: str) -> float | None:
         """The seconds until the next try after this many that ended for this reason. None if there is none."""
@@ -266,15 +270,16 @@ def _retry(value: JsonValue, loc: Location, complain: Complain) -> Retry | None:
     return Retry(**read_keys(Retry, value, loc, complain))
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRule:
+class ApprovalRule(NamedTuple):
     """Who may approve a step, and what happens if nobody does within `expires` seconds (None: it waits)."""
 
-    expires: float | None = seconds("The time in which a person must decide. Default: no limit.", None)
-    on_timeout: Literal["deny", "approve"] = choice(
-        "What happens if no one decides in time. Default: deny.", ("deny", "approve"), "deny"
+    expires: Annotated[
+        float | None, seconds("The time in which a person must decide. Default: no limit.")
+    ] = None
+    on_timeout: Annotated[Answer, words("What happens if no one decides in time. Default: deny.", Answer)] = (
+        "deny"
     )
-    not_by_launcher: bool = flag("The person who fired the chain may not approve.")
+    not_by_launcher: Annotated[bool, flag("The person who fired the chain may not approve.")] = False
 
 
 def _approval(value: JsonValue, loc: Location, step: _InStep) -> ApprovalRule | None:
@@ -311,51 +316,63 @@ class Step:
     """
 
     index: int
-    id: str = from_key(
-        {
-            "type": "string",
-            "pattern": f"^{_ID.pattern}$",
-            "description": "Names the step in expressions. Default: step and its number.",
-        },
-        default="",
+    id: Annotated[
+        str,
+        Key(
+            {
+                "type": "string",
+                "pattern": f"^{_ID.pattern}$",
+                "description": "Names the step in expressions. Default: step and its number.",
+            }
+        ),
+    ] = ""
+    skill: Annotated[str | None, Key(text_schema("The name of a playbook."), _name)] = None
+    action: Annotated[str | None, Key(text_schema("The name of an action of the settings."), _name)] = None
+    values: Annotated[
+        Mapping[str, JsonValue],
+        Key(_values_schema("The values for {{ with.KEY }} in the command."), _values, name="with"),
+    ] = field(default_factory=dict)
+    condition: Annotated[
+        str | None, Key(text_schema("Exactly one expression. The step runs if it is true."), _condition)
+    ] = None
+    timeout: Annotated[float | None, seconds("In place of the playbook's or the action's.")] = None
+    grace: Annotated[float | None, seconds("The time between TERM and KILL.")] = None
+    start_within: Annotated[
+        float | None,
+        seconds("The longest time that it may wait for a slot or for its run's turn.", rank=_NEWER),
+    ] = None
+    stale_after: Annotated[float | None, seconds("The silence after which it is ended.", rank=_NEWER)] = None
+    worktree: Annotated[
+        Worktree | None,
+        Key(
+            table_schema(Worktree, description="A new git worktree, in which the command starts."),
+            _worktree,
+            rank=_NEWER,
+        ),
+    ] = None
+    continue_on_failure: Annotated[bool, flag("The run continues after the step failed.")] = False
+    retry: Annotated[
+        Retry | None, Key(table_schema(Retry, description="How often the step is tried."), _retry)
+    ] = None
+    env: Annotated[Mapping[str, JsonValue], Key(_values_schema("Variables for the command."), _env)] = field(
+        default_factory=dict
     )
-    skill: str | None = from_key(text_schema("The name of a playbook."), _name, default=None)
-    action: str | None = from_key(text_schema("The name of an action of the settings."), _name, default=None)
-    values: Mapping[str, JsonValue] = from_key(
-        _values_schema("The values for {{ with.KEY }} in the command."), _values, default={}, name="with"
-    )
-    condition: str | None = from_key(
-        text_schema("Exactly one expression. The step runs if it is true."), _condition, default=None
-    )
-    timeout: float | None = seconds("In place of the playbook's or the action's.", None)
-    grace: float | None = seconds("The time between TERM and KILL.", None)
-    start_within: float | None = seconds(
-        "The longest time that it may wait for a slot or for its run's turn.", None, rank=_NEWER
-    )
-    stale_after: float | None = seconds("The silence after which it is ended.", None, rank=_NEWER)
-    worktree: Worktree | None = from_key(
-        table_schema(Worktree, description="A new git worktree, in which the command starts."),
-        _worktree,
-        default=None,
-        rank=_NEWER,
-    )
-    continue_on_failure: bool = flag("The run continues after the step failed.")
-    retry: Retry | None = from_key(
-        table_schema(Retry, description="How often the step is tried."), _retry, default=None
-    )
-    env: Mapping[str, JsonValue] = from_key(_values_schema("Variables for the command."), _env, default={})
-    cwd: str | None = from_key(
-        text_schema("The absolute directory where the command starts. Default: the run's artifacts."),
-        _cwd,
-        default=None,
-    )
-    approval: ApprovalRule | None = from_key(
-        flag_schema("A person is asked before the step runs."),
-        _approval,
-        default=None,
-        name="requires_approval",
-        beside={"approval": table_schema(ApprovalRule, description="How a person is asked.")},
-    )
+    cwd: Annotated[
+        str | None,
+        Key(
+            text_schema("The absolute directory where the command starts. Default: the run's artifacts."),
+            _cwd,
+        ),
+    ] = None
+    approval: Annotated[
+        ApprovalRule | None,
+        Key(
+            flag_schema("A person is asked before the step runs."),
+            _approval,
+            name="requires_approval",
+            beside={"approval": table_schema(ApprovalRule, description="How a person is asked.")},
+        ),
+    ] = None
 
     @property
     def name(self) -> str:

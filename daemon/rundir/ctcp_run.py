@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from runward.config.ctcp_profile import BY_PATH, CTCP
+from runward.config.artifact_rules import BY_PATH, CTCP
 from runward.config.json_value import is_text
 from runward.config.problem import printable
 from runward.daemon.rundir.artifacts import NOWHERE, fact_at

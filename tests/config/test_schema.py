@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.config.contract import contract_from_json
-from runward.config.contract_schema import DECLARATION_SCHEMA
+from runward.config.contract import contract_from_json, declaration_schema
 from runward.config.json_value import JsonValue
 from runward.config.playbook import read_playbook
 from runward.config.schema import DIALECT, SCHEMAS, schema
@@ -68,7 +67,7 @@ def test_a_playbook_may_hold_every_key_of_its_schema() -> None:
 
 
 def entry_pattern(key: str) -> str:
-    pattern = look_up(DECLARATION_SCHEMA, "properties", "expected", "items", "properties", key, "pattern")
+    pattern = look_up(declaration_schema(), "properties", "expected", "items", "properties", key, "pattern")
     assert isinstance(pattern, str)
     return pattern
 

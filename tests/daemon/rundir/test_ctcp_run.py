@@ -23,7 +23,7 @@ from tests.daemon.rundir.ctcp_runs import (
     zipped,
 )
 
-from runward.config.ctcp_profile import ENTRIES
+from runward.config.artifact_rules import ENTRIES
 from runward.daemon.rundir.ctcp_run import check_run
 from runward.handlers.ctcp.contracts import CONTRACTS
 from runward.handlers.ctcp.rules import LETTERS, RULES, Finding
