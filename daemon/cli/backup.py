@@ -19,7 +19,7 @@ from runward.daemon.store.reading import STORE, exists
 from runward.daemon.views.text import iso, local, size
 
 if TYPE_CHECKING:
-    from runward.daemon.backup.restore import Plan
+    from runward.daemon.backup import Plan
 
 
 _ERASE: Final = "\r\x1b[K"
@@ -40,7 +40,7 @@ def backup(context: click.Context, file: Path, force: bool, as_json: bool) -> No
     Example:
       runward backup ~/runward-backup.db
     """
-    from runward.daemon.backup.back_up import BackupExists, Damaged, back_up
+    from runward.daemon.backup import BackupExists, Damaged, back_up
     from runward.daemon.store.reading import StoreRefused
     from runward.daemon.store.transaction import StoreMalformed, malformed_is_told
 
@@ -135,8 +135,7 @@ def restore(context: click.Context, file: Path, dry_run: bool, as_json: bool) ->
     Example:
       runward restore ~/runward-backup.db --dry-run
     """
-    from runward.daemon.backup.back_up import Damaged
-    from runward.daemon.backup.restore import MadeElsewhere, examine_for, plan_restore, restore
+    from runward.daemon.backup import Damaged, MadeElsewhere, examine_for, plan_restore, restore
     from runward.daemon.store.ownership import StateDirectoryHeld, hold, prepare
     from runward.daemon.store.reading import StoreRefused
 

@@ -41,7 +41,7 @@ from runward.daemon.configuration.settings import (
 )
 from runward.daemon.disk.state_rights import naming_its_user
 from runward.daemon.store.ownership import holder
-from runward.daemon.units import installing, placing
+from runward.daemon.units import installing, rendering
 from runward.daemon.units.installing import Done
 from runward.daemon.units.rendering import SYSTEM_STATE
 from runward.daemon.views.daemon_report import report_of, settings_in_report
@@ -127,7 +127,7 @@ def _be(
 
     from runward.daemon import faults
     from runward.daemon.host.service import serve
-    from runward.daemon.log.daemon_log import open_log, open_sinks
+    from runward.daemon.log import open_log, open_sinks
     from runward.daemon.store.ownership import prepare
     from runward.daemon.store.transaction import StoreMalformed
 
@@ -176,8 +176,7 @@ def _ask_for_scan(state_dir: str) -> bool:
     import uuid
     from pathlib import Path
 
-    from runward.daemon.inbox.request_file import dump_request
-    from runward.daemon.inbox.spool import put
+    from runward.daemon.inbox.spool import dump_request, put
     from runward.handlers.model.requests import ScanRequested
 
     name = str(uuid.uuid4())
@@ -321,8 +320,8 @@ def install(context: click.Context, scope: str | None, dry_run: bool, as_json: b
     is_user = _is_user(scope)
     config = context.find_root().obj["config"]
     try:
-        program = placing.program()
-    except placing.NoProgram as error:
+        program = rendering.program()
+    except rendering.NoProgram as error:
         fail(f"{error}: install Runward (`pipx install .`), and call the installed one", WRONG_USAGE)
     if is_user:
         files = installing.user_files(program, _named_settings(config), own_settings(context))
@@ -367,7 +366,7 @@ def _check_root(dry_run: bool) -> None:
 
 def _check_seen(program: str, config: str | None) -> None:
     """Refuse what a system unit can't see."""
-    unseen = placing.unseen(program, () if config is None else (config,))
+    unseen = rendering.unseen(program, () if config is None else (config,))
     if unseen is not None:
         fail(
             f"{unseen} is in a home directory, which a unit of the machine can't see: install Runward outside home directories"
@@ -394,7 +393,7 @@ def _system_settings(config: str | None) -> Settings:
 
 def _lingering(done: Done) -> bool | None:
     """Whether the daemon keeps running when its user logs out; None for the machine's, which does."""
-    return placing.is_lingering(placing.user_name()) if done.is_user else None
+    return rendering.is_lingering(rendering.user_name()) if done.is_user else None
 
 
 def _tell(done: Done, as_json: bool, verb: str) -> None:
@@ -434,7 +433,7 @@ def _tell_of_life(done: Done) -> None:
         status = done.systemctl.property("StatusText", installing.UNIT)
         click.echo(f"runs      {installing.UNIT}: {safe(status)}")
     if _lingering(done) is False:
-        user = shlex.quote(placing.user_name())
+        user = shlex.quote(rendering.user_name())
         click.echo(
             f"but lingering is off: it ends when you log out. To keep it running: loginctl enable-linger {safe(user)}"
         )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from runward.daemon.doctor.checks import Check
     from runward.daemon.doctor.findings import Finding, Installation
-    from runward.daemon.doctor.rebuild import Difference, Rebuilt
+    from runward.daemon.doctor.state import Difference, Rebuilt
 
 
 _ERASE: Final = "\r\x1b[K"
@@ -174,7 +174,7 @@ _SHOWN = 20
 def print_rebuilt(state: str, as_json: bool) -> int:
     """Compare and print; returns the exit code."""
     from runward.daemon.cli.terminal.live import progress
-    from runward.daemon.doctor.rebuild import rebuild
+    from runward.daemon.doctor.state import rebuild
     from runward.daemon.store.reading import exists
 
     if not exists(state):

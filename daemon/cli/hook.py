@@ -18,7 +18,7 @@ from runward.daemon.cli.terminal.output import complain, fail, note, safe
 from runward.daemon.configuration.agent_homes import agent_home, sessions_in
 from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.hooks import claude_code_settings, codex_settings
-from runward.daemon.hooks.claude_code_program import Program, accepts, events_of, installed
+from runward.daemon.hooks.claude_code_settings import Program, accepts, events_of, installed
 from runward.daemon.hooks.settings_file import (
     SCRIPT,
     Edited,

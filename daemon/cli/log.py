@@ -24,9 +24,18 @@ from runward.daemon.cli.terminal import live
 from runward.daemon.cli.terminal.options import Moment
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_json_line
 from runward.daemon.disk.state_rights import naming_its_user
-from runward.daemon.log.daemon_log import IN_JOURNAL, LOG, SET_ASIDE, aside
-from runward.daemon.log.journald import IDENTIFIER, LINE, STATE, field_name
-from runward.daemon.log.line import PRIORITIES, for_people
+from runward.daemon.log import (
+    IDENTIFIER,
+    IN_JOURNAL,
+    LINE,
+    LOG,
+    PRIORITIES,
+    SET_ASIDE,
+    STATE,
+    aside,
+    field_name,
+    for_people,
+)
 from runward.daemon.rundir.tailing import Line, Tail
 from runward.handlers.foreign_json import parse_time
 

@@ -86,7 +86,7 @@ def test(context: click.Context, as_json: bool) -> None:
     Example:
       runward notify test
     """
-    from runward.daemon.notices.messenger import send
+    from runward.daemon.world.messenger import send
 
     settings = settings_in_force(context)
     if not settings.notify:
@@ -125,8 +125,7 @@ def retry(context: click.Context, identifier: str, as_json: bool) -> None:
       runward notify retry @last
     """
     from runward.daemon.cli.shell.request_waiting import note_without_daemon
-    from runward.daemon.inbox.request_file import dump_request
-    from runward.daemon.inbox.spool import put
+    from runward.daemon.inbox.spool import dump_request, put
     from runward.handlers.model.notices import NoticeRetryRequested
 
     settings = settings_in_force(context)

@@ -86,8 +86,7 @@ def _say_what_would_go(settings: Settings, before: float, now: float, as_json: b
 
 
 def _ask(settings: Settings, now: float, older_than: float) -> str:
-    from runward.daemon.inbox.request_file import dump_request
-    from runward.daemon.inbox.spool import put
+    from runward.daemon.inbox.spool import dump_request, put
     from runward.daemon.store.ownership import prepare
     from runward.handlers.model.requests import PruneRequested
 

@@ -243,8 +243,7 @@ def carry_out(
     as_json: bool,
 ) -> None:
     """Put a request for each job; wait `patience` seconds for the results, unless None. Exits."""
-    from runward.daemon.inbox.request_file import dump_request
-    from runward.daemon.inbox.spool import put
+    from runward.daemon.inbox.spool import dump_request, put
 
     if not jobs and not as_json:
         click.echo("no job is held")

@@ -62,8 +62,7 @@ def accept(context: click.Context, name: str, as_json: bool) -> None:
     Example:
       runward root accept runs
     """
-    from runward.daemon.inbox.request_file import dump_request
-    from runward.daemon.inbox.spool import put
+    from runward.daemon.inbox.spool import dump_request, put
     from runward.daemon.rundir.run_directories import standing
     from runward.handlers.model.requests import RootAcceptRequested
 

@@ -86,8 +86,8 @@ def _serve(settings: Settings, state: Path, only_print: bool) -> NoReturn:
     import structlog
 
     from runward.daemon.studio.program import log_to_stderr, serve
+    from runward.daemon.web.child_server import open_studio
     from runward.daemon.web.sockets import CannotListen
-    from runward.daemon.web.studio_socket import open_studio
 
     chosen = settings.studio or StudioSettings()
     try:

@@ -11,8 +11,7 @@ from runward.daemon.doctor.findings import Finding, Installation, Patience, end_
 from runward.daemon.host.report import Report, read_report
 from runward.daemon.store.ownership import LOCK, holder, how_to_start_daemon
 from runward.daemon.store.reading import STORE
-from runward.daemon.units.placing import is_lingering
-from runward.daemon.units.rendering import SYSTEM_STATE
+from runward.daemon.units.rendering import SYSTEM_STATE, is_lingering
 from runward.daemon.users import as_root, name_of, run_as
 
 BOOTED: Final = Path("/run/systemd/system")

@@ -17,7 +17,7 @@ from typing import Final
 from runward.daemon.disk.file_systems import IN_MEMORY, Mount, limit_of, mount_of, mounts, space_of
 from runward.daemon.doctor.findings import Ended, Finding, Installation, Patience, end_of
 from runward.daemon.host.report import read_report
-from runward.daemon.processes.identity import booted_at, current_boot_id
+from runward.daemon.processes.proc import booted_at, current_boot_id
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.schema import can_write_ahead
 from runward.daemon.watch.directories import Directories

@@ -19,7 +19,7 @@ from runward.daemon.configuration.settings import home_of, working_directory
 from runward.daemon.doctor.daemons import how_to
 from runward.daemon.doctor.findings import Finding, Installation, Patience, Result
 from runward.daemon.hooks import claude_code_settings
-from runward.daemon.hooks.claude_code_program import events_of, installed
+from runward.daemon.hooks.claude_code_settings import events_of, installed
 from runward.daemon.hooks.settings_file import Refused, read_settings_file
 from runward.daemon.host.report import Report, read_report
 from runward.daemon.store import reading

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,43 +11,62 @@ import anyio
 import anyio.lowlevel
 import structlog
 
+from runward.config.exchange import ExchangeRules
 from runward.config.settings import Settings
+from runward.daemon.configuration.complaints import Wrong
 from runward.daemon.disk.receipt_keys import own_key_on_first_use
+from runward.daemon.engine.background import Background
+from runward.daemon.engine.comparison import Comparison
+from runward.daemon.engine.deciding import Answers, Decider
+from runward.daemon.engine.outbox import Outbox
+from runward.daemon.engine.part import Part, Reactions
+from runward.daemon.engine.queue import Queue
+from runward.daemon.engine.turn import Worker
 from runward.daemon.host.roots import KnownRoots, KnownRuns, RootIdentities
-from runward.daemon.host.world import World
-from runward.daemon.looking.following import Follower
-from runward.daemon.looking.look import Looker
-from runward.daemon.looking.looks import AgentsInRuns, Looks
-from runward.daemon.parts.answering import answers_of_the_world
-from runward.daemon.parts.bundles import Bundles, RestoredBundles
+from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
+from runward.daemon.parts.answering import (
+    NO_CHAINS,
+    Bundled,
+    Chains,
+    Covering,
+    Declared,
+    Playable,
+    Ruling,
+    answers_of_the_world,
+    no_bundles,
+    no_playbooks,
+    no_roots,
+    no_rules,
+)
+from runward.daemon.parts.bundles import Bundles, RestoredBundles, ToldActions, no_actions
 from runward.daemon.parts.changed_files import ChangedFiles
-from runward.daemon.parts.hook_hints import HookHints
 from runward.daemon.parts.intents import Intents
 from runward.daemon.parts.log_lines import ChainHead, Verdicts, log_hashed_files
-from runward.daemon.parts.notices import Notices
-from runward.daemon.parts.orders import CancelOrders
+from runward.daemon.parts.notices import NOBODY, Messenger, Notices
 from runward.daemon.parts.retention import ClockTrust, Packer, Pruner
 from runward.daemon.parts.running_outcomes import RunningOutcomes
 from runward.daemon.parts.running_replays import RunningReplays
+from runward.daemon.parts.runs import CancelOrders, FreeSlots, Starts, Worktrees
+from runward.daemon.parts.schedules import Alarm, Schedules
 from runward.daemon.parts.signings import Signings
-from runward.daemon.parts.starting import FreeSlots, Starts
-from runward.daemon.parts.worktrees import Worktrees
-from runward.daemon.queue.queue import Observation, Queue
-from runward.daemon.schedule.schedules import Alarm, Schedules
+from runward.daemon.sandbox.isolated import KilledWorkers
 from runward.daemon.store import journals
+from runward.daemon.store.batch import Observation
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import journal_lines
 from runward.daemon.store.tables.table import Rows
+from runward.daemon.watch.following import Follower
 from runward.daemon.watch.hints import Coverage, Hints, Target, Why
 from runward.daemon.watch.keeping import Exits, WatchKeeping
+from runward.daemon.watch.look import Looker
+from runward.daemon.watch.looks import AgentsInRuns, HookHints, Looks
+from runward.daemon.watch.notifications import Notifications, WatchedDirectories
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.watch.rounds import Rounds
-from runward.daemon.worker.background import Background
-from runward.daemon.worker.comparison import Comparison
-from runward.daemon.worker.deciding import Answers, Decider
-from runward.daemon.worker.outbox import Outbox
-from runward.daemon.worker.part import Part, Reactions
-from runward.daemon.worker.turn import Worker
+from runward.daemon.web.sockets import HttpReport, StudioReport
+from runward.daemon.world.clock import Clock, Randomness
+from runward.daemon.world.files import Files
+from runward.daemon.world.processes import Processes
 from runward.handlers.model.chains import EventOccurred, SlotOffered
 from runward.handlers.model.events import Event
 from runward.handlers.model.exchange import RecordAction
@@ -57,6 +77,44 @@ from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.requests import ScanRoots
 from runward.handlers.model.schedules import ScheduleChanged
 from runward.handlers.model.sessions import EndAttempt, NoteHook
+
+
+@dataclass(slots=True)
+class World:
+    """Clock, files, processes and randomness, and what else differs between a real daemon and a simulated one."""
+
+    clock: Clock
+    files: Files
+    processes: Processes
+    randomness: Randomness
+    notifications: Notifications
+    declared: Declared
+    ruled: Ruling = no_rules
+    playable: Playable = no_playbooks
+    covering: Covering = no_roots
+    chains: Chains = NO_CHAINS
+    messenger: Messenger = NOBODY
+    bundled: Bundled = no_bundles
+    exchange: Callable[[], ExchangeRules] = ExchangeRules
+    """What the settings say about the exchange."""
+    with_code: ActionsWithCode = field(default_factory=lambda: ActionsWithCode(no_sandbox))
+    """Works out the actions that need code."""
+    actions: ToldActions = no_actions
+    """What the exchange reports about a session's calls."""
+    troubles: Callable[[], list[str]] = list
+    """Problems with the operator's files, for `status`."""
+    quarantined: Callable[[], list[tuple[str, str]]] = list
+    """The chains whose files are wrong, each with the reason. Used in threads; raises `OSError`."""
+    http: Callable[[], HttpReport | None] = lambda: None
+    """Where it listens, for `status`."""
+    killed: Callable[[], KilledWorkers | None] = lambda: None
+    """The workers that were killed, for `status`."""
+    studio: Callable[[], StudioReport | None] = lambda: None
+    """Where the Studio is served, for `status`."""
+    directories: WatchedDirectories = field(default_factory=WatchedDirectories)
+    """The directories that are watched in addition to the roots."""
+    wrong: Callable[[], Sequence[Wrong] | None] = lambda: None
+    """What is wrong with all configuration, for `status`; None before the first check."""
 
 
 class Assembly:

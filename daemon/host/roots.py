@@ -8,14 +8,14 @@ from typing import Final
 from runward.config.root import AUTO, Root
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.looking.following import written_by
-from runward.daemon.looking.look import recorded
-from runward.daemon.looking.remembered import read_remembered
 from runward.daemon.rundir.run_directories import Sight, mark
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import places
 from runward.daemon.store.tables.places import OpenCursor
 from runward.daemon.store.transaction import Statement
+from runward.daemon.watch.following import written_by
+from runward.daemon.watch.look import recorded
+from runward.daemon.watch.remembered import read_remembered
 from runward.daemon.watch.roots import WatchedRoot
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files

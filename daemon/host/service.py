@@ -19,18 +19,17 @@ from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.configuration.settings_files import Look, SettingsFiles
 from runward.daemon.disk.epoch import EpochPassed
-from runward.daemon.host import notify
+from runward.daemon.host import systemd
 from runward.daemon.host.acting_with_code import Trouble, acting_with_code
+from runward.daemon.host.assembly import World
 from runward.daemon.host.signals import Signals
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
+from runward.daemon.host.systemd import Watchdog
 from runward.daemon.host.upkeep import Room, Upkeep, giver_back
-from runward.daemon.host.watchdog import Watchdog
-from runward.daemon.host.world import World
 from runward.daemon.inbox.spool import INBOX
-from runward.daemon.log.daemon_log import Sinks
-from runward.daemon.notices.messenger import SettingsMessenger
+from runward.daemon.log import Sinks
 from runward.daemon.parts.actions_with_code import ActionsWithCode
-from runward.daemon.schedule.schedules import SchedulerAlarm
+from runward.daemon.parts.schedules import SchedulerAlarm
 from runward.daemon.store.ownership import hold, prepare
 from runward.daemon.store.reading import STORE
 from runward.daemon.store.reading_bundles import told_actions_in
@@ -38,10 +37,11 @@ from runward.daemon.store.schema import migrate, refuse_strange
 from runward.daemon.store.store import Checkpointer, Store, connect
 from runward.daemon.store.transaction import EpochRefused, fix_of_trouble, malformed_is_told
 from runward.daemon.watch.notifications import Inotify
+from runward.daemon.web.child_server import StudioSocket
 from runward.daemon.web.sockets import HttpReport
-from runward.daemon.web.studio_socket import StudioSocket
 from runward.daemon.world.clock import SystemClock, SystemRandomness
 from runward.daemon.world.files import Files
+from runward.daemon.world.messenger import SettingsMessenger
 from runward.daemon.world.starting import StartingProcesses
 from runward.handlers.schedules import PATIENCE
 
@@ -106,7 +106,7 @@ async def _serve(
     _make_own_roots(settings)
     with ExitStack() as stack:
         stack.callback(hold(state).release)
-        notify.extend(MIGRATION)
+        systemd.extend(MIGRATION)
         with malformed_is_told():
             refuse_strange(state / STORE, migrate(state / STORE))
         declarer = Declarer(settings, math.inf if once else PATIENCE, CheckedChains(state))
@@ -139,7 +139,7 @@ async def _serve(
                 if not once:
                     tasks.start_soon(DeclarationCheck(declarer, log).run)
                 tasks.start_soon(Upkeep(store, checkpointer, giver_back(), log).run)
-                if notify.is_asked() and not once:
+                if systemd.is_asked() and not once:
                     tasks.start_soon(Watchdog(store, inotify.seen, supervisor, log).run)
                 await (supervisor.once(waits) if once else supervisor.run())
                 tasks.cancel_scope.cancel()
@@ -285,7 +285,7 @@ class Obedience:
             look = await self._looked()
             if is_asked:
                 self._wanted = anyio.Event()
-                notify.reloading()
+                systemd.reloading()
             # A file that is being saved may be valid half-way, so two looks must agree: before the reading, and after.
             if is_asked or (look == last and look != dealt_with):
                 parsed = await anyio.to_thread.run_sync(self._files.read, abandon_on_cancel=True)
@@ -295,7 +295,7 @@ class Obedience:
             else:
                 last = look
             if is_asked:
-                notify.ready(self._supervisor.doing())
+                systemd.ready(self._supervisor.doing())
 
     async def _looked(self) -> Look:
         return await anyio.to_thread.run_sync(self._files.look, abandon_on_cancel=True)

@@ -21,18 +21,16 @@ from runward.config.problem import counted
 from runward.config.settings import Settings, changed_keys, settings_to_json
 from runward.daemon import __version__
 from runward.daemon.disk.epoch import HeldEpoch
-from runward.daemon.host import notify
-from runward.daemon.host.assembly import Assembly
-from runward.daemon.host.report import Report, SettingsReport
-from runward.daemon.host.reporting import Reporting
-from runward.daemon.host.world import World
-from runward.daemon.schedule.schedules import Alarm
+from runward.daemon.engine.outbox import MANY_OWED
+from runward.daemon.engine.turn import StoppedInTrouble
+from runward.daemon.host import systemd
+from runward.daemon.host.assembly import Assembly, World
+from runward.daemon.host.report import Report, Reporting, SettingsReport
+from runward.daemon.parts.schedules import Alarm
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.store.store import Store
 from runward.daemon.store.transaction import CommitUnknown
 from runward.daemon.watch.hints import Why
-from runward.daemon.worker.outbox import MANY_OWED
-from runward.daemon.worker.turn import StoppedInTrouble
 from runward.daemon.world.clock import Clock
 
 SOON: Final = 10.0
@@ -229,7 +227,7 @@ class Supervisor:
             (self._finishing, OWED_PATIENCE),
         ):
             phase.deadline = now + (0.0 if hurried else patience)
-        notify.stopping(self.doing())
+        systemd.stopping(self.doing())
         self.assembly.watch.stands.set()  # nobody waits for it any more
         self.assembly.worker.stopping.set()
         self.assembly.background.halt()
@@ -306,7 +304,7 @@ class Supervisor:
         await self.reporting.tell()  # a client that sees READY must find the address
         self._log.info("ready", watched=self.assembly.coverage.watched, flat=self.assembly.coverage.flat)
         self.is_ready = True
-        notify.ready(self.doing())
+        systemd.ready(self.doing())
         ready()
         for loop in (*self.assembly.loops(), self._report):
             tasks.start_soon(loop)

@@ -2,7 +2,7 @@
 
 Below a limit of free space nothing new is accepted, until there is enough again. What is already recorded and due is
 still carried out, so a little space must be left. Runs that are not looked at stay
-on disk, so nothing is lost. The daemon waits out a completely full disk too (`daemon/worker/turn.py`), only less
+on disk, so nothing is lost. The daemon waits out a completely full disk too (`daemon/engine/turn.py`), only less
 cleanly.
 """
 

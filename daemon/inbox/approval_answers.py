@@ -34,7 +34,7 @@ def put_answer(
     by_link: bool = False,
 ) -> str:
     """Leave the answer in the inbox, durably; returns the request's name. Raises `OSError`."""
-    from runward.daemon.inbox.request_file import dump_request
+    from runward.daemon.inbox.spool import dump_request
     from runward.handlers.model.approvals import ApprovalRequested
 
     request = str(uuid.uuid4())

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import MAXIMUM_REQUEST, InboxFile, put
+from runward.daemon.inbox.spool import MAXIMUM_REQUEST, InboxFile, dump_request, put
 from runward.daemon.store.tables import starts
 from runward.daemon.store.tables.table import Rows
 from runward.handlers.contracts.snapshots import snapshot_from_run

@@ -9,10 +9,13 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.users import name_of
+
+if TYPE_CHECKING:
+    from runward.handlers.model.events import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +123,11 @@ def _storable(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def dump_request(request: "Request") -> bytes:
+    """The bytes of a request's file."""
+    from runward.handlers.model.stored import as_json  # most commands only look into the inbox
+
+    head = as_json({"type": request.type, "version": request.version})
+    return f'{head[:-1]},"payload":{as_json(request)}}}\n'.encode()

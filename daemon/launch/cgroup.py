@@ -6,7 +6,7 @@ import os
 import select
 import time
 
-from runward.daemon.launch.containment_methods import ContainmentUnavailable, Held
+from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
@@ -18,6 +18,20 @@ PREFIX = "runward-"
 
 _PATIENCE_S = 10.0
 _YOUNG_S = 60.0
+
+
+class ContainmentUnavailable(Exception):
+    """A method is not available on this machine; the message says why."""
+
+
+class Held(Value):
+    """What must be contained: the waiting command, its processes (it and its `init`), and its run's name and longest
+    time (seconds; None: no end)."""
+
+    pid: int
+    own: frozenset[int]
+    name: str
+    longest: float | None
 
 
 class Cgroup:

@@ -13,8 +13,8 @@ import os
 import signal
 import time
 
-from runward.daemon.launch.containment_methods import ContainmentUnavailable
-from runward.daemon.processes import tree
+from runward.daemon.launch.cgroup import ContainmentUnavailable
+from runward.daemon.processes import proc
 from runward.daemon.processes.kernel import (
     CLONE_NEWNS,
     CLONE_NEWPID,
@@ -236,7 +236,7 @@ def fork_namespaced_command(
 ) -> GatedCommand:
     """Like `fork_command`, in a PID namespace of its own. Raises ContainmentUnavailable."""
     become_subreaper()  # before the first process ends, so that `init` becomes our child
-    others = tree.children()
+    others = proc.children()
     status_out, status_in = os.pipe()
     os.set_blocking(status_out, False)
     forked = fork_command(
@@ -249,7 +249,7 @@ def fork_namespaced_command(
     ).forked
     os.close(status_in)
     _, failed = os.waitpid(forked.pid, 0)
-    init = next(iter(tree.children() - others), None)
+    init = next(iter(proc.children() - others), None)
     pid = _only_child(init) if init is not None and not failed else None
     if init is None or pid is None:
         raise _unavailable(forked, init)
@@ -258,8 +258,8 @@ def fork_namespaced_command(
 
 def _only_child(init: int) -> int | None:
     """The command, as soon as it exists; None if `init` ends without it."""
-    while not (children := tree.children_of(init)):
-        if init in tree.reap():
+    while not (children := proc.children_of(init)):
+        if init in proc.reap():
             return None
         time.sleep(_TURN_S)
     return children[0]
@@ -270,7 +270,7 @@ def _unavailable(forked: Forked, init: int | None) -> ContainmentUnavailable:
     report = os.read(forked.report, 4096).decode(errors="replace")
     os.close(forked.report)
     if init is not None:
-        tree.reap()
+        proc.reap()
     return ContainmentUnavailable(f"there can be no PID namespace: {report.partition(' ')[2]}")
 
 

@@ -10,16 +10,13 @@ from __future__ import annotations
 import os
 import signal
 
-from runward.daemon.launch.containment_methods import ContainmentUnavailable, Held
-from runward.daemon.processes import tree
+from runward.daemon.launch.cgroup import PREFIX, Cgroup, ContainmentUnavailable, Held, make_cgroup, make_scope
+from runward.daemon.processes import proc
 from runward.daemon.processes.kernel import become_subreaper
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from runward.daemon.launch.cgroup import Cgroup
-    from runward.daemon.launch.protocols import Containment
 
 
 _AUTO = ("scope", "cgroup", "subreaper")
@@ -35,32 +32,35 @@ def contain(means: str, held: Held) -> Containment:
     raise ContainmentUnavailable(f"--containment {means}: {reason}")
 
 
-class Uncontained:
-    """No hold: what the command leaves behind keeps running, and only processes still below us are reached."""
+class Containment:
+    """A hold on a process tree. `name` is what `run.json` records, `cgroup` the directory of its cgroup, if it has one.
+
+    This one holds nothing: what the command leaves behind keeps running, and only processes still below us are reached.
+    """
 
     name = "none"
     cgroup: str | None = None
 
     def __init__(self, held: Held) -> None:
-        self._others = tree.children() - held.own
+        self._others = proc.children() - held.own
 
     def is_empty(self) -> bool:
-        """See `Containment`: remaining processes can't be judged here."""
+        """Whether nothing of the tree is left, once the command was waited for. Without a hold nobody can tell."""
         return True
 
     def terminate(self) -> None:
-        """See `Containment`."""
-        _terminate(frozenset(tree.descendants(self._others)))
+        """Asks all processes in it to end (SIGTERM)."""
+        _terminate(frozenset(proc.descendants(self._others)))
 
-    def kill(self) -> tree.Killed:
-        """See `Containment`."""
-        return tree.kill_tree(self._others)
+    def kill(self) -> proc.Killed:
+        """Kills all processes in it, and returns when they have ended."""
+        return proc.kill_tree(self._others)
 
     def close(self) -> None:
-        """See `Containment`."""
+        """Releases what the hold itself took."""
 
 
-class Subreaper(Uncontained):
+class Subreaper(Containment):
     """The launcher inherits every orphan below it, so that no process escapes by forking or by setsid(2)."""
 
     name = "subreaper"
@@ -70,8 +70,7 @@ class Subreaper(Uncontained):
         become_subreaper()
 
     def is_empty(self) -> bool:
-        """See `Containment`."""
-        return tree.children() <= self._others
+        return proc.children() <= self._others
 
 
 class InPidNamespace(Subreaper):
@@ -91,28 +90,22 @@ class InCgroup(Subreaper):
         self.cgroup = self._cgroup.path
 
     def _enter(self, held: Held) -> Cgroup:
-        from runward.daemon.launch.cgroup import PREFIX, make_cgroup
-
         return make_cgroup(f"{PREFIX}{held.name[:50]}-{os.urandom(3).hex()}", held.pid)
 
     def is_empty(self) -> bool:
-        """See `Containment`."""
         return super().is_empty() and self._cgroup.is_empty()
 
     def terminate(self) -> None:
-        """See `Containment`."""
-        _terminate(self._cgroup.members() | frozenset(tree.descendants(self._others)))
+        _terminate(self._cgroup.members() | frozenset(proc.descendants(self._others)))
 
-    def kill(self) -> tree.Killed:
-        """See `Containment`."""
+    def kill(self) -> proc.Killed:
         members = self._cgroup.members()
         self._cgroup.kill()
         killed = super().kill()
         left = killed.left | self._cgroup.members()
-        return tree.Killed(killed.found | members, killed.exits, left)
+        return proc.Killed(killed.found | members, killed.exits, left)
 
     def close(self) -> None:
-        """See `Containment`."""
         self._cgroup.remove()
         self._cgroup.remove_old_siblings()
 
@@ -123,24 +116,25 @@ class InScope(InCgroup):
     name = "scope"
 
     def _enter(self, held: Held) -> Cgroup:
-        from runward.daemon.launch.cgroup import make_scope
-
         return make_scope(f"runward-{os.urandom(6).hex()}.scope", held, os.environ)
 
     def close(self) -> None:
-        """See `Containment`: systemd removes an empty scope."""
+        """Nothing: systemd removes an empty scope."""
 
 
 _MAKERS: Mapping[str, Callable[[Held], Containment]] = {
-    "none": Uncontained,
+    "none": Containment,
     "subreaper": Subreaper,
     "cgroup": InCgroup,
     "scope": InScope,
     "pidns": InPidNamespace,
 }
 
+METHODS = ("auto", *_MAKERS)
+"""The methods by their names."""
+
 
 def _terminate(pids: frozenset[int]) -> None:
     for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process can't answer
         for pid in pids:
-            tree.send_signal(pid, number)
+            proc.send_signal(pid, number)

@@ -157,7 +157,7 @@ def _carry_out(ordered: Ordered, state: Path, epoch: int, answer: Answer) -> Non
 
 
 def _launch(ordered: Ordered, state: Path, claim: "Claim", answer: Answer) -> None:
-    from runward.daemon.launch.containment_methods import ContainmentUnavailable
+    from runward.daemon.launch.cgroup import ContainmentUnavailable
     from runward.daemon.launch.launch import launch
 
     def before_release() -> None:
@@ -232,8 +232,7 @@ def _leave_service(name: str) -> None:
     If systemd can't be asked, the launcher stays in the unit, and the unit file that we ship leaves it alone
     (KillMode=process).
     """
-    from runward.daemon.launch.cgroup import cgroup_of, make_scope
-    from runward.daemon.launch.containment_methods import ContainmentUnavailable, Held
+    from runward.daemon.launch.cgroup import ContainmentUnavailable, Held, cgroup_of, make_scope
 
     us = os.getpid()
     try:

@@ -13,9 +13,9 @@ import time
 
 from runward.daemon.faults import point
 from runward.daemon.launch import record
+from runward.daemon.launch.cgroup import Held
 from runward.daemon.launch.command import NOT_EXECUTABLE, GatedCommand, StartFailure, fork_command
 from runward.daemon.launch.containment import contain
-from runward.daemon.launch.containment_methods import Held
 from runward.daemon.launch.output import PassedStream, open_sink
 from runward.daemon.launch.record import Announcement
 from runward.daemon.launch.supervision import (
@@ -28,8 +28,8 @@ from runward.daemon.launch.supervision import (
     pass_on_rest,
 )
 from runward.daemon.processes.cancelling import read_word
-from runward.daemon.processes.identity import identity_of, pid_namespace
 from runward.daemon.processes.kernel import hide_memory
+from runward.daemon.processes.proc import identity_of, pid_namespace
 from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from runward.config.json_value import JsonValue
     from runward.daemon.disk.durable import ReservedFile
-    from runward.daemon.launch.protocols import Containment
+    from runward.daemon.launch.containment import Containment
     from runward.daemon.launch.record import RunDirectory
 
 

@@ -13,7 +13,15 @@ import stat
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
 if TYPE_CHECKING:
-    from runward.daemon.launch.protocols import Sink
+    from typing import Protocol
+
+    class Sink(Protocol):
+        """Where output is passed on to."""
+
+        descriptor: int
+
+        def write(self, content: bytes) -> int:
+            """How much of it was taken. Raises BlockingIOError for nothing, and OSError where nobody reads."""
 
 
 # The first half of the limit is the file itself. What comes after it goes into pieces next to it; the oldest of them

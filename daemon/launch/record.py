@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from runward.config.json_value import JsonValue
     from runward.daemon.launch.supervision import Ending
-    from runward.daemon.processes.identity import ProcessIdentity
+    from runward.daemon.processes.proc import ProcessIdentity
 
 
 SCHEMA = "runward-run-v1"

@@ -13,10 +13,10 @@ import time
 
 from runward.daemon.launch.command import GatedCommand
 from runward.daemon.launch.output import PassedStream
-from runward.daemon.processes import tree
+from runward.daemon.processes import proc
 from runward.daemon.processes.cancelling import CANCEL
-from runward.daemon.processes.identity import read_stat
 from runward.daemon.processes.kernel import open_signal_descriptor
+from runward.daemon.processes.proc import read_stat
 from runward.daemon.processes.stand_ins import Value
 
 TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
-    from runward.daemon.launch.protocols import Containment
+    from runward.daemon.launch.containment import Containment
 
 
 STOPPING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
@@ -235,12 +235,12 @@ class Supervision:
 
     def run(self) -> tuple[Ending, frozenset[int]]:
         """Watches until the whole tree is dead. Returns the ending, and who could not be killed."""
-        killed: tree.Killed | None = None
+        killed: proc.Killed | None = None
         while not self._is_over() and killed is None:
             self._wait()
             now = time.monotonic()
             self._handle_requests(now)  # first: a signal to the whole group also ends the command at once
-            self._note_exits(tree.reap())
+            self._note_exits(proc.reap())
             self._keep_deadline(now)
             if self._kill_at is not None and now >= self._kill_at and not self._is_over():
                 killed = self._containment.kill()
@@ -333,9 +333,9 @@ class Supervision:
     def _pass_on(self, request: Request) -> None:
         if self._status is not None or (request.from_keyboard and self._shares_our_group()):
             return
-        tree.send_signal(self._command.pid, request.number)
+        proc.send_signal(self._command.pid, request.number)
         if request.number in (signal.SIGTERM, signal.SIGHUP):
-            tree.send_signal(self._command.pid, signal.SIGCONT)  # a stopped process can't answer
+            proc.send_signal(self._command.pid, signal.SIGCONT)  # a stopped process can't answer
 
     def _shares_our_group(self) -> bool:
         try:

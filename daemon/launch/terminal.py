@@ -23,8 +23,7 @@ TYPE_CHECKING = False  # importing typing would cost the launcher a third of its
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-    from runward.daemon.launch.output import RunLog
-    from runward.daemon.launch.protocols import Sink
+    from runward.daemon.launch.output import RunLog, Sink
 
     Modes: TypeAlias = list[Any]
     """What `termios.tcgetattr` returns: a list of numbers, but for its last item, a list of bytes."""

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from runward.config.exchange import Executor
+from runward.daemon.engine.part import Done
 from runward.daemon.store.reading import StoreUnreadable
-from runward.daemon.worker.part import Done
 from runward.handlers.exchange.intent import Refused
 from runward.handlers.exchange.reading import (
     Acted,

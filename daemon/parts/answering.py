@@ -8,12 +8,12 @@ from runward.config.bundle import BundleRules
 from runward.config.chain import Chain
 from runward.config.exchange import ExchangeRules
 from runward.config.settings import USUAL
-from runward.daemon.looking.looks import AgentsInRuns
+from runward.daemon.engine.deciding import Answers
 from runward.daemon.parts.actions_with_code import ActionsWithCode, no_sandbox
 from runward.daemon.parts.notices import NOBODY, Messenger
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import all as tables
-from runward.daemon.worker.deciding import Answers
+from runward.daemon.watch.looks import AgentsInRuns
 from runward.daemon.world.files import Files
 from runward.daemon.world.processes import Processes
 from runward.handlers.exchange.reading import ActedWithCode, CodeOf

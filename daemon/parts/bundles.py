@@ -24,6 +24,8 @@ from runward.config.json_value import JsonValue
 from runward.daemon.configuration.extras import how_to_install
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.disk.receipt_keys import KeyRefused
+from runward.daemon.engine.deciding import FIRST_WAIT, LONGEST_WAIT
+from runward.daemon.engine.part import Part, Slices
 from runward.daemon.faults import point
 from runward.daemon.rundir.bundle_parts import PartMissing, PartsPlaced
 from runward.daemon.rundir.call_reading import CannotReadNow
@@ -35,9 +37,6 @@ from runward.daemon.store.tables import bundles
 from runward.daemon.store.tables.bundles import UnplacedBundle
 from runward.daemon.store.tables.jobs import JobResult
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
-from runward.daemon.worker.deciding import FIRST_WAIT, LONGEST_WAIT
-from runward.daemon.worker.pacing import Slices
-from runward.daemon.worker.part import Part
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.orders import MOVED

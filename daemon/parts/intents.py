@@ -17,6 +17,7 @@ from typing import ClassVar, Final, Protocol
 import structlog
 
 from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.engine.part import Part
 from runward.daemon.rundir.intents import INTENTS, IntentCursor, IntentsRead
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import intent_files, places, sessions, starts
@@ -24,7 +25,6 @@ from runward.daemon.store.tables.table import Rows
 from runward.daemon.users import name_of
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.part import Part
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.layouts import native

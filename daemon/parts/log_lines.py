@@ -9,9 +9,9 @@ from typing import ClassVar, Final
 
 import structlog
 
+from runward.daemon.engine.part import Done, Part
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import JobResult, events_head
-from runward.daemon.worker.part import Done, Part
 from runward.daemon.world.clock import Clock
 from runward.handlers.layouts import native
 from runward.handlers.model.contracts import RecordFiles

@@ -14,14 +14,14 @@ import anyio
 import structlog
 
 from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.engine.clock_steps import ClockSteps
+from runward.daemon.engine.part import Part
+from runward.daemon.engine.queue import StoreTrouble
 from runward.daemon.faults import point
-from runward.daemon.queue.clock_steps import ClockSteps
-from runward.daemon.queue.queue import StoreTrouble
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.jobs import HeldJob, held_jobs
 from runward.daemon.store.tables.notices import DELAY, INSERT, SETTLE, PendingNotice, pending, row_of
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
-from runward.daemon.worker.part import Part
 from runward.daemon.world.clock import Clock
 from runward.handlers.model.notices import ResendNotice, SendNotice
 from runward.handlers.notices import notice_id

@@ -14,15 +14,14 @@ import structlog
 from runward.config.settings import Settings
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.queue.queue import Queue
+from runward.daemon.engine.part import Part, Slices
+from runward.daemon.engine.queue import Queue
 from runward.daemon.store import packing, pruning
 from runward.daemon.store.packing import FIRST_TO_PACK, PackPlace
 from runward.daemon.store.pruning import FIRST, FIRST_LOOSE, LoosePlace, Place, Slice
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import bundles, prunings
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced
-from runward.daemon.worker.pacing import Slices
-from runward.daemon.worker.part import Part
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.model.requests import PruneSessions

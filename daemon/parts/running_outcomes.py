@@ -13,11 +13,11 @@ from typing import ClassVar, Final
 import structlog
 
 from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.engine.part import Part
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import sessions
 from runward.daemon.watch.hints import Target
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.part import Part
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.layouts import native

@@ -19,7 +19,7 @@ import structlog
 from runward.config.bundle import BundleRules
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.looking.remembered import read_remembered
+from runward.daemon.engine.part import Part, let_verdicts_pass
 from runward.daemon.parts.answering import Bundled
 from runward.daemon.parts.bundles import ToldActions
 from runward.daemon.parts.growing_replay import Changed, GrowingReplay, begin_replay
@@ -32,9 +32,8 @@ from runward.daemon.store.tables import bundles
 from runward.daemon.store.tables.bundles import GROW_REPLAY, RunningReplay, grown_row
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Statement
 from runward.daemon.watch.hints import Target
+from runward.daemon.watch.remembered import read_remembered
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.pacing import let_verdicts_pass
-from runward.daemon.worker.part import Part
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.parts import REPLAY, part_name

@@ -18,12 +18,12 @@ from pydantic_core import to_json
 from runward.config.bundle import Scheme
 from runward.daemon.configuration.extras import NO_SIGNING
 from runward.daemon.disk.receipt_keys import KeyRefused
+from runward.daemon.engine.part import Part
 from runward.daemon.faults import point
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables.bundles import SIGNING_SETTLED, OwedSigning, owed_signings
 from runward.daemon.store.transaction import CommitUnknown, EpochRefused, Fenced, Row, Statement
-from runward.daemon.worker.part import Part
 from runward.daemon.world.clock import Clock
 from runward.daemon.world.files import Files
 from runward.handlers.bundle.canonical import FORMS, NotCanonical

@@ -7,7 +7,7 @@ import time
 from typing import Final, NamedTuple
 
 from runward.daemon.processes.cancelling import CANCEL
-from runward.daemon.processes.identity import ProcessIdentity, current_boot_id, descriptor_of, read_stat
+from runward.daemon.processes.proc import ProcessIdentity, current_boot_id, descriptor_of, read_stat
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import RunProcesses
 

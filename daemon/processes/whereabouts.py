@@ -3,7 +3,7 @@
 import os
 from typing import Final, NamedTuple
 
-from runward.daemon.processes.identity import current_boot_id, pid_namespace, read_stat
+from runward.daemon.processes.proc import current_boot_id, pid_namespace, read_stat
 from runward.handlers.model.processes import RecordedProcess, Whereabouts, host_with_namespace
 
 MOST_ANCESTORS: Final = 16

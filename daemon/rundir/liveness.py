@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from runward.daemon.configuration.agent_homes import PROJECTS, agent_home
 from runward.daemon.disk.file_systems import is_local
-from runward.daemon.processes.identity import (
+from runward.daemon.processes.proc import (
     ProcessIdentity,
     current_boot_id,
     identity_of,

@@ -6,13 +6,22 @@ numbers are those of linux/landlock.h; the three system calls have the same numb
 
 import ctypes
 import errno
+import fcntl
 import os
-from collections.abc import Iterable, Iterator
+import secrets
+import stat
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Final
 
-from runward.daemon.sandbox.isolated import NoSandbox
+from runward.config.exchange import Executor
+from runward.config.json_value import JsonValue
+from runward.daemon.sandbox.interpreter import Interpreter, interpreter
+from runward.daemon.sandbox.isolated import MOST_FILES, NOBODY, NoSandbox, cpu_and_end, kill, start
 
 _CREATE_RULESET, _ADD_RULE = 444, 445
 _TELL_VERSION, _PATH_BENEATH = 1, 1
@@ -99,3 +108,258 @@ def _call(*words: object) -> int:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     return got
+
+
+_PREFIX: Final = "runward-sandbox-"
+_OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEEPEST: Final = 32
+_AGAIN_S: Final = 0.05
+"""Seconds between two counts."""
+
+_ABANDONED_S: Final = 600.0
+"""The age at which a directory that no process has locked is removed: its daemon was killed."""
+
+
+class _TooDeep(Exception):
+    """Directories are nested deeper than `_DEEPEST`."""
+
+
+# Its bytes can't be bounded before they are written, so they are counted while the code runs.
+class PrivateDirectory:
+    """A directory that belongs to a user for as long as this object exists; empty at first."""
+
+    def __init__(self, owner: int | None) -> None:
+        """Make it for `owner`, None for the user that this runs as."""
+        _remove_abandoned(os.geteuid() if owner is None else owner)
+        self.path = tempfile.mkdtemp(prefix=_PREFIX)
+        self._descriptor = os.open(self.path, _OPEN)
+        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+        if owner is not None:
+            os.chown(self._descriptor, owner, owner)
+        self._counted_at = 0.0
+
+    def overfull(self, most: int) -> str | None:
+        """Which bound it exceeds, such as `most` bytes; None if none, or if it was just measured."""
+        if time.monotonic() < self._counted_at + _AGAIN_S:
+            return None
+        files = size = 0
+        try:
+            for each in _sizes(self._descriptor, _DEEPEST):
+                files, size = files + 1, size + each
+                if files > MOST_FILES:
+                    return f"the code made more than {MOST_FILES} files"
+                if size > most:
+                    return f"the code wrote more than {most} bytes to its directory"
+        except PermissionError:
+            return "the code made a directory that can't be looked into"
+        except OSError as error:
+            return f"the directory of the code can't be looked into: {error.strerror}"
+        except _TooDeep:
+            return f"the code made directories that are nested more than {_DEEPEST} deep"
+        finally:
+            self._counted_at = time.monotonic()
+        return None
+
+    def remove(self) -> None:
+        """Remove it with all that is in it, once nothing changes it.
+
+        What the disk refuses to remove is left to a later worker, like the directories of a killed daemon. The code's
+        result and CPU time count anyway.
+        """
+        try:
+            _empty(self._descriptor)
+            os.rmdir(self.path)
+        except OSError:
+            return
+        finally:
+            os.close(self._descriptor)
+
+
+def _sizes(directory: int, levels: int) -> Iterator[int]:
+    """The bytes on the disk of everything in a directory that is being changed."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                seen = entry.stat(follow_symlinks=False)
+                inner = os.open(entry.name, _OPEN, dir_fd=directory) if stat.S_ISDIR(seen.st_mode) else None
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # it was removed or replaced meanwhile
+            yield seen.st_blocks * 512
+            if inner is None:
+                continue
+            try:
+                if levels == 0:
+                    raise _TooDeep
+                yield from _sizes(inner, levels - 1)
+            finally:
+                os.close(inner)
+
+
+def _empty(top: int) -> None:
+    """Remove everything in a directory. Deeper directories are first moved up, so that no nesting is too deep."""
+    while found := _entries(top):
+        for name, is_directory in found:
+            if not is_directory:
+                os.unlink(name, dir_fd=top)
+                continue
+            inner = _opened(name, top)
+            try:
+                for each, is_deeper in _entries(inner):
+                    if is_deeper:
+                        os.close(_opened(each, inner))
+                        os.rename(each, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=top)
+                    else:
+                        os.unlink(each, dir_fd=inner)
+            finally:
+                os.close(inner)
+            os.rmdir(name, dir_fd=top)
+
+
+def _entries(directory: int) -> list[tuple[str, bool]]:
+    with os.scandir(directory) as entries:
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+
+
+def _opened(name: str, parent: int) -> int:
+    """Open a directory, after giving its owner all rights: moving a directory needs the right to write it."""
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.chmod(f"/proc/self/fd/{handle}", 0o700)
+    finally:
+        os.close(handle)
+    return os.open(name, _OPEN, dir_fd=parent)
+
+
+def _remove_abandoned(owner: int) -> None:
+    """Remove what killed daemons left, except what another process has locked or has just made."""
+    oldest = time.time() - _ABANDONED_S
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        try:
+            if path.lstat().st_ctime > oldest:
+                continue
+            descriptor = os.open(path, _OPEN)
+        except OSError:
+            continue  # it was removed, or it belongs to somebody else
+        try:
+            if os.fstat(descriptor).st_uid == owner:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _empty(descriptor)
+                path.rmdir()
+        except OSError:
+            continue  # it is in use, or another process removes it
+        finally:
+            os.close(descriptor)
+
+
+_MORE_THREADS: Final = 32
+_DRIFT: Final = 16
+"""By how much the user's number of threads may change while a worker waits, not counting other waiting workers."""
+
+_FIX: Final = (
+    "let processes of this user be started, be seen in /proc, and open files: `ulimit -u` and `ulimit -n`"
+)
+
+
+class Landlocked:
+    """A worker that has given up all files but its interpreter's and those in a directory of its own."""
+
+    means: Final = "landlock+seccomp"
+    fix: Final = FIX
+    has_namespaces: Final = False
+
+    def __init__(self, executor: Executor, arguments: tuple[str, ...]) -> None:
+        """Start it. `arguments` are the interpreter's. Raises `NoSandbox`."""
+        self.check()
+        user = NOBODY if os.geteuid() == 0 else None
+        python = interpreter(user)
+        self._user = os.geteuid() if user is None else user
+        self._drift = _DRIFT + executor.workers
+        self._most = executor.tmp
+        self.inner: int | None = None
+        try:
+            self._counted = _threads_of(self._user)
+            self.threads = self._counted + _MORE_THREADS
+            self._directory = PrivateDirectory(user)
+        except OSError as error:
+            raise NoSandbox(f"a sandbox can't be made: {error}", _FIX) from error
+        try:
+            self._start(python, arguments, user)
+        except OSError as error:
+            self._directory.remove()
+            raise NoSandbox(f"a sandbox can't be started: {error}", _FIX) from error
+
+    def _start(self, python: Interpreter, arguments: tuple[str, ...], user: int | None) -> None:
+        tmp = self._directory.path
+        libraries = sorted(
+            {os.path.dirname(place) for place, inside in python.places if inside.startswith("so/")}
+        )
+        with ruleset((*_readable(python), (tmp, CHANGE))) as rules:
+            self._ruleset = rules
+            environment = {
+                "LANG": "C.UTF-8",
+                "LD_LIBRARY_PATH": ":".join(libraries),
+                "MALLOC_ARENA_MAX": "1",
+                "TMPDIR": tmp,
+            }
+            self.process, self.outer = start((python.places[0][0], *arguments), rules, tmp, environment, user)
+        self.inner = self.outer
+
+    @staticmethod
+    def check() -> None:
+        """Whether the kernel has Landlock."""
+        version()
+
+    @property
+    def setup(self) -> Mapping[str, JsonValue]:
+        """The ruleset that the worker enforces on itself."""
+        return {"ruleset": self._ruleset}
+
+    def find(self, deadline: float) -> int | None:
+        """The process that was started is the worker itself."""
+        return self.process.pid
+
+    def watch(self) -> None:
+        """Does nothing: its directory is known from the start."""
+
+    def is_current(self) -> bool:
+        """Whether the user still has about as many threads as when it started: the kernel's limit counts all of them."""
+        return abs(_threads_of(self._user) - self._counted) <= self._drift
+
+    def overfull(self) -> str | None:
+        """Which bound its directory exceeds."""
+        return self._directory.overfull(self._most)
+
+    def end(self) -> float:
+        """Kill it, and remove its directory."""
+        kill(self.outer)
+        seconds = cpu_and_end(self.process)
+        os.close(self.outer)
+        self._directory.remove()
+        return seconds
+
+
+def _readable(python: Interpreter) -> Iterator[tuple[str, int]]:
+    """The interpreter's files. Names can be listed everywhere below, but what is hidden in them can't be read."""
+    hidden = set(python.hidden)
+    for place, inside in python.places:
+        if not os.path.isdir(place):
+            yield place, READ_FILE
+            continue
+        yield place, READ_DIR
+        for name in os.listdir(place):
+            path = os.path.join(place, name)
+            if f"{inside}/{name}" not in hidden and not os.path.islink(path):
+                yield path, READ if os.path.isdir(path) else READ_FILE
+
+
+def _threads_of(user: int) -> int:
+    """How many threads a user has on this machine: the kernel's limit counts all of them."""
+    threads = 0
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                if os.stat(f"/proc/{name}").st_uid == user:
+                    threads += os.stat(f"/proc/{name}/task").st_nlink - 2
+            except FileNotFoundError:
+                continue  # it ended
+    return threads

@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, Self, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.sandbox import system_calls
+from runward.daemon.sandbox.bubblewrap import Bubblewrapped
 from runward.daemon.sandbox.execution import (
     ENDING_S,
     MOST_LINE,
@@ -30,8 +31,32 @@ from runward.daemon.sandbox.execution import (
     read_answer,
     too_much,
 )
-from runward.daemon.sandbox.isolated import END_S, NoSandbox, cpu_of, milliseconds, readable, signal_to
-from runward.daemon.sandbox.isolation_methods import ISOLATION_METHODS
+from runward.daemon.sandbox.isolated import (
+    END_S,
+    Isolated,
+    NoSandbox,
+    cpu_of,
+    milliseconds,
+    readable,
+    signal_to,
+)
+from runward.daemon.sandbox.landlock import Landlocked
+
+
+class IsolationMethod(Protocol):
+    """Starts processes that are isolated."""
+
+    def __call__(self, executor: Executor, arguments: tuple[str, ...], /) -> Isolated:
+        """Start one. Raises `NoSandbox`."""
+
+    def check(self) -> None:
+        """Raise `NoSandbox` if it is clearly unavailable. This starts nothing."""
+
+
+ISOLATION_METHODS: Final[Mapping[str, IsolationMethod]] = MappingProxyType(
+    {"bubblewrap": Bubblewrapped, "landlock": Landlocked}
+)
+
 
 MOST_CODE: Final = 1 << 20
 """The bytes that a piece of code may have, its arguments included."""

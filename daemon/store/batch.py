@@ -3,8 +3,9 @@
 So a batch of 256 jobs costs a dozen statements. The owner of a table says what an effect means for its rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from runward.daemon.store.hash_chain import Head, Recorded, link
 from runward.daemon.store.tables import all as tables
@@ -15,6 +16,14 @@ from runward.daemon.store.transaction import Row, Statement
 from runward.handlers.model.effects import Effect
 from runward.handlers.model.events import Event
 from runward.handlers.route import SCHEDULED, TIMERS, Duty, duties, in_background
+
+
+class Observation(NamedTuple):
+    """Events that belong together, with what must be remembered with them."""
+
+    subject: str
+    events: Sequence[Event]
+    rows: Sequence[Rows] = ()
 
 
 @dataclass(slots=True)

@@ -19,18 +19,17 @@ from runward.daemon.disk.credentials import studio_key, use_code
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.studio.attention_pages import AttentionPages
+from runward.daemon.studio.cards import OutcomePages
 from runward.daemon.studio.chain_pages import ChainPages
 from runward.daemon.studio.chain_run_pages import ChainRunPages
 from runward.daemon.studio.daemon_pages import DaemonPages
-from runward.daemon.studio.events import Events
+from runward.daemon.studio.events import Events, SharedPages
 from runward.daemon.studio.exchange_pages import ExchangePages
 from runward.daemon.studio.guard import Guard, cookie_header, host_in
 from runward.daemon.studio.invocation_pages import InvocationPages
-from runward.daemon.studio.outcome_pages import OutcomePages
 from runward.daemon.studio.pages import Pages
 from runward.daemon.studio.rendering import message_page, static_file
 from runward.daemon.studio.session_pages import SessionPages
-from runward.daemon.studio.sharing import SharedPages
 from runward.daemon.studio.show_pages import ShowPages
 
 _TYPES: Final = {

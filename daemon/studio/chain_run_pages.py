@@ -20,9 +20,8 @@ from runward.daemon.store import reading_chains, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_chains import ApprovalRow, ChainRunRow, ChainStepRow
 from runward.daemon.store.reading_invocations import invocations_of
-from runward.daemon.studio.file_page import as_it_is
 from runward.daemon.studio.filters import Filters
-from runward.daemon.studio.pages import Act, Form, Pages
+from runward.daemon.studio.pages import Act, Form, Pages, as_it_is
 from runward.daemon.studio.rendering import page
 from runward.daemon.views.approvals import ShownApproval, approval_as_json, shown_approval
 from runward.daemon.views.chain_runs import (

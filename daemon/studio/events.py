@@ -12,7 +12,7 @@ import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import Final
 
@@ -28,6 +28,7 @@ from runward.daemon.store.reading import STORE, StoreUnreadable, open_to_read, r
 from runward.daemon.store.reading_queue import jobs_soon, lanes_after, newest_event
 from runward.daemon.studio.filters import Filters
 from runward.daemon.studio.guard import is_still_let_through
+from runward.daemon.studio.rendering import Page
 from runward.daemon.web.server import STREAM
 
 LOOK_S: Final = 0.05
@@ -273,3 +274,48 @@ class _Watch(threading.Thread):
         if self._connection is not None:
             self._connection.close()
         self._connection, self._file, self._version, self._jobs = None, None, -1, None
+
+
+KEPT_S: Final = 1.0
+"""Seconds that a page is kept: it may show what is not in the store, such as the output of a run, or the age of a thing."""
+
+MOST_SHARED: Final = 64
+"""Pages that are kept."""
+
+
+class SharedPages:
+    """The pages of the last second, as long as nothing changed. Only while streams are open: then changes are noticed."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._pages: dict[Hashable, asyncio.Future[Page | None]] = {}
+
+    async def get(self, request: Request, show: Callable[[Request], Awaitable[Response]]) -> Response:
+        """What `show` answers, or what it answered to another request for the same."""
+        changes = self._events.changes
+        if changes is None:
+            return await show(request)
+        scope = request.scope
+        # Whatever a page depends on beyond the store: who asks is the same for all, since there is one user.
+        key = (
+            changes,
+            scope["raw_path"],
+            scope["query_string"],
+            scope["runward.host"],
+            scope["runward.studio"],
+        )
+        if key in self._pages:
+            return await asyncio.shield(self._pages[key]) or await show(request)
+        if len(self._pages) >= MOST_SHARED:
+            return await show(request)
+        loop = asyncio.get_running_loop()
+        made: asyncio.Future[Page | None] = loop.create_future()
+        self._pages[key] = made
+        shown = None
+        try:
+            answer = await show(request)
+            shown = answer if isinstance(answer, Page) else None
+        finally:
+            made.set_result(shown)  # without one, each makes its own, and gets its own error
+            loop.call_later(KEPT_S if shown else 0.0, self._pages.pop, key)
+        return answer

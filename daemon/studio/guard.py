@@ -24,7 +24,7 @@ from runward.daemon.disk.credentials import (
 )
 from runward.daemon.store.reading import StoreUnreadable
 from runward.daemon.studio.rendering import message_page
-from runward.daemon.web.requests import is_own_origin
+from runward.daemon.web.server import is_own_origin
 
 COOKIE: Final = "runward_studio"
 NO_LOGIN: Final = ("/login", "/healthz", "/metrics")

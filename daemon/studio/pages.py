@@ -4,7 +4,10 @@ A change is a form that posts to its own page. The request goes into the inbox, 
 back to the page, which says what came of it.
 """
 
+import codecs
 import json
+import os
+import re
 import sqlite3
 import time
 import uuid
@@ -12,25 +15,39 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 import anyio.to_thread
+from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.inbox.spool import put
 from runward.daemon.store.reading import reading
-from runward.daemon.studio.rendering import ONCE, REQUEST, Around, Link, address, message_page, wants_json
-from runward.daemon.studio.sharing import SharedPages
+from runward.daemon.studio.events import SharedPages
+from runward.daemon.studio.rendering import (
+    ONCE,
+    REQUEST,
+    Around,
+    Link,
+    address,
+    message_page,
+    page,
+    wants_json,
+)
 from runward.daemon.views.requests import request_result
-from runward.daemon.web.requests import SMALL, BodyReader, BodyTooLong
+from runward.daemon.views.session_files import SHOWN, Ends, RecordedFile
+from runward.daemon.views.text import visible
+from runward.daemon.web.server import SMALL, BodyReader, BodyTooLong
 
 if TYPE_CHECKING:
     from runward.handlers.model.events import Request as PersonsRequest
+
 
 _MOST_FIELDS: Final = 32
 
@@ -142,9 +159,7 @@ class Pages(ABC):
         stored: list[str] = []
 
         def leave_in_inbox() -> None:
-            from runward.daemon.inbox.request_file import (
-                dump_request,  # the first page comes sooner without it
-            )
+            from runward.daemon.inbox.spool import dump_request
 
             with reading(settings.state_dir) as connection:
                 asked = act(connection, settings, request, form)
@@ -182,3 +197,75 @@ def _uuid(name: str) -> str:
         return str(uuid.UUID(name))
     except ValueError as error:
         raise HTTPException(400, f"{REQUEST} is {name!r}, which names no request.") from error
+
+
+DOWNLOAD: Final = "download"
+
+_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class Opened(NamedTuple):
+    """A file as its page needs it; for a download `pieces` instead of its `ends`."""
+
+    name: str
+    ends: Ends | None
+    pieces: StreamingResponse | None = None
+
+
+def opened_file(request: Request, file: RecordedFile) -> Opened:
+    """What the address wants of a file. Raises `NoFile`."""
+    if request.query_params.get(DOWNLOAD) != "1":
+        return Opened(file.name, file.ends())
+    pieces = StreamingResponse(file.open(), media_type="application/octet-stream")
+    name = file.name.rpartition("/")[2]
+    quoted = quote(os.fsencode(name) if name.isprintable() else name.encode(errors="replace"), safe="")
+    plain = _PLAIN.sub("_", name)
+    pieces.headers["content-disposition"] = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quoted}"
+    return Opened(file.name, None, pieces)
+
+
+def file_page(request: Request, file: Opened, back: str) -> Response:
+    """The page, or the download. `back` is the address of what the file belongs to."""
+    if file.pieces is not None:
+        return file.pieces
+    assert file.ends is not None, "one of both is there"
+    size = file.ends.size
+    start = text_in(file.ends.start, is_cut_after=file.ends.end is not None)
+    end = None if file.ends.end is None else text_in(file.ends.end, is_cut_before=True)
+    is_text = start is not None and (file.ends.end is None or end is not None)
+    data: dict[str, JsonValue] = {
+        "name": file.name,
+        "size": size,
+        "is_text": is_text,
+        "text": start if is_text else None,
+        "end": end if is_text else None,
+    }
+    return page(
+        request,
+        "file.html",
+        {"file": data},
+        back=back,
+        download=address(request, **{DOWNLOAD: "1"}),
+        start=as_it_is(start or ""),
+        end=None if end is None else as_it_is(end),
+        left_out=None if size is None or end is None else size - 2 * SHOWN,
+    )
+
+
+def text_in(content: bytes, *, is_cut_before: bool = False, is_cut_after: bool = False) -> str | None:
+    """The content as UTF-8; None if it is not text. A character that was cut through is left out."""
+    if is_cut_before:
+        whole = next((at for at in range(min(4, len(content))) if content[at] & 0xC0 != 0x80), 0)
+        content = content[whole:]
+    if b"\0" in content:
+        return None
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(content, final=not is_cut_after)
+    except UnicodeDecodeError:
+        return None
+
+
+def as_it_is(text: str) -> Markup:
+    """A file's text: escaped, with tabs and line ends as they are, and everything else that is invisible escaped."""
+    parts = text.replace("\r\n", "\n").split("\t")
+    return Markup("\t").join(escape(visible(each)) for each in parts)

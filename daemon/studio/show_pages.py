@@ -24,12 +24,10 @@ from runward.daemon.store.reading_shows import (
     shows,
     shows_called,
 )
-from runward.daemon.studio.bounded_json import bounded_json
 from runward.daemon.studio.cards import card
-from runward.daemon.studio.file_page import DOWNLOAD, Opened, file_page, opened_file
 from runward.daemon.studio.filters import Filters
-from runward.daemon.studio.pages import Entry, Pages
-from runward.daemon.studio.rendering import PAGE, address, page
+from runward.daemon.studio.pages import DOWNLOAD, Entry, Opened, Pages, file_page, opened_file
+from runward.daemon.studio.rendering import PAGE, address, bounded_json, page
 from runward.daemon.views.outcomes import outcomes_as_json
 from runward.daemon.views.session_files import NoFile, play_file
 from runward.daemon.views.shows import listed_show, whole_show

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from runward.config.settings import Settings
 from runward.daemon.disk.durable import sync_directory, write_durably
-from runward.daemon.units import placing
+from runward.daemon.units import rendering
 from runward.daemon.units.rendering import NAMED, SYSTEM, SYSTEM_STATE, SYSUSERS, USER, escaped, render, word
 
 Deed = Literal["written", "updated", "unchanged", "removed", "absent"]
@@ -201,7 +201,7 @@ class Done:
 def user_files(program: str, config: str | None, settings: Settings) -> dict[str, str]:
     """The caller's one unit, over the state directory of the settings in force."""
     text = render(USER, _command(program, config), escaped(settings.state_dir))
-    return {f"{placing.user_units()}/{USER.name}": text}
+    return {f"{rendering.user_units()}/{USER.name}": text}
 
 
 def system_files(program: str, config: str | None, settings: Settings) -> dict[str, str]:
@@ -210,9 +210,9 @@ def system_files(program: str, config: str | None, settings: Settings) -> dict[s
     inside = f"{SYSTEM_STATE}/"
     writable = [root.path for root in settings.roots if not f"{root.path}/".startswith(inside)]
     return {
-        f"{placing.SYSTEM_USERS}/{SYSUSERS.name}": render(SYSUSERS),
-        f"{placing.SYSTEM_UNITS}/{SYSTEM.name}": render(SYSTEM, command, SYSTEM_STATE, writable),
-        f"{placing.SYSTEM_UNITS}/{NAMED.name}": render(NAMED, command),
+        f"{rendering.SYSTEM_USERS}/{SYSUSERS.name}": render(SYSUSERS),
+        f"{rendering.SYSTEM_UNITS}/{SYSTEM.name}": render(SYSTEM, command, SYSTEM_STATE, writable),
+        f"{rendering.SYSTEM_UNITS}/{NAMED.name}": render(NAMED, command),
     }
 
 
@@ -227,7 +227,7 @@ def install(files: dict[str, str], is_user: bool, is_dry: bool) -> Done:
     _change_files(done, dict(files))
     done.silence = done.systemctl.silence()
     if done.silence is None:
-        _start(done, [path for path in files if path.startswith(f"{placing.SYSTEM_USERS}/")])
+        _start(done, [path for path in files if path.startswith(f"{rendering.SYSTEM_USERS}/")])
     return done
 
 
@@ -245,10 +245,10 @@ def _start(done: Done, users: Sequence[str]) -> None:
 
 def uninstall(is_user: bool, is_dry: bool) -> Done:
     """Stop and disable the units, and remove the files; the state stays. Raises `OSError`."""
-    directory = placing.user_units() if is_user else placing.SYSTEM_UNITS
+    directory = rendering.user_units() if is_user else rendering.SYSTEM_UNITS
     files: dict[str, str | None] = {f"{directory}/{USER.name}": None}
     if not is_user:
-        files |= {f"{directory}/{NAMED.name}": None, f"{placing.SYSTEM_USERS}/{SYSUSERS.name}": None}
+        files |= {f"{directory}/{NAMED.name}": None, f"{rendering.SYSTEM_USERS}/{SYSUSERS.name}": None}
     done = Done(is_user, is_dry, systemctl=Systemctl(is_user))
     if any(os.path.lexists(path) for path in files):
         done.silence = done.systemctl.silence()

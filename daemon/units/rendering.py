@@ -1,11 +1,18 @@
-"""The text of the units: templates filled in with the command, the state directory and the shared parts.
+"""The units: their text, where they go, which program they run, and whether a unit can see it.
 
 The files in the checkout's `systemd/` are rendered from the same templates, for those who package Runward.
 """
 
+import os
+import pwd
+import shutil
+import sys
 from collections.abc import Sequence
 from importlib import resources
 from typing import Final, NamedTuple
+
+import runward.daemon
+from runward.daemon.users import name_of
 
 
 class Unit(NamedTuple):
@@ -64,3 +71,66 @@ def escaped(text: str) -> str:
 
 def _template(name: str) -> str:
     return resources.files(__package__).joinpath("templates", name).read_text().rstrip("\n")
+
+
+SYSTEM_UNITS: Final = "/etc/systemd/system"
+SYSTEM_USERS: Final = "/etc/sysusers.d"
+LINGER: Final = "/var/lib/systemd/linger"
+"""Where logind(8) keeps a file for each user whose services continue after logging out."""
+
+HIDDEN: Final = ("/home", "/root", "/run/user")
+"""What the system units see empty, or can't look into."""
+
+
+class NoProgram(Exception):
+    """It is not known which program the unit must run."""
+
+
+def user_units() -> str:
+    """Where a user's own units are."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    home = os.environ.get("HOME") or os.path.expanduser("~")
+    return f"{base if base.startswith('/') else home + '/.config'}/systemd/user"
+
+
+def program() -> str:
+    """The `runward` that runs now, by the path that it was called by: an upgrade puts the new one there.
+
+    Raises `NoProgram`.
+    """
+    beside = os.path.join(os.path.dirname(sys.executable), "runward")
+    for path in (shutil.which(sys.argv[0]), beside, shutil.which("runward")):
+        if path and os.path.basename(path) == "runward" and os.access(path, os.X_OK):
+            return os.path.abspath(path)
+    raise NoProgram("no program `runward` is installed where this one runs")
+
+
+def unseen(program: str, also: Sequence[str] = ()) -> str | None:
+    """What of the program (or of the files `also`) is where no system unit can see it; None: nothing."""
+    parts = [program, sys.executable, sys.prefix, runward.daemon.__file__, *also]
+    homes = _homes(program)
+    for part in parts:
+        for path in (os.path.abspath(part), os.path.realpath(part)):
+            if any(f"{path}/".startswith(f"{home}/") for home in homes):
+                return path
+    return None
+
+
+def _homes(program: str) -> set[str]:
+    """The usual ones, the caller's, and that of the program's owner."""
+    homes = {os.path.realpath(os.environ.get("HOME") or "/"), *HIDDEN}
+    try:
+        homes.add(os.path.realpath(pwd.getpwuid(os.stat(program).st_uid).pw_dir or "/"))
+    except (OSError, KeyError):
+        return homes - {"/"}
+    return homes - {"/"}
+
+
+def user_name() -> str:
+    """The caller's name, as logind knows it."""
+    return name_of(os.geteuid())
+
+
+def is_lingering(user: str) -> bool:
+    """Whether the user's services start with the machine and keep running after logging out."""
+    return os.path.exists(f"{LINGER}/{user}")

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from runward.config.contract import Contract
 from runward.config.json_value import JsonValue
 from runward.daemon.disk.file_systems import is_local
-from runward.daemon.processes.identity import read_stat
-from runward.daemon.processes.tree import children_of
+from runward.daemon.processes.proc import children_of, read_stat
 from runward.daemon.rundir.artifacts import contract_facts
 from runward.daemon.rundir.changes import last_change
 from runward.daemon.rundir.intents import INTENTS

@@ -208,9 +208,9 @@ def _wrong_files(status: Mapping[str, JsonValue]) -> Iterator[Need]:
 
 def how_to_start(state: str) -> str:
     """The command that starts the daemon of this state directory."""
-    from runward.daemon.units import placing, rendering  # most often the daemon runs
+    from runward.daemon.units import rendering  # most often the daemon runs
 
-    unit = f"{placing.SYSTEM_UNITS}/{rendering.SYSTEM.name}"
+    unit = f"{rendering.SYSTEM_UNITS}/{rendering.SYSTEM.name}"
     if state == rendering.SYSTEM_STATE and os.path.lexists(unit):
         return as_root(f"systemctl start {rendering.SYSTEM.name}")
     return how_to_start_daemon(state)

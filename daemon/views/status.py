@@ -18,7 +18,6 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.complaints import complaints_about, reading_of_names
 from runward.daemon.configuration.settings import NotFound, chain_names, changed_files, find_chain
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.processes.heartbeat import stalled_s
 from runward.daemon.store import (
     reading,
     reading_chains,
@@ -30,7 +29,7 @@ from runward.daemon.store import (
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_notices import notices_by_state
 from runward.daemon.store.reading_sessions import unseen_failures
-from runward.daemon.views.daemon_report import report_of, settings_in_report
+from runward.daemon.views.daemon_report import report_of, settings_in_report, stalled_s
 from runward.daemon.views.needs import needs
 from runward.daemon.views.text import iso
 
@@ -164,7 +163,7 @@ def _workers_killed(told: JsonValue) -> JsonValue:
 def _why_no_code_runs(sandbox: str, degraded: JsonValue) -> str | None:
     """What the daemon found when code was to run, or what a look finds here; with the fix."""
     from runward.daemon.sandbox.isolated import REFUSED, NoSandbox  # most never use the exchange
-    from runward.daemon.sandbox.isolation_methods import ISOLATION_METHODS
+    from runward.daemon.sandbox.workers import ISOLATION_METHODS
 
     for each in degraded if isinstance(degraded, list) else ():
         if isinstance(each, str) and each.startswith(REFUSED):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from runward.config.root import NATIVE, Root
 from runward.config.settings import Settings
-from runward.daemon.processes.identity import ProcessIdentity, state_of
+from runward.daemon.processes.proc import ProcessIdentity, state_of
 from runward.daemon.processes.whereabouts import own_host
 from runward.daemon.store import reading_sessions, reading_unjudged
 from runward.daemon.store.ownership import holder

@@ -173,7 +173,7 @@ def obstacles_of_job(
 
 def _goes_on(connection: sqlite3.Connection, row: SessionRow, is_up: bool) -> Obstacle:
     """Why another tool's session still counts as running."""
-    from runward.daemon.looking.remembered import read_remembered
+    from runward.daemon.watch.remembered import read_remembered
     from runward.daemon.world.processes import RealProcesses
 
     text = reading_sessions.remembered(connection, row.key)

@@ -1,1 +1,1 @@
-"""Watching: noticing that something changed. Notifications are hints; the scan is the truth."""
+"""Watching: noticing that something changed, and looking there. Notifications are hints; the scan is the truth."""

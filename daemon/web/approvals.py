@@ -20,13 +20,13 @@ from starlette.responses import HTMLResponse, Response
 from runward.config.chain import chain_of
 from runward.daemon.disk.credentials import KeyUnusable, secret_key
 from runward.daemon.inbox.approval_answers import LONGEST_NOTE, Answer, Decided, decision, put_answer
-from runward.daemon.notices.messenger import NoLink
 from runward.daemon.store.reading import StoreUnreadable, reading
 from runward.daemon.store.reading_chains import ApprovalRow, approvals_called
 from runward.daemon.store.tables.notices import PendingNotice
 from runward.daemon.views.approvals import shown_approval, step_id
-from runward.daemon.web.requests import BodyReader, BodyTooLong
+from runward.daemon.web.server import BodyReader, BodyTooLong
 from runward.daemon.web.sockets import CannotListen
+from runward.daemon.world.messenger import NoLink
 from runward.handlers.left_files import MOST_LISTED
 
 _STYLE: Final = (

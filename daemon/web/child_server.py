@@ -1,20 +1,31 @@
-"""A server in a process of its own, on a socket that the daemon opened: started when it is needed, ended when it isn't.
+"""A server in a process of its own, on a socket that the daemon holds: the Studio, and MCP over HTTP.
 
-It ends when its stdin is closed, so also with a daemon that was killed.
+What agents wrote is never rendered in the process that judges.
 """
 
 import asyncio
+import math
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import anyio
+import anyio.abc
+import anyio.to_thread
 import structlog
 
+from runward.config.listening import TcpAddress
+from runward.config.settings import Settings
+from runward.config.studio import StudioSettings
+from runward.daemon.disk.credentials import STUDIO, KeyUnusable, own_name, studio_key
+from runward.daemon.disk.durable import make_durably, write_durably
+from runward.daemon.web.sockets import CannotListen, StudioReport, open_tcp
 from runward.daemon.world.starting import environment
 
 RESTART_S: Final = 1.0
@@ -104,3 +115,133 @@ class ChildServer:
 
     def _log_path(self) -> Path:
         return self._state / "log" / f"{self._name}.log"
+
+
+PROGRAM: Final = "runward.daemon.studio.program"
+RETRY_S: Final = 10.0
+"""Seconds until the address is tried again, or a program that ended with an error is started again."""
+
+_PORT: Final = "port"
+_LOOK_S: Final = 60.0
+"""Seconds between two looks at the size of the program's log."""
+
+
+class StudioSocket:
+    """Serves the Studio as the settings say at any moment. Whatever goes wrong with it, the daemon continues."""
+
+    def __init__(
+        self, state: Path, settings: Callable[[], Settings], log: structlog.typing.FilteringBoundLogger
+    ) -> None:
+        self._state = state
+        self._settings = settings
+        self._log = log
+        self._program = ChildServer(state, "studio", PROGRAM, log)
+        self._changed = anyio.Event()
+        self._served: StudioSettings | None = None
+        self._port: int | None = None
+        self._trouble: str | None = None
+
+    def report(self) -> StudioReport | None:
+        """Where it is served, for `status`."""
+        if self._port is None:
+            return None
+        try:
+            return StudioReport(f"http://{own_name(studio_key(self._state))}:{self._port}")
+        except (KeyUnusable, OSError) as error:
+            self._trouble = str(error)
+            return None
+
+    def degraded(self) -> list[str]:
+        """What is wrong, for `status`."""
+        return [] if self._trouble is None else [f"studio: {self._trouble}"]
+
+    def use_settings(self) -> None:
+        """Other settings are in force."""
+        self._changed.set()
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled. It has started once the address is open, or can't be opened."""
+        opened = await self._opened()
+        task_status.started()
+        while True:
+            if opened is not None:
+                with opened:
+                    await self._serve(opened)
+            else:
+                with anyio.move_on_after(math.inf if self._trouble is None else RETRY_S):
+                    await self._changed.wait()
+            opened = await self._opened()
+
+    async def _opened(self) -> socket.socket | None:
+        """The socket that the settings want. None if they want none, or it can't be had."""
+        self._changed, self._trouble = anyio.Event(), None
+        self._served = self._settings().studio
+        if self._served is None:
+            return None
+        try:
+            return await anyio.to_thread.run_sync(self._open, self._served)
+        except (CannotListen, KeyUnusable, OSError) as error:
+            self._trouble = str(error)
+            self._log.warning(
+                "studio.not_served", why=self._trouble, fix=f"the daemon tries again every {RETRY_S:.0f} s"
+            )
+            return None
+
+    def _open(self, wanted: StudioSettings) -> socket.socket:
+        """Raises `CannotListen`, `KeyUnusable` and `OSError`."""
+        name = own_name(studio_key(self._state))
+        listening = open_studio(self._state, wanted.address)
+        self._port = listening.getsockname()[1]
+        self._log.info("studio.listening", address=f"http://{name}:{self._port}")
+        return listening
+
+    async def _serve(self, listening: socket.socket) -> None:
+        """Until other settings are in force, or cancelled."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._start_for_each, listening)
+                while self._settings().studio == self._served:
+                    await self._changed.wait()
+                    self._changed = anyio.Event()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._port = None
+            with anyio.CancelScope(shield=True):
+                await self._program.end()
+
+    async def _start_for_each(self, listening: socket.socket) -> None:
+        """Start the program whenever somebody connects and it isn't there."""
+        while True:
+            await anyio.wait_readable(listening)
+            began = time.monotonic()
+            try:
+                await self._program.start(listening)
+                code = await self._ended()
+                self._trouble = (
+                    None if code == 0 else f"its program ended with {code}; log/studio.log may say why"
+                )
+            except (NoServer, OSError) as error:
+                self._trouble = f"its program can't be started: {error}"
+            if self._trouble is not None:
+                self._log.warning("studio.ended", why=self._trouble)
+                await anyio.sleep(max(0.0, began + RETRY_S - time.monotonic()))
+
+    async def _ended(self) -> int:
+        """The program's exit code, once it has ended."""
+        while True:
+            with anyio.move_on_after(_LOOK_S):
+                return await self._program.wait()
+            await anyio.to_thread.run_sync(self._program.trim_log)
+
+
+def open_studio(state: Path, address: TcpAddress) -> socket.socket:
+    """Listen on this address. Port 0 is the last one that was used, if it is free. Raises `CannotListen` and `OSError`."""
+    make_durably(state, STUDIO)
+    if address.port == 0:
+        with suppress(CannotListen, OSError, ValueError, OverflowError):
+            last = int((state / STUDIO / _PORT).read_text())
+            return open_tcp(address._replace(port=last), "studio.listen")
+    listening = open_tcp(address, "studio.listen")
+    if address.port == 0:
+        write_durably(state / STUDIO, _PORT, str(listening.getsockname()[1]).encode())
+    return listening

@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from runward.config.json_value import JsonValue
 from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
 from runward.daemon.inbox.requests import FieldsTooLong, put_occurrence
-from runward.daemon.web.requests import BodyReader, BodyTooLong, Refusals
+from runward.daemon.web.server import BodyReader, BodyTooLong, Refusals
 from runward.handlers.foreign_json import NotJson, read_json
 
 

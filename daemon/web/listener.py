@@ -21,8 +21,7 @@ from runward.daemon.configuration.secret_file import SecretUnusable, secret_of
 from runward.daemon.web.approvals import ApprovalPages, Links
 from runward.daemon.web.github import GithubWebhook
 from runward.daemon.web.mcp import McpGateway
-from runward.daemon.web.requests import BodyReader
-from runward.daemon.web.server import WebServer
+from runward.daemon.web.server import BodyReader, WebServer
 from runward.daemon.web.sockets import CannotListen, HttpReport, open_sockets
 
 

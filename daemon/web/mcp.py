@@ -20,7 +20,7 @@ from runward.config.listening import Http
 from runward.daemon.configuration.extras import NO_LIBRARY, has_library
 from runward.daemon.disk.credentials import principal_of_token
 from runward.daemon.web.child_server import ChildServer, NoServer
-from runward.daemon.web.requests import BodyReader, BodyTooLong, Refusals, is_own_host, is_own_origin
+from runward.daemon.web.server import BodyReader, BodyTooLong, Refusals, is_own_host, is_own_origin
 
 _PIECE: Final = 64 << 10
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from runward.daemon.launch.cgroup import end_run_in
 from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told, end_tree, tell_to_end
-from runward.daemon.processes.identity import (
+from runward.daemon.processes.proc import (
     ProcessIdentity,
     booted_at,
     current_boot_id,

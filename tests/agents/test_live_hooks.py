@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.agents.installed import CLAUDE_CODE, CLAUDE_CODE_2_0, NotToBeHadError, Pinned, program
 
-from runward.daemon.hooks.claude_code_program import KNOWN_SINCE, accepts, events_of, installed
+from runward.daemon.hooks.claude_code_settings import KNOWN_SINCE, accepts, events_of, installed
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(200)]
 

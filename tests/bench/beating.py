@@ -19,7 +19,7 @@ from runward.daemon.configuration.settings import load_settings
 from runward.daemon.configuration.settings_files import SettingsFiles
 from runward.daemon.host.service import serve
 from runward.daemon.host.signals import Signals
-from runward.daemon.log.daemon_log import LOG, JsonStream, LogFile, Sinks, open_log
+from runward.daemon.log import LOG, JsonStream, LogFile, Sinks, open_log
 from runward.daemon.store.ownership import prepare
 
 _BEAT_S: Final = 0.001

@@ -29,8 +29,7 @@ from tests.bench.scratch import Scratch, scratch
 
 from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.sandbox.execution import Call
 from runward.daemon.sandbox.isolated import NoSandbox
 from runward.daemon.sandbox.workers import Job, ReadyWorkers, Worker, execute

@@ -27,9 +27,9 @@ from tests.bench.studio import PAGES, SETTINGS, Visitor
 from tests.daemon.worker.in_process import StillClock, ToldProcesses
 from tests.daemon.worker.in_process import daemon as daemon_in_process
 
+from runward.daemon.engine.queue import Queue
 from runward.daemon.host.upkeep import Upkeep
 from runward.daemon.parts.retention import ClockTrust, Packer, Pruner
-from runward.daemon.queue.queue import Queue
 from runward.daemon.store.store import Checkpointer, Store, connect
 from runward.daemon.store.transaction import Statement
 from runward.daemon.watch.hints import Why

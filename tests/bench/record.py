@@ -14,8 +14,8 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, TypeAdapter
 from tests.bench.fixtures import right_verdict
 
-from runward.daemon.looking.remembered import load_remembered
 from runward.daemon.store.packed_document import unpack
+from runward.daemon.watch.remembered import load_remembered
 from runward.handlers.foreign_json import parse_time
 
 _ROOT = "native:runs/"

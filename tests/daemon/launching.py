@@ -13,8 +13,7 @@ from tests.waiting import PATIENCE_S, wait_for
 
 import runward.daemon
 from runward.config.json_value import JsonValue
-from runward.daemon.processes.identity import read_stat
-from runward.daemon.processes.tree import send_signal
+from runward.daemon.processes.proc import read_stat, send_signal
 
 SOURCES = Path(runward.daemon.__file__).parents[2]
 _ENTRY = "from runward.daemon.cli import main; main()"

@@ -16,7 +16,7 @@ _LATE: Final = (
     "runward.daemon.cli.entry",
     "runward.daemon.cli.terminal.streams",
     "runward.daemon.host.service",
-    "runward.daemon.log.daemon_log",
+    "runward.daemon.log",
     "runward.daemon.web.sockets",
 )
 

@@ -16,13 +16,12 @@ from runward.config.bundle import BundleRules
 from runward.config.notification import Recipient
 from runward.config.playbook import Playbook
 from runward.daemon import faults
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import put
-from runward.daemon.notices.messenger import SettingsMessenger
+from runward.daemon.engine.deciding import Answers, NoAnswer
+from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.store.tables.all import APPLIERS, TABLES, TwoOwners, joined
 from runward.daemon.store.tables.jobs import JOBS
 from runward.daemon.store.transaction import Statement
-from runward.daemon.worker.deciding import Answers, NoAnswer
+from runward.daemon.world.messenger import SettingsMessenger
 from runward.handlers.exchange.accounts import CodeRun
 from runward.handlers.model.asking import Question
 from runward.handlers.model.bundle import ReceiptSignRequested

@@ -22,10 +22,10 @@ from tests.waiting import PATIENCE_S
 
 from runward.config.root import Root
 from runward.config.settings import Settings
+from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import Supervisor
-from runward.daemon.host.world import World
-from runward.daemon.log.daemon_log import LOG, LogFile, Sinks, open_log
-from runward.daemon.schedule.schedules import SchedulerAlarm
+from runward.daemon.log import LOG, LogFile, Sinks, open_log
+from runward.daemon.parts.schedules import SchedulerAlarm
 from runward.daemon.store.ownership import prepare
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect

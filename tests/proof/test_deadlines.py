@@ -8,7 +8,7 @@ from tests.proof.place import Place
 from tests.proof.test_killed_launchers import cleaned, launched, verdicts  # noqa: F401 - the fixture is used by name
 from tests.waiting import wait_for
 
-from runward.daemon.processes.identity import read_stat
+from runward.daemon.processes.proc import read_stat
 
 GONE: Final = ("aborted", "run.aborted.process_gone", "process_gone")
 LATE: Final = ("timed_out", "run.timed_out.deadline", "process_gone")

@@ -16,7 +16,7 @@ from tests.proof.place import NEVER_SCANNED, Place
 from tests.proof.processes import Forks
 from tests.waiting import wait_for
 
-from runward.daemon.looking.remembered import load_remembered
+from runward.daemon.watch.remembered import load_remembered
 
 pytestmark = pytest.mark.prove
 

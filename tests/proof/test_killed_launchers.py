@@ -15,7 +15,7 @@ from tests.proof.place import Place
 from tests.proof.processes import Process
 from tests.waiting import PATIENCE_S, wait_for
 
-from runward.daemon.processes.tree import send_signal
+from runward.daemon.processes.proc import send_signal
 
 NO_SESSION: Final = ("launch.directory", "launch.forked", "launch.contained", "launch.announced")
 """Points before `run.json`: what is left is not a session."""

@@ -12,7 +12,7 @@ from tests.proof.place import Place
 from tests.proof.processes import Process
 from tests.waiting import wait_for
 
-from runward.daemon.processes.tree import send_signal
+from runward.daemon.processes.proc import send_signal
 
 POINTS: Final = (
     "cancel.before",

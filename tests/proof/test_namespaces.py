@@ -15,7 +15,7 @@ from tests.proof.place import Place
 from tests.proof.test_killed_launchers import verdicts
 from tests.waiting import wait_for
 
-from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.proc import identity_of
 from runward.handlers.sessions.observe import GRACE
 
 RUNWARD = Path(sys.executable).with_name("runward")

@@ -16,8 +16,7 @@ from tests.simulation.ports import STATE
 from tests.simulation.restored_stores import LINES
 from tests.simulation.universe import Universe
 
-from runward.daemon.backup.back_up import Examined, examined
-from runward.daemon.backup.restore import Current, Plan, make_ready, plan_of
+from runward.daemon.backup import Current, Examined, Plan, examined, make_ready, plan_of
 from runward.daemon.disk.epoch import write_epoch
 from runward.handlers.journal.place import OWN_PLACE
 

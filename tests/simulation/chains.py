@@ -11,7 +11,7 @@ from tests.simulation.worktrees import WORDS
 from runward.config.chain import Chain, read_chain
 from runward.config.json_value import JsonValue
 from runward.config.step import Callables
-from runward.daemon.backup.restore import MAYBE_BEGUN
+from runward.daemon.backup import MAYBE_BEGUN
 from runward.handlers.model.approvals import ApprovalRequested
 from runward.handlers.model.chains import (
     ChainFireRequested,

@@ -24,8 +24,8 @@ from runward.config.bundle import BundleRules
 from runward.config.exchange import Executor
 from runward.config.settings import Settings
 from runward.daemon.host.acting_with_code import acting_with_code
+from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
-from runward.daemon.host.world import World
 from runward.daemon.parts.actions_with_code import ActionsWithCode
 from runward.daemon.store.store import Store
 from runward.handlers.model.contracts import Ruled

@@ -19,7 +19,7 @@ from tests.simulation.restored_stores import LINES, fact, tellings
 from tests.simulation.timers import Timers
 from tests.simulation.universe import Universe
 
-from runward.daemon.backup.restore import MAYBE_BEGUN
+from runward.daemon.backup import MAYBE_BEGUN
 from runward.daemon.rundir.journals import Appended, JournalLine, NotAppended
 from runward.daemon.store.hash_chain import GENESIS, event_hash
 from runward.handlers.chains.continuing import WITHDRAWN

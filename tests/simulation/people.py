@@ -7,9 +7,9 @@ from tests.simulation.ports import INBOX
 from tests.simulation.runs import Scene
 
 from runward.config.json_value import JsonValue
-from runward.daemon.backup.restore import MAYBE_BEGUN
+from runward.daemon.backup import MAYBE_BEGUN
 from runward.daemon.disk.durable import write_durably
-from runward.daemon.inbox.request_file import dump_request
+from runward.daemon.inbox.spool import dump_request
 from runward.handlers.model.events import Request
 from runward.handlers.model.requests import (
     JobDiscardRequested,

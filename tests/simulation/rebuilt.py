@@ -5,7 +5,7 @@ from typing import Final
 from tests.simulation.broken import Broken
 from tests.simulation.universe import Universe
 
-from runward.daemon.doctor.rebuild import differences
+from runward.daemon.doctor.state import differences
 from runward.daemon.store.session_state import FreshStore, state_of
 from runward.handlers.foreign_json import read_json
 from runward.handlers.journal.folding import fold_lines

@@ -72,7 +72,7 @@ def simulated(universe: Universe) -> Iterator[None]:
         **{f"runward.daemon.{module}": kernel for module in _SYSTEM_CALLS},
         "runward.daemon.rundir.hashes.CHUNK": 4,
         "runward.daemon.parts.notices.GIVEN_UP_AFTER": GIVEN_UP_AFTER,
-        "runward.daemon.host.reporting.write_report": lambda state, report: None,
+        "runward.daemon.host.report.write_report": lambda state, report: None,
         "anyio.to_thread.run_sync": _thread(universe),
         "anyio.from_thread.check_cancelled": lambda: None,
         "runward.handlers.route.decide": _buggy(universe.bugs),

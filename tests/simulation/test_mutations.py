@@ -16,21 +16,21 @@ from tests.simulation.broken import Broken
 from tests.simulation.simulation import HistoryFailed, run
 from tests.simulation.virtual_time import GoingInCircles
 
-from runward.daemon.backup.restore import Plan, plan_of
+from runward.daemon.backup import Plan, plan_of
+from runward.daemon.engine.outbox import Outbox
+from runward.daemon.engine.queue import Queue
 from runward.daemon.faults import point
 from runward.daemon.launch import record, ticket
-from runward.daemon.looking import following, places
-from runward.daemon.looking.remembered import load_remembered
 from runward.daemon.parts import notices
-from runward.daemon.parts.orders import CancelOrders
+from runward.daemon.parts.runs import CancelOrders
 from runward.daemon.processes.ending_runs import Told
-from runward.daemon.queue.queue import Queue
 from runward.daemon.rundir import journal_reading, journals
 from runward.daemon.rundir.session_reads import NOTHING_READ
 from runward.daemon.store.store import Store
 from runward.daemon.store.tables import bundles, jobs, journal_lines, starts
+from runward.daemon.watch import following, places
+from runward.daemon.watch.remembered import load_remembered
 from runward.daemon.watch.roots import WatchedRoot
-from runward.daemon.worker.outbox import Outbox
 from runward.daemon.world import files
 from runward.daemon.world.files import Files
 from runward.handlers import notices as addressed

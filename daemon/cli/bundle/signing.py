@@ -119,7 +119,7 @@ def ask_to_sign(
     as_json: bool,
 ) -> int:
     """Put the request; wait `patience` seconds for the result, unless None. Returns the exit code."""
-    from runward.daemon.inbox.request_file import dump_request
+    from runward.daemon.inbox.spool import dump_request
     from runward.handlers.model.bundle import ReceiptSignRequested
 
     settings = settings_in_force(context)

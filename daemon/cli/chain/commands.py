@@ -321,8 +321,7 @@ def disable(context: click.Context, name: str, note: str, as_json: bool) -> None
 
 
 def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *, as_json: bool) -> None:
-    from runward.daemon.inbox.request_file import dump_request
-    from runward.daemon.inbox.spool import put
+    from runward.daemon.inbox.spool import dump_request, put
     from runward.daemon.store.ownership import prepare
     from runward.handlers.model.chains import ChainStatusRequested
 

@@ -33,8 +33,7 @@ from runward.daemon.cli.shell.request_waiting import (
 )
 from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, safe
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_chains import ChainRunRow, chain_runs_called
 from runward.daemon.store.reading_queue import why_refused

@@ -224,8 +224,7 @@ def request_cancel(settings: Settings, run: str, reason: str, *, before_it_began
 
     With `before_it_began` the run itself was only asked for so far.
     """
-    from runward.daemon.inbox.request_file import dump_request
-    from runward.daemon.inbox.spool import put
+    from runward.daemon.inbox.spool import dump_request, put
     from runward.handlers.model.chains import ChainRunCancelRequested
 
     request, state = str(uuid.uuid4()), Path(settings.state_dir)

@@ -37,7 +37,7 @@ class TooLong(Exception):
 
 def leave(state: Path, principal: str, intent: JsonValue) -> str:
     """Leave an action in the inbox, durably; returns its key. Raises `TooLong`, `StateDirectoryUnsafe` and `OSError`."""
-    from runward.daemon.inbox.request_file import dump_request  # listings do without
+    from runward.daemon.inbox.spool import dump_request  # listings do without
     from runward.handlers.model.exchange import ActionRequested
 
     key = str(uuid.uuid4())

@@ -245,7 +245,7 @@ def _seconds(text: str) -> float:
 
 def _ask(settings: Settings, event: "Request", said: str, *, as_json: bool) -> None:
     """Leave the request in the inbox, and wait until it is decided if a daemon runs."""
-    from runward.daemon.inbox.request_file import dump_request
+    from runward.daemon.inbox.spool import dump_request
 
     state, key = Path(settings.state_dir), str(event.request)
     document = dump_request(event)

@@ -19,8 +19,7 @@ from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_SETTINGS, WRONG
 from runward.daemon.cli.play.declared import declared
 from runward.daemon.cli.terminal.output import complain, fail, note, print_json
 from runward.daemon.configuration.settings import NotFound
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
+from runward.daemon.inbox.spool import MAXIMUM_REQUEST, dump_request, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.handlers.layouts.native import session_key
 from runward.handlers.model.requests import PlayRunRequested

@@ -10,7 +10,6 @@ from click.shell_completion import CompletionItem
 from runward.daemon.cli.run.launch import USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.terminal.options import Length
-from runward.daemon.launch.containment_methods import METHODS
 
 
 class RunCommand(click.Command):
@@ -29,6 +28,8 @@ class RunCommand(click.Command):
 
 def _means(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """How a process tree may be contained."""
+    from runward.daemon.launch.containment import METHODS  # the help needs none of the launcher
+
     return [CompletionItem(word) for word in METHODS if word.startswith(incomplete)]
 
 

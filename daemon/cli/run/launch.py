@@ -237,7 +237,7 @@ def _refuse_another_users_state(state: str | None) -> None:
 
 
 def _launch(order: Order, config: str | None, cwd: str, *, is_verified: bool) -> int:
-    from runward.daemon.launch.containment_methods import ContainmentUnavailable
+    from runward.daemon.launch.cgroup import ContainmentUnavailable
     from runward.daemon.launch.launch import launch
     from runward.daemon.launch.supervision import what_ended_it
 
@@ -355,7 +355,7 @@ def _artifacts(path: str | None) -> str | None:
 
 
 def _means(word: str) -> str:
-    from runward.daemon.launch.containment_methods import METHODS
+    from runward.daemon.launch.containment import METHODS
 
     if word not in METHODS:
         raise Refusal(WRONG_USAGE, f"--containment {word!r}: write one of {', '.join(METHODS)}")

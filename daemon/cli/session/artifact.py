@@ -226,8 +226,7 @@ def add_artifact(
     as_json: bool,
 ) -> None:
     """Leave the request in the inbox, and wait until it is decided if a daemon runs. Exits 1 or 2 if it is wrong."""
-    from runward.daemon.inbox.request_file import dump_request
-    from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
+    from runward.daemon.inbox.spool import MAXIMUM_REQUEST, dump_request, put
     from runward.handlers.model.outcomes import ArtifactAddRequested, artifact_id
     from runward.handlers.outcomes.recording import record
 

@@ -36,7 +36,7 @@ class Standing(NamedTuple):
 
 def cancel(settings: Settings, row: SessionRow, reason: str, patience: float | None, as_json: bool) -> None:
     """Put the request; wait `patience` seconds until the session is over, unless None. Exits."""
-    from runward.daemon.inbox.request_file import dump_request
+    from runward.daemon.inbox.spool import dump_request
     from runward.handlers.model.requests import SessionCancelRequested
 
     state = Path(settings.state_dir)

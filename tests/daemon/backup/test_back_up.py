@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.backup.back_up import BackupExists, Damaged, back_up, examine
+from runward.daemon.backup import BackupExists, Damaged, back_up, examine
 from runward.daemon.store.hash_chain import GENESIS_HEAD, Head, link
 from runward.daemon.store.reading import StoreRefused
 from runward.daemon.store.schema import migrate, migrations

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.backup.back_up import Damaged, back_up
-from runward.daemon.backup.restore import MAYBE_BEGUN, Plan, examine_for, plan_restore, restore
+from runward.daemon.backup import MAYBE_BEGUN, Damaged, Plan, back_up, examine_for, plan_restore, restore
 from runward.daemon.disk.credentials import TOKENS, create_token, list_tokens, revoke_token
 from runward.daemon.disk.epoch import read_epoch, write_epoch
 from runward.daemon.launch.ticket import has_ticket, take_ticket

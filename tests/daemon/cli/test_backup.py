@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.daemon.cli.calling import Place
 
-from runward.daemon.backup.back_up import examine
+from runward.daemon.backup import examine
 
 
 def test_a_store_is_copied_while_its_daemon_runs(place: Place) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.cli.calling import Place, Result
 
-from runward.daemon.units import placing
+from runward.daemon.units import rendering
 
 UNIT = ".config/systemd/user/runward.service"
 
@@ -164,9 +164,9 @@ def test_it_says_so_when_lingering_is_off(
 ) -> None:
     linger = tmp_path / "linger"
     linger.mkdir()
-    monkeypatch.setattr(placing, "LINGER", str(linger))
+    monkeypatch.setattr(rendering, "LINGER", str(linger))
     if is_lingering:
-        (linger / placing.user_name()).touch()
+        (linger / rendering.user_name()).touch()
     service.answers()
     assert ("loginctl enable-linger" in service.call("install", "--user").out) == (not is_lingering)
     assert service.call("install", "--user", "--json").object()["lingering"] is is_lingering
@@ -193,9 +193,9 @@ def test_settings_that_are_wrong_are_not_installed(service: Service) -> None:
 def machine(service: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Service:
     """A machine of its own whose root one is, with a program outside of homes."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(placing, "SYSTEM_UNITS", str(tmp_path / "etc/systemd/system"))
-    monkeypatch.setattr(placing, "SYSTEM_USERS", str(tmp_path / "etc/sysusers.d"))
-    monkeypatch.setattr(placing, "unseen", lambda program, also=(): None)
+    monkeypatch.setattr(rendering, "SYSTEM_UNITS", str(tmp_path / "etc/systemd/system"))
+    monkeypatch.setattr(rendering, "SYSTEM_USERS", str(tmp_path / "etc/sysusers.d"))
+    monkeypatch.setattr(rendering, "unseen", lambda program, also=(): None)
     (service.place.directory / "runward.toml").unlink()
     service.answers()
     return service
@@ -233,7 +233,7 @@ def test_the_machines_units_are_not_for_everybody_to_change(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(placing, "unseen", lambda program, also=(): None)
+    monkeypatch.setattr(rendering, "unseen", lambda program, also=(): None)
     for verb in ("install", "uninstall"):
         refused = service.call(verb, "--system")
         assert refused.code == 2
@@ -248,10 +248,10 @@ def test_a_program_in_a_home_is_no_program_for_the_machine(
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    assert placing.unseen("/usr/bin/env", ["/home/somebody/runward.toml"]) is not None
-    assert placing.unseen("/root/.local/bin/runward") == "/root/.local/bin/runward"
+    assert rendering.unseen("/usr/bin/env", ["/home/somebody/runward.toml"]) is not None
+    assert rendering.unseen("/root/.local/bin/runward") == "/root/.local/bin/runward"
     monkeypatch.setenv("HOME", str(service.place.directory))
-    assert placing.unseen(str(program)) == str(program)
+    assert rendering.unseen(str(program)) == str(program)
 
 
 def test_the_options_of_the_daemon_are_not_those_of_installing_it(service: Service) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.hooks import claude_code_program, settings_file
+from runward.daemon.hooks import claude_code_settings, settings_file
 from runward.daemon.hooks.settings_file import Refused, read_settings_file
 
 FILES = {"claude-code": (".claude", "settings.json"), "codex": (".codex", "config.toml")}
@@ -277,7 +277,7 @@ def test_without_claude_code_nothing_is_installed_that_an_older_version_drops_th
 def test_settings_that_the_installed_version_does_not_accept_are_put_back(
     place: Place, before: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claude_code_program, "_ACCEPTS_S", 2.0)
+    monkeypatch.setattr(claude_code_settings, "_ACCEPTS_S", 2.0)
     path = path_of(place, "claude-code")
     if before is not None:
         path.parent.mkdir()
@@ -292,7 +292,7 @@ def test_settings_that_the_installed_version_does_not_accept_are_put_back(
 def test_where_the_installed_version_calls_no_hook_at_all_that_is_said(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claude_code_program, "_ACCEPTS_S", 1.0)
+    monkeypatch.setattr(claude_code_settings, "_ACCEPTS_S", 1.0)
     done = place.call("hook", "install", "claude-code", **claude(place, "9.0.0", "hooks"))
     assert (done.code, "could not be asked whether it accepts the hooks" in done.err) == (0, True)
     assert "StopFailure" in events(place)

@@ -15,7 +15,7 @@ from tests.daemon.writers import kill
 from tests.unprivileged import as_unprivileged
 
 from runward.config.json_value import JsonValue
-from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.proc import identity_of
 from runward.daemon.views.native_run import rewritten_intents
 from runward.handlers.exchange.intent import parse_intent, shown
 

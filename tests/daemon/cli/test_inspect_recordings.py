@@ -12,7 +12,7 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.writers import kill
 
 from runward.config.json_value import JsonValue
-from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.proc import identity_of
 
 RECORDINGS: dict[str, tuple[str, str, str, str, str, tuple[int, int, int], tuple[int, int] | None]] = {
     "claude-code/ok.jsonl": (

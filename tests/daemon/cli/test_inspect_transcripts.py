@@ -13,7 +13,7 @@ from tests.daemon.writers import held, kill
 from tests.handlers.layouts.tiny import END, ERROR, begin, layouts
 
 from runward.config.json_value import JsonValue
-from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.proc import identity_of
 from runward.handlers.layouts import registry
 
 THREAD = "01a1fd0a-53a7-7c50-98f9-4e09b80d7c4f"

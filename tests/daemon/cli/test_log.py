@@ -7,7 +7,7 @@ import pytest
 from tests.daemon.cli.calling import Place, Recorded
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.log.daemon_log import SET_ASIDE, aside
+from runward.daemon.log import SET_ASIDE, aside
 
 _LINES: Sequence[dict[str, object]] = (
     {"event": "old", "level": "info", "ts": "2026-01-01T00:00:00Z"},

@@ -10,9 +10,7 @@ from tests.daemon.cli.calling import Place, Recorded
 from tests.daemon.listening_journald import decoded
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.log.daemon_log import IN_JOURNAL
-from runward.daemon.log.journald import entry_of
-from runward.daemon.log.line import render
+from runward.daemon.log import IN_JOURNAL, entry_of, render
 
 _LINES: list[dict[str, object]] = [
     {"event": "ready", "watched": 3, "level": "info", "ts": "2026-01-02T00:00:00Z"},

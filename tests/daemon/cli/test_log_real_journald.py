@@ -11,7 +11,7 @@ import pytest
 from tests.daemon.cli import real_journald
 from tests.daemon.cli.calling import Place
 
-from runward.daemon.log.daemon_log import IN_JOURNAL, LOG
+from runward.daemon.log import IN_JOURNAL, LOG
 
 _UNTIL = """
 until_said() {  # journald writes in its own time

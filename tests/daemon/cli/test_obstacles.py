@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from runward.daemon.looking.remembered import Remembered, dump_remembered
-from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.proc import identity_of
 from runward.daemon.processes.whereabouts import own_whereabouts
 from runward.daemon.store import reading_sessions
 from runward.daemon.views import why
+from runward.daemon.watch.remembered import Remembered, dump_remembered
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.sessions.follow import NEVER_FOLLOWED
 

@@ -14,7 +14,7 @@ from tests.daemon.launching import is_alive, members
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.daemon.cli.play.run import values_of
-from runward.daemon.processes.tree import send_signal
+from runward.daemon.processes.proc import send_signal
 from runward.daemon.store.ownership import hold, prepare
 
 SHELL = """\

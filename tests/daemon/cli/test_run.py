@@ -12,7 +12,7 @@ from tests.daemon.launching import Launcher
 from tests.waiting import wait_for
 
 from runward.daemon.cli.run.launch import Refusal, parse_arguments, words_of_run
-from runward.daemon.processes.identity import read_stat
+from runward.daemon.processes.proc import read_stat
 
 PLAYBOOK = """
 name: report

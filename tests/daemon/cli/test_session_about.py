@@ -9,7 +9,7 @@ import pytest
 from tests.daemon.cli.calling import SETTINGS, Place
 from tests.handlers.layouts.claude_code_lines import MODEL, SESSION, Transcript
 
-from runward.daemon.looking.remembered import LONGEST_PROMPT, about
+from runward.daemon.watch.remembered import LONGEST_PROMPT, about
 from runward.handlers.layouts.transcript import Told, Usage
 
 _ROOT = '[[roots]]\nname = "claude"\npath = ".claude/projects"\nlayout = "claude-code"\nhistory = "live"\n'

@@ -12,7 +12,7 @@ from tests.handlers.layouts import codex_lines
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 from tests.waiting import wait_for
 
-from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.proc import identity_of
 from runward.handlers.sessions.observe import Watched
 
 _ROOTS = """

@@ -14,7 +14,7 @@ from tests.waiting import wait_for
 
 from runward.config.settings import Settings, settings_from_json, settings_to_json
 from runward.config.settings_layers import Source, read_settings
-from runward.daemon.log.daemon_log import LOG
+from runward.daemon.log import LOG
 
 
 def _write(place: Place, text: str) -> None:

@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE_S, wait_for
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.status import _daemons_own, due_words
 from runward.daemon.store.ownership import hold, prepare
-from runward.daemon.units import placing, rendering
+from runward.daemon.units import rendering
 from runward.daemon.users import as_root
 from runward.daemon.views.needs import _fix_of_root, _settings
 
@@ -295,7 +295,7 @@ def test_runs_that_the_daemon_can_not_read_are_shown_with_who_may_start_runs_and
 
 def test_the_machines_daemon_is_started_by_its_unit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendering, "SYSTEM_STATE", str(place.state))
-    monkeypatch.setattr(placing, "SYSTEM_UNITS", str(place.directory))
+    monkeypatch.setattr(rendering, "SYSTEM_UNITS", str(place.directory))
     assert "start it with `runward daemon`" in place.call("status").out
     (place.directory / "runward.service").touch()
     assert f"start it with `{as_root('systemctl start runward.service')}`" in place.call("status").out

@@ -14,7 +14,7 @@ from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
-from runward.daemon.web import studio_socket
+from runward.daemon.web import child_server
 
 
 class Browser:
@@ -69,7 +69,7 @@ def program_of(daemon: subprocess.Popen[str]) -> list[int]:
             parent = (each / "stat").read_text().rpartition(")")[2].split()[1]
         except OSError:
             continue
-        if studio_socket.PROGRAM.encode() in words and int(parent) == daemon.pid:
+        if child_server.PROGRAM.encode() in words and int(parent) == daemon.pid:
             found.append(int(each.name))
     return found
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.cli.calling import CONTRACT, Place
 
-from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.proc import identity_of
 
 
 def test_a_verdict_has_its_events_decisions_statuses_and_lines_in_order(recorded: Place) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.daemon.doctor.examined import findings, installation
 
-from runward.daemon.doctor import trials
+from runward.daemon.doctor import checks
 from runward.daemon.doctor.findings import Finding
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(360)]
@@ -24,7 +24,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def walked(tmp_path: Path, **environment: str) -> Finding:
     given = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)} | environment
-    (found,) = findings(trials.examine_canary, installation(tmp_path / "state", environment=given))
+    (found,) = findings(checks.examine_canary, installation(tmp_path / "state", environment=given))
     return found
 
 
@@ -40,7 +40,7 @@ def test_the_road_is_walked_and_nothing_is_left_of_it(tmp_path: Path, temporary:
 def test_a_road_that_is_broken_is_said_to_be(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(trials.EXPECTED, trials.DELIVERS, ("failed", "missing"))
+    monkeypatch.setitem(checks.EXPECTED, checks.DELIVERS, ("failed", "missing"))
     found = walked(tmp_path)
     assert (found.result, found.found) == (
         "failed",
@@ -53,7 +53,7 @@ def test_a_road_that_is_broken_is_said_to_be(
 def test_a_receipt_that_holds_over_changed_bytes_breaks_the_road(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trials, "_change", lambda place, name: None)
+    monkeypatch.setattr(checks, "_change", lambda place, name: None)
     found = walked(tmp_path)
     assert (found.result, found.found) == (
         "failed",
@@ -70,7 +70,7 @@ def test_a_run_that_cannot_be_started_breaks_the_road(tmp_path: Path, temporary:
 
 def test_each_containment_is_tried_on_a_run(tmp_path: Path, temporary: Path) -> None:
     given = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    found = findings(trials.examine_containment, installation(tmp_path / "state", environment=given))
+    found = findings(checks.examine_containment, installation(tmp_path / "state", environment=given))
     assert "subreaper" in found[-1].found
     assert all(each.found.startswith("no ") and each.fix for each in found[:-1])
     assert list(temporary.iterdir()) == []

@@ -12,7 +12,7 @@ from runward.daemon.doctor import daemons, state
 from runward.daemon.doctor.findings import Finding
 from runward.daemon.host.report import Report, write_report
 from runward.daemon.store.ownership import hold
-from runward.daemon.units import placing
+from runward.daemon.units import rendering
 from runward.daemon.users import as_root, name_of
 from runward.daemon.watch.hints import Coverage
 
@@ -39,7 +39,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "linger").mkdir()
     (tmp_path / "state").mkdir()
     monkeypatch.setattr(daemons, "BOOTED", tmp_path)
-    monkeypatch.setattr(placing, "LINGER", str(tmp_path / "linger"))
+    monkeypatch.setattr(rendering, "LINGER", str(tmp_path / "linger"))
     return tmp_path
 
 

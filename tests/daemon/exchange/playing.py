@@ -21,8 +21,7 @@ from tests.daemon.worker.without_threads import without_threads
 
 from runward.config.exchange import ExchangeRules, Executor
 from runward.daemon.host.acting_with_code import acting_with_code
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.sandbox.execution import CpuTime, Execution
 from runward.daemon.sandbox.workers import Job
 from runward.daemon.store.reading_pruning import PROGRESS

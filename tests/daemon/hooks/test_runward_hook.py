@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE_S
 from runward.daemon.hooks import runward_hook
 from runward.daemon.hooks.settings_file import SCRIPT, shell_command
 from runward.daemon.inbox.spool import list_inbox
-from runward.daemon.processes.identity import current_boot_id, identity_of
+from runward.daemon.processes.proc import current_boot_id, identity_of
 
 PAYLOAD = b'{"session_id": "s", "hook_event_name": "Stop", "last_assistant_message": "\xc3\xa4\\n"}'
 

@@ -18,7 +18,7 @@ from runward.daemon.host import service
 from runward.daemon.host.service import Obedience
 from runward.daemon.host.supervisor import SettingsNotTaken, Supervisor
 from runward.daemon.watch.notifications import Inotify
-from runward.daemon.web.studio_socket import StudioSocket
+from runward.daemon.web.child_server import StudioSocket
 
 QUIET: Look = {"a": (1,)}
 

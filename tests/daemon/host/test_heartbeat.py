@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tests.daemon.worker.in_process import StillClock, ToldProcesses, daemon
 
-from runward.daemon.host import reporting
+from runward.daemon.host import report
 from runward.daemon.host.report import Report, read_report
-from runward.daemon.processes.heartbeat import BEAT, STALLED_AFTER, stalled_s
+from runward.daemon.views.daemon_report import BEAT, STALLED_AFTER, stalled_s
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ async def test_a_daemon_tells_of_itself_again_though_nothing_is_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with daemon(tmp_path, StillClock(), ToldProcesses()) as started:
-        monkeypatch.setattr(reporting, "BEAT", 1e9)
+        monkeypatch.setattr(report, "BEAT", 1e9)
         tell = started.supervisor.reporting.tell
         await tell()
         first = read_report(started.state)
         await tell()
         assert read_report(started.state) == first
         assert _told_at(started.state) == _of(first)
-        monkeypatch.setattr(reporting, "BEAT", 0.0)
+        monkeypatch.setattr(report, "BEAT", 0.0)
         await tell()
         again = read_report(started.state)
         assert again == first, "nothing else is new"

@@ -19,7 +19,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
             await anyio.to_thread.run_sync(lambda: None)
         return True
 
-    monkeypatch.setattr("runward.daemon.worker.outbox.Outbox.carry_out", carry_out)
+    monkeypatch.setattr("runward.daemon.engine.outbox.Outbox.carry_out", carry_out)
 
 
 @pytest.mark.usefixtures("endless")

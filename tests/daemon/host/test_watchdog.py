@@ -18,8 +18,8 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.notified import NotifySocket
 from tests.waiting import PATIENCE_S, wait_for
 
-from runward.daemon.host import notify
-from runward.daemon.host.watchdog import LEAST_PATIENCE, Watchdog
+from runward.daemon.host import systemd
+from runward.daemon.host.systemd import LEAST_PATIENCE, Watchdog
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.watch import notifications
@@ -232,15 +232,15 @@ def test_the_units_watchdog_is_for_the_process_that_it_names(
             monkeypatch.delenv(name, raising=False)
         else:
             monkeypatch.setenv(name, value.replace("our own", str(os.getpid())))
-    assert notify.watchdog_period() == period
+    assert systemd.watchdog_period() == period
 
 
 def test_a_status_is_one_line(told: NotifySocket) -> None:
-    notify.ready("degraded: no space\nREADY=0")
+    systemd.ready("degraded: no space\nREADY=0")
     assert told.waiting() == [{"STATUS": "degraded: no space READY=0"}, {"READY": "1"}]
 
 
-@pytest.mark.parametrize("step", [notify.ready, notify.alive, notify.stopping])
+@pytest.mark.parametrize("step", [systemd.ready, systemd.alive, systemd.stopping])
 @pytest.mark.parametrize("trouble", ["a run's directory is full; ", "ä€😀 ", "\udcff"])
 def test_no_status_is_too_long_for_systemd_or_keeps_what_matters_from_it(
     told: NotifySocket, step: Callable[[str], None], trouble: str
@@ -249,14 +249,14 @@ def test_no_status_is_too_long_for_systemd_or_keeps_what_matters_from_it(
     state, status = sorted(told.waiting(), key=lambda each: "STATUS" in each)
     assert list(state.values()) == ["1"]
     said = status["STATUS"]
-    assert 2000 < len(said.encode()) <= notify.LONGEST_STATUS
+    assert 2000 < len(said.encode()) <= systemd.LONGEST_STATUS
     assert said.endswith("…")
     assert "\ufffd" not in said
 
 
 def test_nobody_there_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", "/nowhere/at/all")
-    notify.ready("fine")
+    systemd.ready("fine")
 
 
 def test_a_daemon_tells_its_start_its_life_a_reload_and_its_end(tmp_path: Path) -> None:

@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 
 from runward.config.json_value import JsonValue
 from runward.daemon.inbox import spool
-from runward.daemon.inbox.request_file import dump_request
 from runward.daemon.inbox.requests import load_request
-from runward.daemon.inbox.spool import MAXIMUM_REQUEST, MOST_AT_ONCE, InboxFile, clear, list_inbox, put
+from runward.daemon.inbox.spool import (
+    MAXIMUM_REQUEST,
+    MOST_AT_ONCE,
+    InboxFile,
+    clear,
+    dump_request,
+    list_inbox,
+    put,
+)
 from runward.handlers.model.approvals import ApprovalRequested
 from runward.handlers.model.bundle import ReceiptSignRequested
 from runward.handlers.model.chains import (

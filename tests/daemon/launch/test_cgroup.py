@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from runward.daemon.launch import cgroup
-from runward.daemon.launch.cgroup import cgroup_of, end_run_in
-from runward.daemon.launch.containment_methods import ContainmentUnavailable
+from runward.daemon.launch.cgroup import ContainmentUnavailable, cgroup_of, end_run_in
 from runward.daemon.processes.ending_runs import Told
 from runward.daemon.world import processes
 from runward.handlers.model.sessions import RunProcesses

@@ -14,7 +14,7 @@ from tests.daemon.launching import Launcher, is_alive, members
 from tests.waiting import wait_for
 
 from runward.daemon.launch.launch import child_traceparent
-from runward.daemon.processes.identity import ProcessIdentity, state_of
+from runward.daemon.processes.proc import ProcessIdentity, state_of
 
 
 def test_a_command_that_ends_well_leaves_its_whole_record(launcher: Launcher) -> None:

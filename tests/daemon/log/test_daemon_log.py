@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runward.daemon.log import daemon_log as log_module
-from runward.daemon.log.daemon_log import (
+from runward.daemon import log as log_module
+from runward.daemon.log import (
     LOG,
+    MAXIMUM_LINE,
     SET_ASIDE,
     Console,
     JsonStream,
@@ -25,11 +26,12 @@ from runward.daemon.log.daemon_log import (
     Sinks,
     Terminal,
     aside,
+    entry_of,
+    for_people,
     open_log,
     open_sinks,
+    render,
 )
-from runward.daemon.log.journald import entry_of
-from runward.daemon.log.line import MAXIMUM_LINE, for_people, render
 
 
 class Unshowable:

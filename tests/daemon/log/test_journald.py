@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 from tests.daemon.listening_journald import Journald, decoded
 
-from runward.daemon.log import journald
-from runward.daemon.log.daemon_log import IN_JOURNAL, LOG, open_log, open_sinks
-from runward.daemon.log.journald import Journal, entry_of, is_journal
-from runward.daemon.log.line import MAXIMUM_LINE, render
+from runward.daemon import log
+from runward.daemon.log import (
+    IN_JOURNAL,
+    LOG,
+    MAXIMUM_LINE,
+    Journal,
+    entry_of,
+    is_journal,
+    open_log,
+    open_sinks,
+    render,
+)
 
 
 @pytest.fixture
@@ -126,7 +134,7 @@ def test_where_stderr_is_the_journal_lines_go_there_and_into_no_file(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(journald, "SOCKET", str(listening.path))
+    monkeypatch.setattr(log, "SOCKET", str(listening.path))
     stream, environment = stderr
     sinks = open_sinks(tmp_path, stream, environment)
     open_log(sinks).info("ready", watched=3)
@@ -143,7 +151,7 @@ def test_where_stderr_is_the_journal_lines_go_there_and_into_no_file(
 def test_where_no_journald_listens_stderr_and_the_file_get_json(
     stderr: tuple[Stream, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journald, "SOCKET", str(tmp_path / "nobody"))
+    monkeypatch.setattr(log, "SOCKET", str(tmp_path / "nobody"))
     stream, environment = stderr
     open_log(open_sinks(tmp_path, stream, environment)).info("ready")
     assert json.loads(stream.getvalue())["event"] == "ready"

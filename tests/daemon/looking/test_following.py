@@ -15,13 +15,13 @@ from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.root import Root
+from runward.daemon.engine import clock_steps
 from runward.daemon.inbox.spool import put
-from runward.daemon.looking import following, looks
-from runward.daemon.looking.remembered import dump_remembered, load_remembered
 from runward.daemon.parts.answering import Bundled, no_bundles
-from runward.daemon.queue import clock_steps
 from runward.daemon.store.transaction import Row, Statement
+from runward.daemon.watch import following, looks
 from runward.daemon.watch.hints import Why
+from runward.daemon.watch.remembered import dump_remembered, load_remembered
 from runward.daemon.world.files import Files
 from runward.handlers.layouts.registry import LAYOUTS
 from runward.handlers.model.contracts import Declarations, Ruled, RuledPlaybook

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from runward.config.notification import Means, Recipient
-from runward.daemon.notices import messenger
-from runward.daemon.notices.messenger import NoLink, SettingsMessenger, send
 from runward.daemon.store.tables.notices import PendingNotice
+from runward.daemon.world import messenger
+from runward.daemon.world.messenger import NoLink, SettingsMessenger, send
 
 NOTICE = PendingNotice(
     "nt_1",

@@ -19,8 +19,7 @@ from runward.config.exchange import Executor
 from runward.config.json_value import JsonValue
 from runward.daemon.cli.exchange.acting import result_so_far
 from runward.daemon.host.acting_with_code import acting_with_code
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts import actions_with_code
 from runward.daemon.parts.actions_with_code import (
     GIVEN_UP_S,

@@ -18,9 +18,9 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.config.bundle import BundleRules
 from runward.daemon import faults
-from runward.daemon.backup.restore import have_parts_looked_for
+from runward.daemon.backup import have_parts_looked_for
+from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.parts.bundles import REFUSED_FOR, Bundles, Settled
-from runward.daemon.queue.queue import Claim, Completed, Queue, StoreTrouble
 from runward.daemon.rundir import call_reading
 from runward.daemon.store.tables.bundles import UnplacedBundle
 from runward.daemon.store.tables.jobs import JobResult

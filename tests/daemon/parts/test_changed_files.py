@@ -180,10 +180,10 @@ async def test_a_glob_that_was_named_no_more_begins_anew(watched: Watched) -> No
 async def test_a_glob_that_matches_too_much_is_a_problem_until_it_does_not(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from runward.daemon.watch import matching_files
+    from runward.daemon.parts import changed_files
 
     await watched.changes()
-    monkeypatch.setattr(matching_files, "MOST_FILES", 1)
+    monkeypatch.setattr(changed_files, "MOST_FILES", 1)
     (watched.place / "new.md").write_text("n")
     assert await watched.changes() == []
     (said,) = watched.files.degraded()

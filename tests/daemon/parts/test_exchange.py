@@ -13,8 +13,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.config.json_value import JsonValue
 from runward.daemon import faults
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts.intents import AT_ONCE, Intents
 from runward.daemon.store.reading_pruning import PROGRESS
 from runward.daemon.store.tables import starts

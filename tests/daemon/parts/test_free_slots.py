@@ -6,7 +6,7 @@ from pathlib import Path
 
 import structlog
 
-from runward.daemon.parts.starting import FreeSlots
+from runward.daemon.parts.runs import FreeSlots
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.world.clock import SystemClock

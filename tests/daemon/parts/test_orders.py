@@ -8,9 +8,8 @@ from typing import NoReturn
 import pytest
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import put
-from runward.daemon.parts.orders import CancelOrders
+from runward.daemon.inbox.spool import dump_request, put
+from runward.daemon.parts.runs import CancelOrders
 from runward.daemon.processes.cancelling import WORD
 from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told
 from runward.daemon.store.tables.starts import OwedCancellation

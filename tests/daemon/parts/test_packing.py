@@ -9,8 +9,7 @@ from tests.daemon.parts.test_pruning import DAY, end_of_chain, prune, run, tombs
 from tests.daemon.worker.damaged_journals import begin, finish
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.packed_document import COLUMNS, unpack
 from runward.daemon.store.transaction import Row, Statement

@@ -11,8 +11,7 @@ from tests.daemon.worker.damaged_journals import begin, finish
 from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, daemon
 
 from runward.config.bundle import BundleRules
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.store.hash_chain import BrokenChain, ChainedEvent, Head, follow
 from runward.daemon.store.transaction import Statement
 from runward.handlers.bundle.parts import PARTS

@@ -11,8 +11,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from runward.config.chain import Chain, read_chain
 from runward.config.playbook import Playbook
 from runward.config.step import Callables
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.parts.answering import NoChains
 from runward.daemon.store.hash_chain import Head
 from runward.daemon.store.transaction import Statement

@@ -11,8 +11,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from runward.config.bundle import BundleRules
 from runward.daemon import faults
 from runward.daemon.disk.receipt_keys import own_public_keys
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import dump_request, put
 from runward.handlers.bundle.signatures import signature_state
 from runward.handlers.model.bundle import BundleRulesOf, ReceiptSignRequested
 

@@ -11,8 +11,7 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from runward.config.json_value import JsonValue
 from runward.config.playbook import read_playbook
 from runward.daemon.disk.epoch import EpochPassed
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import dump_request, put
 from runward.daemon.store.transaction import Statement
 from runward.daemon.world.processes import Begun, NotBegun
 from runward.handlers.model.invocations import Play, StartRun

@@ -10,7 +10,7 @@ import pytest
 from tests.waiting import wait_for
 
 from runward.daemon.processes import whereabouts
-from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.proc import identity_of
 from runward.daemon.processes.whereabouts import MOST_ANCESTORS, ancestors, launcher_of
 from runward.handlers.model.processes import RecordedProcess
 

@@ -15,7 +15,7 @@ from tests.waiting import wait_for
 
 from runward.daemon.processes.cancelling import CANCEL, WORD, order_text, read_word
 from runward.daemon.processes.ending_runs import NotTold, RunPlace, Told, tell_to_end
-from runward.daemon.processes.identity import current_boot_id, identity_of, read_stat
+from runward.daemon.processes.proc import current_boot_id, identity_of, read_stat
 from runward.daemon.rundir.run_directories import leave_word
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import RunProcesses

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.waiting import wait_for
 
-from runward.daemon.processes.identity import (
+from runward.daemon.processes.proc import (
     ProcessIdentity,
     current_boot_id,
     identity_of,

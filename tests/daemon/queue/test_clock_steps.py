@@ -13,8 +13,8 @@ from tests.daemon.queue.test_queue import Desk, Tokens, done, start
 from tests.daemon.store.uncertain import Uncertain
 from tests.daemon.worker.in_process import StillClock
 
+from runward.daemon.engine.queue import Queue, StoreTrouble
 from runward.daemon.parts.notices import FIRST_PAUSE, Notices
-from runward.daemon.queue.queue import Queue, StoreTrouble
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.tables.jobs import JobResult, put_back

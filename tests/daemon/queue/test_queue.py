@@ -13,8 +13,9 @@ from tests.daemon.store.uncertain import Uncertain
 from tests.daemon.worker.in_process import StillClock
 from tests.handlers.examples import declaration
 
-from runward.daemon.queue import queue as queueing
-from runward.daemon.queue.queue import Claim, Completed, Observation, Queue, StoreTrouble
+from runward.daemon.engine import queue as queueing
+from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
+from runward.daemon.store.batch import Observation
 from runward.daemon.store.schema import migrate
 from runward.daemon.store.store import Store, connect
 from runward.daemon.store.tables import jobs, places

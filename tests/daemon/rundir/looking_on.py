@@ -5,10 +5,10 @@ import time
 from pathlib import Path
 
 from runward.config.json_value import JsonValue
-from runward.daemon.looking.remembered import Remembered, dump_remembered, load_remembered
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.session_reading import look_at_session
 from runward.daemon.rundir.session_reads import NOTHING_READ, SessionSight
+from runward.daemon.watch.remembered import Remembered, dump_remembered, load_remembered
 from runward.handlers.layouts.registry import DirectoryLayout, LogLayout
 from runward.handlers.model.files import Unreadable
 

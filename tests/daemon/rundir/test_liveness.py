@@ -16,7 +16,7 @@ from tests.daemon.writers import held, kill
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
-from runward.daemon.processes.identity import identity_of
+from runward.daemon.processes.proc import identity_of
 from runward.daemon.processes.whereabouts import NotThere
 from runward.daemon.rundir import liveness
 from runward.daemon.rundir.liveness import Writers

@@ -2,8 +2,8 @@
 
 import pytest
 
-from runward.daemon.looking.remembered import Remembered, dump_remembered, load_remembered
 from runward.daemon.rundir.session_reads import NOT_KNOWN, NOTHING_READ, Cursor, FilesRead, LogRead
+from runward.daemon.watch.remembered import Remembered, dump_remembered, load_remembered
 
 
 def stored(read: FilesRead) -> str:

@@ -16,11 +16,11 @@ from tests.unprivileged import as_unprivileged
 from tests.waiting import wait_for
 
 from runward.config.exchange import Executor
-from runward.daemon.sandbox import landlock, landlocked, workers
+from runward.daemon.sandbox import landlock, workers
 from runward.daemon.sandbox.execution import execution_to_json
 from runward.daemon.sandbox.interpreter import interpreter
 from runward.daemon.sandbox.isolated import NOBODY, NoSandbox
-from runward.daemon.sandbox.landlocked import PrivateDirectory
+from runward.daemon.sandbox.landlock import PrivateDirectory
 from runward.daemon.sandbox.workers import Job, ReadyWorkers, Worker, execute
 
 WEAKER = Executor(sandbox="landlock", timeout=20.0)
@@ -78,7 +78,7 @@ def test_it_also_stops_an_ordinary_user_who_owns_the_secret(machine: Machine) ->
 
     def attempts() -> list[str]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(landlocked, "interpreter", lambda uid: readable)
+            patch.setattr(landlock, "interpreter", lambda uid: readable)
             return surprises("landlock", machine.told())
 
     assert as_unprivileged(attempts) == [""]
@@ -200,7 +200,7 @@ def test_what_a_killed_daemon_left_is_removed_once_it_is_old(
     (left / "deep").mkdir(parents=True)
     PrivateDirectory(None).remove()
     assert left.exists(), "it may have just been made"
-    monkeypatch.setattr(landlocked, "_ABANDONED_S", -1.0)
+    monkeypatch.setattr(landlock, "_ABANDONED_S", -1.0)
     PrivateDirectory(None).remove()
     assert not left.exists()
     assert Path(held.path).exists(), "its daemon lives"
@@ -215,12 +215,12 @@ def test_cpu_time_is_counted_though_the_disk_refuses_to_remove_the_directory(
 
     before = _directories()
     with monkeypatch.context() as broken:
-        broken.setattr(landlocked, "_empty", refuse)
+        broken.setattr(landlock, "_empty", refuse)
         told = execute(Job("def run(): open('left', 'w').close(); return sum(range(10**6))", []), WEAKER)
     assert told.result == 499999500000, told.error
     assert told.cpu_s > 0.0
     assert len(_directories() - before) == 1
-    monkeypatch.setattr(landlocked, "_ABANDONED_S", -1.0)
+    monkeypatch.setattr(landlock, "_ABANDONED_S", -1.0)
     assert execute(Job("def run(): return 1", []), WEAKER).result == 1
     assert _directories() == before, "a later worker removes it"
 

@@ -5,7 +5,7 @@ import time
 import anyio
 from tests.waiting import PATIENCE_S
 
-from runward.daemon.schedule.schedules import SchedulerAlarm
+from runward.daemon.parts.schedules import SchedulerAlarm
 
 
 class Rung:

@@ -1,7 +1,7 @@
 """Commands read attempts without loading what is remembered of a session: they find it by its position in the JSON."""
 
-from runward.daemon.looking.remembered import Remembered
 from runward.daemon.store.reading_bundles import ATTEMPTS
+from runward.daemon.watch.remembered import Remembered
 from runward.handlers.sessions.follow import Followed
 from runward.handlers.sessions.observe import TraceRead, Watched
 

@@ -8,7 +8,7 @@ import pytest
 from tests.daemon.doctor.examined import findings, installation, results
 from tests.daemon.store.test_upgrades import VERSIONS, load
 
-from runward.daemon.backup.back_up import Damaged, examine
+from runward.daemon.backup import Damaged, examine
 from runward.daemon.doctor import state
 from runward.daemon.store.schema import difference, migrate
 

@@ -9,7 +9,7 @@ import pytest
 from tests.daemon.cli.calling import Place, Recorded
 from tests.waiting import wait_for
 
-from runward.daemon.backup.back_up import Examined, examine
+from runward.daemon.backup import Examined, examine
 from runward.daemon.store.reading_exchange import shared_artifact
 from runward.daemon.store.reading_sessions import unseen_failures
 from runward.daemon.store.reading_shows import shows

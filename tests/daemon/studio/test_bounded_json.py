@@ -3,7 +3,7 @@
 import json
 
 from runward.config.json_value import JsonValue
-from runward.daemon.studio.bounded_json import Room, bounded_json
+from runward.daemon.studio.rendering import Room, bounded_json
 
 
 def test_what_is_short_and_flat_is_shown_whole() -> None:

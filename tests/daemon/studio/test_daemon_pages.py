@@ -16,7 +16,7 @@ from runward.config.studio import StudioSettings
 from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import list_inbox
 from runward.daemon.studio import daemon_pages
-from runward.daemon.studio.metrics import FIGURES, escaped, metrics
+from runward.daemon.studio.daemon_pages import FIGURES, escaped, metrics
 from runward.handlers.model.notices import NoticeRetryRequested
 from runward.handlers.model.requests import JobDiscardRequested, JobRetryRequested
 

@@ -16,7 +16,7 @@ from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, tags_of
 
 from runward.config.json_value import JsonValue
 from runward.daemon.store import reading_artifacts
-from runward.daemon.studio import cards, outcome_pages
+from runward.daemon.studio import cards
 
 REVIEW: JsonValue = {
     "outcome_kind": "review_verdict",
@@ -200,7 +200,7 @@ async def test_pages_of_older_outcomes_have_each_outcome_once(
     outcomes: Studio, monkeypatch: pytest.MonkeyPatch, filters: str
 ) -> None:
     whole = json.loads((await outcomes.get(f"/outcomes?{filters}&format=json")).text)
-    monkeypatch.setattr(outcome_pages, "PAGE", 1)
+    monkeypatch.setattr(cards, "PAGE", 1)
     address, listed = f"/outcomes?{filters}", []
     while address:
         listed += json.loads((await outcomes.get(f"{address}&format=json")).text)

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from runward.daemon.processes.identity import current_boot_id, read_stat
+from runward.daemon.processes.proc import current_boot_id, read_stat
 from runward.daemon.watch import keeping
 from runward.daemon.watch.hints import Hints, Target, Why
 from runward.daemon.watch.keeping import Exits

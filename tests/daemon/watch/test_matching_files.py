@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runward.daemon.watch import matching_files
-from runward.daemon.watch.matching_files import matching
+from runward.daemon.parts import changed_files
+from runward.daemon.parts.changed_files import matching
 
 FILES = ("a.md", "b.txt", "sub/c.md", "sub/deep/d.md", ".hidden.md", "sub/e.md/inside.md")
 
@@ -75,7 +75,7 @@ def test_no_link_is_followed_and_nothing_but_regular_files_counts(place: Path) -
 def test_a_glob_that_matches_too_much_is_not_watched_at_all(
     place: Path, monkeypatch: pytest.MonkeyPatch, bound: str, said: str
 ) -> None:
-    monkeypatch.setattr(matching_files, bound, 2)
+    monkeypatch.setattr(changed_files, bound, 2)
     found = matching(f"{place}/**")
     assert (found.files, found.problem is not None and said in found.problem) == ({}, True)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runward.daemon.web.requests import is_own_host, is_own_origin
+from runward.daemon.web.server import is_own_host, is_own_origin
 
 URL = "https://runward.example/at"
 

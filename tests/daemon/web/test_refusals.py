@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import CapturingLogger
 
-from runward.daemon.web import requests
-from runward.daemon.web.requests import Refusals
+from runward.daemon.web import server
+from runward.daemon.web.server import Refusals
 
 
 def test_one_refusal_a_second_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=0.2)
-    monkeypatch.setattr(requests, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=lambda: clock.now))
     log = CapturingLogger()
     said = Refusals(log, "refused")
     for at in (0.2, 0.3, 1.1, 1.2, 1.3, 2.3):

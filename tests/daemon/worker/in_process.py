@@ -18,8 +18,8 @@ import structlog
 from runward.config.exchange import ExchangeRules
 from runward.config.root import Root
 from runward.config.settings import Settings
+from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import Supervisor
-from runward.daemon.host.world import World
 from runward.daemon.parts.actions_with_code import ActionsWithCode, Work, no_sandbox
 from runward.daemon.parts.answering import (
     NO_CHAINS,

@@ -15,10 +15,10 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 from tests.waiting import PATIENCE_S
 
 from runward.config.json_value import JsonValue
+from runward.daemon.engine import background
 from runward.daemon.parts import log_lines
 from runward.daemon.rundir import hashes
 from runward.daemon.rundir.opening import Halted
-from runward.daemon.worker import background
 from runward.daemon.world.files import Files
 from runward.handlers.contracts.files import TRIES
 from runward.handlers.model.files import FileHash, RootHashes, Unreadable

@@ -13,10 +13,9 @@ from tests.daemon.worker.in_process import Daemon, StillClock, ToldProcesses, da
 
 from runward.config.contract import ExpectedArtifact
 from runward.config.json_value import JsonValue
-from runward.daemon.inbox.request_file import dump_request
-from runward.daemon.inbox.spool import list_inbox, put
+from runward.daemon.engine.turn import StoppedInTrouble
+from runward.daemon.inbox.spool import dump_request, list_inbox, put
 from runward.daemon.store.batch import Batch
-from runward.daemon.worker.turn import StoppedInTrouble
 from runward.daemon.world.files import Files
 from runward.handlers.model.contracts import Declarations
 from runward.handlers.model.events import Request

@@ -25,8 +25,8 @@ from tests.waiting import PATIENCE_S
 
 from runward.config.root import Root
 from runward.config.settings import Settings
+from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import Supervisor
-from runward.daemon.host.world import World
 from runward.daemon.parts.answering import no_playbooks, no_rules
 from runward.daemon.rundir.journal_reading import Compared, compare
 from runward.daemon.rundir.journals import StandingLines

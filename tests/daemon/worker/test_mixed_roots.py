@@ -9,7 +9,7 @@ from tests.handlers.layouts import adjutant_lines, codex_lines, ctcp_lines, lion
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript, headless_run, subagent_file
 
 from runward.config.root import Root
-from runward.daemon.looking.remembered import load_remembered
+from runward.daemon.watch.remembered import load_remembered
 from runward.daemon.world.files import Files
 from runward.handlers.layouts.registry import LAYOUTS
 

@@ -19,10 +19,10 @@ from tests.daemon.worker.run_directory_model import Contract
 from tests.daemon.worker.run_directory_programs import Machine, Step, programs
 from tests.daemon.worker.without_threads import without_threads
 
-from runward.daemon.looking.look import Looker
 from runward.daemon.store.hash_chain import ChainedEvent, Head, follow
 from runward.daemon.store.journals import STOPPED_CLEANLY
 from runward.daemon.watch.hints import Why
+from runward.daemon.watch.look import Looker
 
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 

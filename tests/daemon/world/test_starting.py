@@ -17,8 +17,7 @@ from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
 from runward.daemon.disk.epoch import EpochPassed, write_epoch
-from runward.daemon.processes.identity import read_stat
-from runward.daemon.processes.tree import send_signal
+from runward.daemon.processes.proc import read_stat, send_signal
 from runward.daemon.store.ownership import prepare
 from runward.daemon.world import starting
 from runward.daemon.world.processes import Begun, NotBegun

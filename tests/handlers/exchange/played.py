@@ -9,8 +9,8 @@ from typing import Any
 
 from runward.config.exchange import ExchangeRules
 from runward.config.json_value import JsonValue
+from runward.daemon.engine.deciding import MOST_QUESTIONS
 from runward.daemon.sandbox import worker
-from runward.daemon.worker.deciding import MOST_QUESTIONS
 from runward.handlers.exchange import act, invoke
 from runward.handlers.exchange.accounts import Accounts, CodeRun, Ran, accounts_of
 from runward.handlers.exchange.reading import Acted, ActedWithCode, CodeOf, CodeRan, Running, Unable, Worked

@@ -1,1 +1,0 @@
-"""Copies of the store: made, examined, restored."""

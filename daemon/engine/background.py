@@ -1,0 +1,297 @@
+"""Background work: slow work that follows a verdict, such as hashing what was produced.
+
+Verdicts and their journals come first: each step begins only when neither is in progress and the last verdict was a
+moment ago, because one verdict is often followed by the next. If verdicts never pause, the steps are taken in the
+gaps. Claimed jobs go through the same queue under their own token. A stop puts back the jobs that were not reached; a
+crash leaves them to the next daemon.
+"""
+
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Final, Unpack
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import structlog
+
+from runward.daemon.engine.deciding import Arguments, Decider, Result
+from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
+from runward.daemon.rundir.opening import Halted
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables.jobs import Job, JobResult, put_back
+from runward.daemon.world.clock import Clock
+from runward.handlers.model.events import OfFiles
+
+GATHER: Final = 1.0
+"""Seconds for which follow-up work of verdicts is gathered, so that few commits delay others."""
+
+PATIENCE: Final = 30.0
+"""Seconds of verdicts without a pause after which the work is done alongside them, until there is a pause."""
+
+STEP: Final = 0.5
+"""Seconds that each step still waits at most for a gap between verdicts, once the patience is over."""
+
+BATCH: Final = 64
+FEW: Final = 8
+"""Jobs that are decided in one go: a verdict may have to wait for the interpreter that long."""
+
+MANY_BYTES: Final = 64 << 20
+"""Bytes from which on a batch takes no further job, so that small files don't wait for large ones."""
+
+LARGE: Final = 256 << 20
+SLOW: Final = 2.0
+"""A job that reads more bytes than `LARGE`, or reads for longer than `SLOW` (seconds), is put back, and done alone by
+the one loop that does such jobs. So it never holds up others, whatever its event says about its size."""
+
+TROUBLED: Final = 2.0
+"""Seconds after which what the store refused is tried again."""
+
+_LOOK: Final = 0.02
+"""Seconds between two checks for pending verdicts."""
+
+
+def _set_event() -> anyio.Event:
+    event = anyio.Event()
+    event.set()
+    return event
+
+
+@dataclass(slots=True)
+class Background:
+    """Two loops that carry out background jobs, each in a thread. Only one of them does jobs that take long."""
+
+    store: Store
+    queue: Queue
+    decider: Decider
+    clock: Clock
+    log: structlog.typing.FilteringBoundLogger
+    busy: Callable[[], bool]
+    """Whether verdicts, or their journals, are on their way."""
+    expected: Callable[[], bool]
+    """Whether more verdicts are likely, because there was one a moment ago."""
+    report: Callable[[Completed], Awaitable[None]]
+    """Called with what is durable."""
+    prepared: Callable[[Sequence[JobResult]], AbstractAsyncContextManager[Sequence[JobResult]]] = nullcontext
+    """A context manager that gives what is completed in place of these results."""
+    tell: Callable[[Sequence[JobResult], float], None] = lambda results, seconds: None
+    """Logs what was completed, and how many seconds that took."""
+    ended: anyio.Event = field(default_factory=_set_event)
+    """Set while no loop runs."""
+    batches: int = 0
+    """How many batches were begun."""
+    trouble: str | None = None
+    """The store's last refusal."""
+    _halting: bool = False
+    _waits_since: float | None = None
+    """Since when verdicts have kept this work waiting without a pause (monotonic seconds)."""
+    _lanes: set[str] = field(default_factory=set)
+    """The lanes that a loop works on: the other one leaves them alone."""
+    _long: set[str] = field(default_factory=set)
+    """The lanes whose first job takes long. A new daemon finds out again."""
+    _claiming: anyio.Lock = field(default_factory=anyio.Lock)
+    _threads: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(2))
+    _woken: anyio.Event = field(default_factory=anyio.Event)
+
+    def __post_init__(self) -> None:
+        self.queue.wake_background = self.wake
+
+    def degraded(self) -> list[str]:
+        """What delays the work, for `status`."""
+        return [] if self.trouble is None else [f"background work is postponed: {self.trouble}"]
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        woken, self._woken = self._woken, anyio.Event()
+        woken.set()
+
+    def halt(self) -> None:
+        """End soon, even in the middle of a file. Unfinished claimed jobs are put back."""
+        self._halting = True
+        self.wake()
+
+    async def run(self) -> None:
+        """Work until `halt`. If cancelled, claimed jobs are left to the next daemon."""
+        self.ended = anyio.Event()
+        try:
+            async with anyio.create_task_group() as tasks:
+                for does_long in (False, True):
+                    tasks.start_soon(self._keep_on, does_long)
+        finally:
+            self.ended.set()
+
+    async def drain(self) -> bool:
+        """Carry out everything that is due now; returns whether there was anything."""
+        before = self.batches
+        async with anyio.create_task_group() as tasks:
+            for does_long in (False, True):
+                tasks.start_soon(self._drain, does_long)
+        return self.batches > before
+
+    async def next_due(self, after: float) -> float | None:
+        """When the first job after this moment is due (both Unix seconds). Waits while the store is in trouble."""
+        while not self._halting:
+            try:
+                return await self.queue.next_due_in_background(after)
+            except sqlite3.Error as error:
+                await self._put_off(str(error))
+        return None
+
+    async def _keep_on(self, does_long: bool) -> None:
+        while not self._halting:
+            woken, now = self._woken, self.clock.now()
+            await self._drain(does_long)
+            due = await self.next_due(now)
+            with anyio.move_on_after(None if due is None else max(0.0, due - self.clock.now())):
+                await woken.wait()
+            await self._pause(GATHER)
+
+    async def _drain(self, does_long: bool) -> None:
+        while not self._halting and await self._batch(does_long):
+            self.batches += 1
+
+    async def _batch(self, does_long: bool) -> bool:
+        """Carry out some of what is due; returns whether there was anything, or trouble that needs a retry."""
+        await self._quiet()
+        try:
+            async with self._claiming:
+                jobs = await self._due(does_long)
+                if not jobs or self._halting:
+                    return False
+                claim = await self.queue.put((), jobs)
+                lanes = {job.lane for job in jobs}
+                self._lanes |= lanes
+        except (StoreTrouble, sqlite3.Error) as error:
+            await self._put_off(str(error))
+            return True
+        try:
+            results, took = await self._decide(claim.jobs)
+            self._long -= {each.job.lane for each in results if each.state != "waiting"}
+            if await self._complete(claim, results):
+                self.tell(results, took)
+                self.trouble = None
+        finally:
+            self._lanes -= lanes
+            self.wake()
+        return True
+
+    async def _due(self, does_long: bool) -> list[Job]:
+        """The jobs of the next batch: one that takes long alone, or others."""
+        if does_long:
+            due = await self.queue.due_in_background(1, LARGE, self._long, self._lanes, are_long=True)
+            if due:
+                self._long.add(due[0].lane)
+                return due
+        return _together(await self.queue.due_in_background(BATCH, LARGE, self._long, self._lanes))
+
+    async def _decide(self, jobs: Sequence[Job]) -> tuple[list[JobResult], float]:
+        """The results of the jobs, and the seconds that deciding took, without the waits in between."""
+        results: list[JobResult] = []
+        took = 0.0
+        for first in range(0, len(jobs), FEW):
+            await self._quiet()
+            few = jobs[first : first + FEW]
+            if self._halting:
+                results += [put_back(job) for job in few]
+                continue
+            begin = self.clock.monotonic()
+            try:
+                results += await self.decider.decide(few, self._in_thread, self._wait_out)
+            except Halted:
+                results += [put_back(job) for job in few]
+            took += self.clock.monotonic() - begin
+        return results, took
+
+    async def _in_thread(
+        self, function: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments
+    ) -> Result:
+        return await anyio.to_thread.run_sync(function, *arguments, limiter=self._threads)
+
+    async def _wait_out(self, trouble: str) -> None:
+        if self._halting:
+            raise Halted
+        await self._put_off(trouble)
+
+    async def _complete(self, claim: Claim, results: Sequence[JobResult]) -> bool:
+        """Complete what was decided; returns whether it is durable. Trouble during a stop prevents that."""
+        left = list(results)
+        while left:
+            completed, trouble = Completed(), None
+            try:
+                async with self.prepared(left) as prepared:
+                    await self.queue.complete(claim, prepared, completed)
+            except (StoreTrouble, sqlite3.Error) as error:
+                trouble = str(error)
+            done = {result.job.id for result in completed.results}
+            left = [result for result in left if result.job.id not in done]
+            await self.report(completed)
+            if trouble is not None:
+                if self._halting:
+                    return False
+                await self._put_off(trouble)
+        return True
+
+    def go_on(self, read: int) -> bool:
+        """Called in the deciding thread, in the middle of a file: `read` bytes were read since the last call."""
+        anyio.from_thread.check_cancelled()
+        work = self.decider.at_work()
+        if work is not None and work.job.lane not in self._long:
+            work.read += read
+            if work.read > LARGE or self.clock.monotonic() - work.since > SLOW:
+                self._long.add(work.job.lane)
+                return False
+        return not self._halting
+
+    async def give_way(self) -> None:
+        """Called before each step of what follows from a job: while the loops run, verdicts go first."""
+        if not self.ended.is_set():
+            await self._quiet()
+
+    async def _quiet(self) -> None:
+        """Wait for a pause in the verdicts. If there is none for too long, wait for a gap between two of them."""
+        begin = self.clock.monotonic()
+        while not self._halting and self._is_held_back():
+            now = self.clock.monotonic()
+            if self._waits_since is None:
+                self._waits_since = now
+            is_over = now - self._waits_since >= PATIENCE
+            if is_over and (not self.busy() or now - begin >= STEP):
+                return
+            await self._pause(_LOOK)
+        self._waits_since = None
+
+    def _is_held_back(self) -> bool:
+        """Whether there is no pause. With `--once`, no further work is added."""
+        return self.busy() or (self.expected() and not self.ended.is_set())
+
+    async def _put_off(self, trouble: str) -> None:
+        self.log.warning("background.put_off", why=trouble)
+        self.trouble = trouble
+        await self._pause(TROUBLED)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait this long, unless it is time to end."""
+        with anyio.move_on_after(seconds):
+            while not self._halting:
+                await self._woken.wait()
+
+
+def _together(due: Sequence[Job]) -> list[Job]:
+    """The jobs of one batch: the first one, and those after it as long as they are small together.
+
+    Takes only the first job of each lane: a later one must see what that one decided.
+    """
+    chosen: list[Job] = []
+    lanes: set[str] = set()
+    left = MANY_BYTES
+    for job in due:
+        if job.lane in lanes:
+            continue
+        lanes.add(job.lane)
+        left -= job.event.produced_bytes if isinstance(job.event, OfFiles) else 0
+        if chosen and left < 0:
+            break
+        chosen.append(job)
+    return chosen

@@ -1,0 +1,200 @@
+"""A part of the daemon: in a task of its own, alongside the worker, it processes what it finds in the store.
+
+The supervisor knows its parts only through this class. A new part is one more entry in `Assembly.parts`. Parts let
+verdicts go first: they wait longer after each refusal, and do long work in short slices.
+"""
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
+
+import anyio
+
+from runward.config.settings import Settings
+from runward.daemon.store.tables.jobs import Job, JobResult
+from runward.daemon.world.clock import Clock
+from runward.handlers.model.effects import Effect
+
+
+@dataclass(slots=True)
+class Part(ABC):
+    """Does what is due, then waits until it is woken, or for as long as `pause` says."""
+
+    wakes_on: ClassVar[tuple[type[Effect], ...]] = ()
+    """The kinds of effects that wake this part once they are durable."""
+    is_owed: ClassVar[bool] = True
+    """Whether `daemon --once` does this work before it ends."""
+    _wake: anyio.Event = field(default_factory=anyio.Event, kw_only=True)
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._wake.set()
+
+    def use(self, settings: Settings) -> None:
+        """Continue under other settings."""
+        self.wake()
+
+    def degraded(self) -> list[str]:
+        """What keeps it from its work, for `status`."""
+        return []
+
+    async def begin(self) -> None:
+        """Load what the previous daemon left, before doing anything. Raises `sqlite3.Error`."""
+        return
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            self._wake = anyio.Event()
+            await self.drain()
+            with anyio.move_on_after(self.pause()):
+                await self._wake.wait()
+
+    async def drain(self) -> bool:
+        """Do everything that is due now; returns whether there was anything."""
+        did = False
+        while await self.carry_out():
+            did = True
+        return did
+
+    @abstractmethod
+    async def carry_out(self) -> bool:
+        """Do the next of what is due; returns whether there was anything."""
+
+    @abstractmethod
+    def pause(self) -> float | None:
+        """Seconds until there may be something to do without a wake-up; None if there won't be anything."""
+
+
+E = TypeVar("E")
+
+Done: TypeAlias = Sequence[tuple[Job, E]]
+"""Effects of one kind, each with the job that decided on it, in order."""
+
+
+@dataclass(slots=True)
+class Reactions:
+    """Which part reacts to which effects."""
+
+    _at_once: dict[type[Effect], list[Callable[[Done[Any]], None]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    _then: dict[type[Effect], list[Callable[[Done[Any]], Awaitable[None]]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    _parts: Callable[[], Iterable[Part]] = tuple
+
+    def to(self, kind: type[E], react: Callable[[Done[E]], None]) -> None:
+        """Call this with the effects of one kind that became durable together."""
+        self._at_once[kind].append(react)  # type: ignore[index] # only effects are decided on
+
+    def then(self, kind: type[E], react: Callable[[Done[E]], Awaitable[None]]) -> None:
+        """Await this, after all parts that react at once."""
+        self._then[kind].append(react)  # type: ignore[index] # likewise
+
+    def wake(self, parts: Callable[[], Iterable[Part]]) -> None:
+        """Wake each of these parts with the effects that it wakes on."""
+        self._parts = parts
+
+    async def react(self, results: Iterable[JobResult]) -> None:
+        """Have the parts react to what these jobs decided."""
+        done: dict[type[Effect], list[tuple[Job, Effect]]] = {}
+        decided: set[type[Effect]] = set()
+        for result in results:
+            for effect in result.effects if result.state == "done" else ():
+                kind = type(effect)
+                decided.add(kind)
+                if kind in self._at_once or kind in self._then:
+                    done.setdefault(kind, []).append((result.job, effect))
+        for part in self._parts():
+            if not decided.isdisjoint(part.wakes_on):
+                part.wake()
+        for kind, effects in done.items():
+            for react in self._at_once.get(kind, ()):
+                react(effects)
+        for kind, effects in done.items():
+            for follow in self._then.get(kind, ()):
+                await follow(effects)
+
+
+LONGEST_WAIT: Final = 30.0
+"""The longest pause between two tries, in seconds."""
+
+SHORTEST_WAIT: Final = 1.0
+"""Seconds between the first and the second try; the pause then doubles each time."""
+
+_PATIENT: Final = 100
+_LOOK: Final = 0.005
+"""How often, and at which interval in seconds, to check for pending verdicts before continuing anyway."""
+
+
+class Delayed(NamedTuple):
+    """Something that was refused and why; when to try again (monotonic seconds), and how often it was tried."""
+
+    at: float
+    tries: int
+    why: str
+
+    @property
+    def is_worth_saying(self) -> bool:
+        """Whether to log it: at the first refusal, and again when the trouble has lasted."""
+        return self.tries in (1, 3)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether `status` should show it."""
+        return self.tries > 2
+
+
+def delayed(before: Delayed | None, now: float, why: str) -> Delayed:
+    """The record after one more refusal at `now` (monotonic seconds)."""
+    tries = 1 if before is None else before.tries + 1
+    return Delayed(now + min(LONGEST_WAIT, SHORTEST_WAIT * 2 ** min(tries - 1, 6)), tries, why)
+
+
+async def let_verdicts_pass(busy: Callable[[], bool]) -> None:
+    """Wait while verdicts are in progress, but not forever."""
+    for _ in range(_PATIENT):
+        if not busy():
+            return
+        await anyio.sleep(_LOOK)
+
+
+LONGEST_SLICE: Final = 0.01
+"""Seconds that a slice should take: a verdict that arrives meanwhile waits for its end."""
+
+PATIENCE: Final = 30.0
+"""Seconds of verdicts without a pause after which a slice is done alongside them."""
+
+_SLICE_LOOK: Final = 0.02
+"""Seconds between two checks for pending verdicts."""
+
+
+@dataclass(slots=True)
+class Slices:
+    """How much is done at once: `size` follows from the duration of the last slice, and is at most `most`."""
+
+    clock: Clock
+    busy: Callable[[], bool]
+    """Whether verdicts, or their journals, are on their way."""
+    most: int
+    size: int = 4
+    _since: float = 0.0
+
+    async def begin(self) -> None:
+        """Wait until no verdict is in progress, or until this work has waited too long."""
+        give_up = self.clock.monotonic() + PATIENCE
+        while self.busy() and self.clock.monotonic() < give_up:  # noqa: ASYNC110 # nobody tells that none is left
+            await anyio.sleep(_SLICE_LOOK)
+        self._since = self.clock.monotonic()
+
+    async def end(self) -> None:
+        """The slice is done: adjust the size of the next one, and let others go first for a moment."""
+        took = self.clock.monotonic() - self._since
+        if took > LONGEST_SLICE:
+            self.size = max(1, self.size // 2)
+        elif took < LONGEST_SLICE / 2:
+            self.size = min(self.most, self.size * 2)
+        await anyio.sleep(took)

@@ -1,0 +1,225 @@
+"""One turn of the worker: look; put and claim; decide; apply and complete; pass the rest to the outbox.
+
+A turn takes whatever is waiting, at most a batch, and never waits for more. Looking and deciding run in a thread.
+Nothing is acknowledged or performed before its commit returned.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from runward.daemon.disk.in_thread import in_thread
+from runward.daemon.engine.deciding import Decider
+from runward.daemon.engine.outbox import MANY_OWED, Outbox
+from runward.daemon.engine.part import Reactions
+from runward.daemon.engine.queue import Claim, Completed, Queue, StoreTrouble
+from runward.daemon.inbox.requests import kept_with, load_request
+from runward.daemon.inbox.spool import InboxFile, first_batch
+from runward.daemon.store.batch import Observation
+from runward.daemon.store.store import Store
+from runward.daemon.store.tables import jobs
+from runward.daemon.store.tables.jobs import JobResult
+from runward.daemon.store.transaction import fix_of_trouble
+from runward.daemon.watch.hints import Hint, Hints
+from runward.daemon.watch.looks import Looks
+from runward.daemon.world.files import Files
+
+FIRST_PAUSE: Final = 0.25
+LONGEST_PAUSE: Final = 15.0
+
+
+class StoppedInTrouble(Exception):
+    """The daemon must stop while something outside keeps it from working.
+
+    The next daemon takes its claimed jobs over.
+    """
+
+
+@dataclass(slots=True)
+class Worker:
+    """Everything a turn needs."""
+
+    files: Files
+    store: Store
+    queue: Queue
+    looks: Looks
+    decider: Decider
+    hints: Hints
+    outbox: Outbox
+    log: structlog.typing.FilteringBoundLogger
+    reactions: Reactions
+    batch: int = 256
+    inbox_waits: bool = True
+    low_disk: str | None = None
+    """Why runs are not looked at: the disk has too little space to record the result. Requests are still processed."""
+    trouble: str | None = None
+    """What keeps the worker from working."""
+    stopping: anyio.Event = field(default_factory=anyio.Event)
+    """Set when the daemon is to end: trouble is no longer waited out."""
+    findings: list[Observation] = field(default_factory=list)
+    """What must be recorded but comes neither from a directory nor from an inbox file."""
+    _pause: float = FIRST_PAUSE
+    _turning: bool = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether verdicts are in progress."""
+        looks = self.low_disk is None and len(self.hints) > 0
+        return self.trouble is None and (self._turning or looks)
+
+    def degraded(self) -> list[str]:
+        """What keeps verdicts from being recorded, for `status`."""
+        trouble = self.queue.uncertain or self.trouble
+        told = [] if trouble is None else [f"store: {trouble}"]
+        return told if self.low_disk is None else [*told, self.low_disk]
+
+    async def turn(self) -> bool:
+        """Do what is waiting; returns whether there was anything. Waits while something outside prevents work.
+
+        Raises `StoppedInTrouble`, and `EpochRefused` if another daemon has taken over.
+        """
+        hints = self.hints.take(self.batch) if self.low_disk is None else []
+        inbox_waits, self.inbox_waits = self.inbox_waits, False
+        self._turning = bool(hints)
+        try:
+            did = await self._turn(hints, inbox_waits)
+        except (StoreTrouble, sqlite3.Error, OSError) as error:
+            # What was not recorded is looked at again; what was claimed has been completed.
+            self.hints.give_back(hints)
+            self.inbox_waits = True
+            await self._wait_out(str(error))
+            return True
+        finally:
+            self._turning = False
+        self._recovered()
+        return did
+
+    async def next_due(self) -> float | None:
+        """When a waiting job is due next (Unix seconds). Waits while something outside prevents work."""
+        while True:
+            try:
+                due = await self.queue.next_due()
+            except sqlite3.Error as error:
+                await self._wait_out(str(error))
+            else:
+                self._recovered()
+                return due
+
+    def _recovered(self) -> None:
+        if self.trouble is not None:
+            self.log.info("store.recovered")
+            self.trouble, self._pause = None, FIRST_PAUSE
+
+    async def _wait_out(self, why: str) -> None:
+        if self.trouble != why:
+            self.log.error("store.trouble", why=why, fix=f"{fix_of_trouble(why)}; it is retried")
+        self.trouble = why
+        with anyio.move_on_after(self._pause):
+            await self.stopping.wait()
+        if self.stopping.is_set():
+            raise StoppedInTrouble(why)
+        self._pause = min(LONGEST_PAUSE, self._pause * 2)
+
+    async def _turn(self, hints: Sequence[Hint], inbox_waits: bool) -> bool:
+        due = await self.queue.due(self.batch - len(hints))
+        if not hints and not inbox_waits and not due and not self.findings:
+            return False
+        while self.outbox.behind > MANY_OWED and not self.stopping.is_set():
+            await self.outbox.less_owed()
+        looked, requests_came = await self.looks.at(hints, self.batch)
+        self.inbox_waits = self.inbox_waits or requests_came
+        requests = await self._requests() if inbox_waits or self.inbox_waits else []
+        observed = [each for look in looked if (each := look.observation()) is not None]
+        observed += [request for _, request in requests if request is not None]
+        findings = self.findings[: self.batch]
+        observed += findings
+        refused = len(self.queue.tally.refused)
+        claim = await self.queue.put(observed, due)
+        if claim.trouble is None:
+            del self.findings[: len(findings)]
+        self.looks.note(looked)
+        for subject, why in self.queue.tally.refused[refused:]:
+            self.log.error("observation.refused", subject=subject, why=why)
+        trouble = claim.trouble or await self._clear(requests)
+        await self._work(claim)
+        if trouble is not None:
+            raise StoreTrouble(trouble)
+        return True
+
+    async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
+        """The inbox's requests that aren't recorded yet; None for those that are not requests."""
+        self.inbox_waits = False  # before it is listed: what comes meanwhile may be missing from the listing
+        found = await in_thread(self.files.inbox)
+        known = await jobs.known_events(self.store, (file.name for file in found))
+        requests: list[tuple[InboxFile, Observation | None]] = []
+        batch = first_batch(found, self.batch)
+        events_of = await in_thread(lambda: [load_request(file) for file in batch])
+        for file, event in zip(batch, events_of, strict=True):
+            if isinstance(event, str):
+                self.log.error("inbox.rejected", file=file.name, owner=file.owner, why=event)
+                requests.append((file, None))
+            else:
+                said = () if event is None or file.name in known else (event,)
+                requests.append((file, Observation(file.name, said, kept_with(event))))
+        self.looks.agents.inbox_is_long = len(found) > len(batch)
+        self.inbox_waits = self.inbox_waits or self.looks.agents.inbox_is_long
+        return requests
+
+    async def _clear(self, requests: Sequence[tuple[InboxFile, Observation | None]]) -> str | None:
+        """Remove recorded requests from the inbox. If that fails, returns why; they are then read again."""
+
+        def clear() -> None:
+            for file, request in requests:
+                self.files.clear(file.name, rejected=request is None)
+
+        try:
+            if requests:
+                await anyio.to_thread.run_sync(clear)
+        except OSError as error:
+            return f"the inbox: {error.strerror}"
+        return None
+
+    async def _work(self, claim: Claim) -> None:
+        """Decide and complete the claimed jobs. Claimed jobs are always finished."""
+        if not claim.jobs:
+            return
+        results = await self.decider.decide(claim.jobs, in_thread, self._wait_out)
+        await self._complete(claim, results)
+
+    async def _complete(self, claim: Claim, results: Sequence[JobResult]) -> None:
+        left = list(results)
+        while left:
+            completed = Completed()
+            try:
+                await self.queue.complete(claim, left, completed)
+            except (StoreTrouble, sqlite3.Error) as error:
+                await self._wait_out(str(error))
+            done = {result.job.id for result in completed.results}
+            left = [result for result in left if result.job.id not in done]
+            await self.report(completed)
+
+    async def report(self, completed: Completed) -> None:
+        """Have all parts react to what is durable now, and log the jobs that failed."""
+        for result in completed.results:
+            if result.state != "done":
+                self._report_trouble(result)
+        await self.reactions.react(completed.results)
+
+    def _report_trouble(self, result: JobResult) -> None:
+        job = result.job
+        if result.state == "held":
+            self.log.error(
+                "job.held",
+                job=job.id,
+                handler=job.handler,
+                lane=job.lane,
+                error=result.error,
+                fix=f"runward queue show {job.id}, then retry or discard it",
+            )
+        elif result.error is not None:
+            self.log.warning("job.delayed", job=job.id, handler=job.handler, lane=job.lane, why=result.error)

@@ -1,1 +1,0 @@
-"""The daemon's log: its lines, and where they go."""

@@ -1,1 +1,0 @@
-"""Delivering notices: starting programs and calling services."""

@@ -1,0 +1,276 @@
+"""Processes as /proc shows them: who one is beyond its number, those below it, and how to end them all.
+
+Numbers are reused, start times within one boot are not. An identity is written to `process.json` (the native layout),
+and checked again after any restart of daemon or launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from runward.daemon.processes.stand_ins import Value
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from runward.handlers.model.processes import ProcessState
+
+
+_PROC = "/proc"
+_DEAD_STATES = "ZXx"
+
+
+class ProcessIdentity(Value):
+    """A unique process: its number, its start (clock ticks since the boot), and the boot."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+class ProcessStat(Value):
+    """What /proc/PID/stat says, as far as anybody here needs it (proc(5))."""
+
+    pid: int
+    state: str
+    parent: int
+    terminal: int
+    """The device number of the controlling terminal, 0 without one."""
+    threads: int
+    start_ticks: int
+
+    @property
+    def is_dead(self) -> bool:
+        """A zombie is dead; but a leader that ended before its other threads looks like one and is not."""
+        return self.state in _DEAD_STATES and self.threads <= 1
+
+
+def identity_of(pid: int) -> ProcessIdentity:
+    """The identity of a process that runs now. Raises ProcessLookupError if no process has this number."""
+    try:
+        stat = read_stat(pid)
+    except FileNotFoundError:
+        raise ProcessLookupError(f"no process {pid}") from None
+    if stat.is_dead:
+        raise ProcessLookupError(f"process {pid} has ended")
+    return ProcessIdentity(pid, stat.start_ticks, current_boot_id())
+
+
+def state_of(identity: ProcessIdentity, *, proc: str = _PROC) -> ProcessState:
+    """Whether exactly that process still runs. `unknown` if our rights don't suffice to tell."""
+    try:
+        if identity.boot_id != current_boot_id(proc):
+            return "gone"
+        stat = read_stat(identity.pid, proc)
+    except (FileNotFoundError, ProcessLookupError):
+        return _state_by_signal(identity.pid)
+    except OSError:
+        return "unknown"
+    if stat.start_ticks != identity.start_ticks or stat.is_dead:
+        return "gone"
+    return "alive"
+
+
+def seconds_since_start(identity: ProcessIdentity) -> float:
+    """How long ago a process of this boot started, suspends included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - identity.start_ticks / os.sysconf("SC_CLK_TCK")
+
+
+def pid_namespace() -> int | None:
+    """Which PID namespace this process is in, by its inode: process numbers are only valid within a namespace."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return None
+
+
+def read_stat(pid: int, proc: str = _PROC) -> ProcessStat:
+    """The fields of /proc/PID/stat. Raises FileNotFoundError or ProcessLookupError if it has ended."""
+    with open(f"{proc}/{pid}/stat", "rb") as file:
+        return parse_stat(file.read())
+
+
+def parse_stat(line: bytes) -> ProcessStat:
+    """One line of /proc/PID/stat. The name, field 2, may hold anything: the last `)` ends it."""
+    pid = int(line[: line.index(b" ")])
+    fields = line[line.rindex(b")") + 2 :].split()  # from field 3 on
+    return ProcessStat(
+        pid=pid,
+        state=fields[0].decode(),
+        parent=int(fields[1]),
+        terminal=int(fields[4]),
+        threads=int(fields[17]),
+        start_ticks=int(fields[19]),
+    )
+
+
+def current_boot_id(proc: str = _PROC) -> str:
+    """The kernel's random name for this boot."""
+    with open(f"{proc}/sys/kernel/random/boot_id", "rb") as file:
+        return file.read().strip().decode()
+
+
+def descriptor_of(process: ProcessIdentity) -> int | None:
+    """A descriptor of exactly this process, readable when it ends; None if it has ended, or if there can be none."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (OSError, OverflowError, ValueError):
+        return None
+    if (
+        state_of(process) != "alive"
+    ):  # checked with the descriptor in hand, so the number can't be another's meanwhile
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def booted_at(proc: str = _PROC) -> float | None:
+    """When this machine started (Unix seconds), by its current clock; None if this user may not know."""
+    try:
+        with open(f"{proc}/stat", "rb") as file:
+            times = [line.split()[1] for line in file if line.startswith(b"btime ")]
+    except OSError:
+        return None
+    return float(times[0]) if times else None
+
+
+def _state_by_signal(pid: int) -> ProcessState:
+    """What can be said without /proc/PID: it is also missing where hidepid hides other people's processes."""
+    if pid <= 0:
+        return "gone"
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return "gone"
+    except PermissionError:
+        pass
+    return "unknown"
+
+
+_PATIENCE_S = 10.0
+"""How long killed processes may take to end: one that waits for a dead disk never ends."""
+
+
+class Killed(Value):
+    """What a kill found: `exits` are wait statuses by pid, `left` those that could not be killed."""
+
+    found: frozenset[int]
+    exits: dict[int, int]
+    left: frozenset[int]
+
+
+def descendants(without: AbstractSet[int] = frozenset()) -> Iterator[int]:
+    """All processes below this one, parents first, except the children in `without` and what is below them."""
+    lookup = _children_lookup()
+    waiting = [child for child in lookup(os.getpid()) if child not in without]
+    seen = set(waiting)
+    while waiting:
+        pid = waiting.pop(0)
+        yield pid  # before its children are listed: the caller may stop it first
+        for child in lookup(pid):
+            if child not in seen:
+                seen.add(child)
+                waiting.append(child)
+
+
+def children_of(pid: int) -> Sequence[int]:
+    """The direct children of any process, including zombies."""
+    return _children_lookup()(pid)
+
+
+def children() -> frozenset[int]:
+    """The direct children of this process."""
+    return frozenset(children_of(os.getpid()))
+
+
+def send_signal(pid: int, number: int) -> bool:
+    """Whether the signal could be sent: false if the process has ended or belongs to somebody else."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
+    """Ends all processes below this one, and returns when they have ended and are reaped."""
+    found: set[int] = set()
+    exits: dict[int, int] = {}
+    give_up = time.monotonic() + _PATIENCE_S
+    while True:
+        refused = _stop_and_kill(without, found)
+        exits.update(reap())
+        left = {pid for pid in descendants(without) if not _is_dead(pid)}
+        if not left or left <= refused or time.monotonic() > give_up:
+            exits.update(reap())  # those that died since the last time
+            return Killed(frozenset(found), exits, frozenset(left))
+        signal.sigtimedwait({signal.SIGCHLD}, 0.01)
+
+
+def reap() -> dict[int, int]:
+    """The wait statuses of all children that have ended and were not waited for yet."""
+    exits: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return exits
+        if pid == 0:
+            return exits
+        exits[pid] = status
+
+
+def _stop_and_kill(without: AbstractSet[int], found: set[int]) -> set[int]:
+    """One attempt on all of them; returns those that may not be signalled."""
+    stopped: set[int] = set()
+    refused: set[int] = set()
+    is_complete = False
+    while not is_complete:
+        is_complete = True
+        for pid in descendants(without):
+            if pid in stopped or pid in refused or _is_dead(pid):
+                continue
+            is_complete = False
+            (stopped if send_signal(pid, signal.SIGSTOP) else refused).add(pid)
+    for pid in stopped:
+        send_signal(pid, signal.SIGKILL)
+    found |= stopped
+    return refused
+
+
+def _is_dead(pid: int) -> bool:
+    try:
+        return read_stat(pid).is_dead
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def _children_lookup() -> Callable[[int], Sequence[int]]:
+    """A function that lists a process's children, for the duration of one look."""
+    if os.path.exists("/proc/thread-self/children"):
+        return _children_by_kernel
+    below: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                parent = read_stat(int(entry)).parent
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            below.setdefault(parent, []).append(int(entry))
+    return lambda pid: below.get(pid, ())
+
+
+def _children_by_kernel(pid: int) -> Sequence[int]:
+    """By /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN): quick, so that little can happen meanwhile."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found.extend(map(int, file.read().split()))
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return found

@@ -1,0 +1,507 @@
+"""Looking at foreign sessions: read what is new, feed it to the layout's scanner, follow what it reports.
+
+Runs in a thread. Nothing here writes. What is returned becomes a transaction: the scanner's state with the events.
+"""
+
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pydantic_core import to_json
+
+from runward.daemon.rundir.liveness import WriterOf
+from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.run_directories import UNTRUSTED, mark
+from runward.daemon.rundir.session_reads import NOTHING_READ, FilesRead, SessionSight
+from runward.daemon.store.tables import places, sessions
+from runward.daemon.store.tables.table import Rows
+from runward.daemon.watch.hints import Hint, Target
+from runward.daemon.watch.look import Looked
+from runward.daemon.watch.places import Hinted, Known
+from runward.daemon.watch.remembered import Remembered, about, dump_remembered, read_remembered
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
+from runward.daemon.world.processes import Processes
+from runward.handlers.layouts.registry import CALLS, DirectoryLayout, LogLayout, Scan, fed
+from runward.handlers.layouts.transcript import Resumed, Told
+from runward.handlers.model.files import Unreadable
+from runward.handlers.model.processes import RecordedProcess, Whereabouts
+from runward.handlers.model.sessions import SessionDeclaration, Signature
+from runward.handlers.sessions.ended import launcher_key
+from runward.handlers.sessions.follow import Followed, FollowRule, Sign, follow, lose
+from runward.handlers.sessions.over import Absence, Writer, is_same
+
+Change = tuple[Rows, ...]
+
+
+def after_reading(
+    hinted: Hinted, key: str, stored: Remembered, after: Remembered, whole: Signature | None, now: float
+) -> Change:
+    """What changed in the session, and in its place if that is new or was read to its end (`whole`)."""
+    found, known = changed(hinted, key, stored, after, now), hinted.known
+    if known.is_new or (whole is not None and whole != known.signature):
+        found += placed(hinted, key, whole)
+        is_told = after.problems != stored.problems
+        if known.signature is None and not known.is_new and not is_told:
+            found += _problems(hinted, stored, after, now)  # a problem of our own making may be among them
+    return found
+
+
+def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now: float) -> Change:
+    """The session's row and its dependent rows, if they changed.
+
+    Each look at a living process gives a later `alive_at`. That alone is not worth a transaction: the `Follower`
+    remembers it until something else is stored.
+    """
+    followed = after.followed._replace(alive_at=stored.followed.alive_at)
+    if after._replace(followed=followed) == stored:
+        return ()
+    phase = after.followed.phase
+    activity = after.activity if phase == "open" else None
+    row = (key, after.root, after.place, key, phase, dump_remembered(after), activity)
+    found: Change = (Rows(places.UPSERT_CURSOR, [row]),)
+    if (stored.root, stored.place) != (after.root, after.place):
+        found += (Rows(sessions.MOVE, [(after.root, hinted.path, key)]),)
+    if after.launcher is not None and after.launcher != stored.launcher:
+        found += (Rows(places.INSERT_LINK, [(key, after.launcher)]),)
+    if after.problems != stored.problems:
+        found += _problems(hinted, stored, after, now)
+    return found
+
+
+def placed(hinted: Hinted, key: str | None, signature: Signature | None) -> Change:
+    """Whose place this is, and the state of its file when it was read to its end."""
+    root, place = hinted.root.name, hinted.place
+    text = None if signature is None else to_json(signature).decode()
+    return (Rows(places.UPSERT_PLACE, [(f"{root}/{place}", root, place, key, text)]),)
+
+
+def forgotten(hinted: Hinted) -> Change:
+    """There is nothing at this place now."""
+    return (Rows(places.FORGET_PLACE, [(f"{hinted.root.name}/{hinted.place}",)]),)
+
+
+def mistaken(hinted: Hinted, message: str, fix: str, now: float) -> Change:
+    """Our own problem with this place, which the next full reading clears."""
+    return (
+        *placed(hinted, hinted.known.session_key, None),
+        Rows(places.DELETE_PROBLEMS, [(hinted.path,)]),
+        Rows(places.INSERT_PROBLEM, [(hinted.path, None, message, fix, now)]),
+    )
+
+
+def shared_home(root: WatchedRoot, now: float) -> Change:
+    """A session in this root grew without a process on this machine: others write in the home, too."""
+    return () if root.grew_elsewhere else (Rows(places.GREW_ELSEWHERE, [(now, root.name)]),)
+
+
+def _problems(hinted: Hinted, stored: Remembered, after: Remembered, now: float) -> Change:
+    """The problems of the session's files, replacing the earlier ones."""
+    path = hinted.path
+    within = path if isinstance(hinted.layout, DirectoryLayout) else path.rpartition("/")[0]
+    files = {each.file for each in (*stored.problems, *after.problems)}
+    cleared = sorted({path, *(f"{within}/{name}" for name in files)})
+    rows = [(f"{within}/{each.file}", each.line, each.message, each.fix, now) for each in after.problems]
+    return (
+        Rows(places.DELETE_PROBLEMS, [(each,) for each in cleared]),
+        Rows(places.INSERT_PROBLEM, rows),
+    )
+
+
+MOST_BYTES: Final = 16 << 20
+"""Bytes of transcripts that are read in one go: the rest waits until the other sessions were looked at."""
+
+FEWER_BYTES: Final = 1 << 20
+"""The same while native runs come and go, whose verdicts wait as long as a transcript is read."""
+
+HOOKED_AFTER: Final = 2.0
+"""Seconds for which a hook's own helpers may outlive its report: a process that lives longer may be the agent."""
+
+SOUGHT_AGAIN: Final = 1.0
+"""Seconds after which a session whose files have vanished is looked at again, because they may be found elsewhere."""
+
+_REPORT: Final = "report it with the daemon's log; the others are followed as usual"
+
+
+class Followings(NamedTuple):
+    """What a batch of looks found, and the hints that it did not reach."""
+
+    looked: list[Looked]
+    left: list[Hint]
+
+
+class Follower:
+    """Looks at the sessions in the roots that it is given."""
+
+    def __init__(self, files: Files, processes: Processes, clock: Clock) -> None:
+        self._files = files
+        self._processes = processes
+        self._clock = clock
+        self._booted_at: float | None = None
+        self._alive_at: dict[str, float] = {}
+        """When the processes of running sessions were last known to be alive, by session key."""
+
+    def look(
+        self,
+        hints: Sequence[Hint],
+        roots: Mapping[str, WatchedRoot],
+        known: Mapping[Target, Known],
+        most_bytes: int,
+    ) -> Followings:
+        """Look at each hinted place, until there is too much to read."""
+        self._booted_at = _earlier(self._booted_at, self._processes.booted_at())
+        now = self._clock.now()
+        batch = _Batch(self._files, self._processes, roots, now, self._booted_at, most_bytes, self._alive_at)
+        looked: list[Looked] = []
+        for index, (target, why) in enumerate(hints):
+            if batch.bytes_read >= most_bytes:
+                return Followings(looked, list(hints[index:]))
+            hinted = Hinted(roots[target[0]], target[1], why, known[target])
+            try:
+                looked.append(batch.look(hinted))
+            except Exception as error:  # noqa: BLE001 - a bug in one session's look harms no other
+                message = f"can't be followed, because of a bug in Runward: {error!r}"
+                rows = mistaken(hinted, message, _REPORT, self._clock.now())
+                looked.append(
+                    _nothing(hinted)._replace(
+                        rows=rows, mark=UNTRUSTED, unreadable=traceback.format_exc(limit=-6)
+                    )
+                )
+        return Followings(looked, [])
+
+
+class _Batch:
+    """The looks of one batch. What one learns about a session, the next look at that session knows."""
+
+    def __init__(
+        self,
+        files: Files,
+        processes: Processes,
+        roots: Mapping[str, WatchedRoot],
+        now: float,
+        booted_at: float | None,
+        most_bytes: int,
+        alive_at: dict[str, float],
+    ) -> None:
+        self._alive_at = alive_at
+        self._booted_at = booted_at
+        self._most_bytes = most_bytes
+        self._files = files
+        self._processes = processes
+        self._roots = roots
+        self._now = now
+        self._writers: WriterOf = processes.writers()
+        self._here = processes.whereabouts()
+        self._remembered: dict[str, Remembered] = {}
+        self.bytes_read = 0
+
+    def look(self, hinted: Hinted) -> Looked:
+        root, place, key = hinted.root, hinted.place, hinted.known.session_key
+        if key is None:
+            return self._aside(hinted)
+        stored = self._stored(key, hinted)
+        if (stored.root, stored.place) == (root.name, place):
+            return self._follow(hinted, key, stored, stored)
+        moved = stored._replace(root=root.name, place=place)
+        if self._is_there(stored):
+            return self._aside(hinted)
+        if not self._is_there(moved):
+            # Neither can be reached now. Without a mark it is looked at again, because the session may be there.
+            return _nothing(hinted)._replace(rows=forgotten(hinted))
+        return self._follow(hinted, key, stored, moved)
+
+    def _aside(self, hinted: Hinted) -> Looked:
+        """A place that needs no look while it stays unchanged: it has no session, or a copy of one."""
+        root, known = hinted.root, hinted.known
+        looked = _nothing(hinted)._replace(unreadable=known.unreadable)
+        assert root.shape is not None, "native runs are looked at elsewhere"
+        signature = self._files.place_signature(root.path, hinted.place, root.shape)
+        if signature is None:
+            return looked._replace(rows=forgotten(hinted))
+        if known.unreadable is not None:
+            return looked
+        if known.is_new or signature != known.signature:
+            looked = looked._replace(rows=placed(hinted, known.session_key, signature))
+        return looked._replace(mark=mark(signature))
+
+    def _stored(self, key: str, hinted: Hinted) -> Remembered:
+        found, state = self._remembered.get(key), hinted.known.state
+        if found is not None:
+            return found
+        anew = Remembered(hinted.root.name, hinted.place)
+        return anew if state is None else read_remembered(state) or anew
+
+    def _noted(self, key: str, followed: Followed) -> Followed:
+        """What is remembered, with the last moment at which its process was known to be alive."""
+        alive_at = max(
+            (at for at in (followed.alive_at, self._alive_at.get(key)) if at is not None), default=None
+        )
+        return followed._replace(alive_at=alive_at)
+
+    def _is_there(self, remembered: Remembered) -> bool:
+        """Whether the session's files are still where they were read."""
+        root = self._roots.get(remembered.root)
+        if root is None or root.shape is None:
+            return False
+        return self._files.place_signature(root.path, remembered.place, root.shape) is not None
+
+    def _follow(self, hinted: Hinted, key: str, stored: Remembered, before: Remembered) -> Looked:
+        root, layout = hinted.root, hinted.layout
+        scan = _kept_scan(hinted, before)
+        if scan is None:
+            before = before._replace(read=NOTHING_READ, scan=None)
+        sight = self._files.look_at_session(
+            root.path, hinted.place, layout, before.read, self._most_bytes, self._now
+        )
+        if isinstance(sight, Unreadable):
+            return _looked(hinted, before)._replace(mark=UNTRUSTED, unreadable=sight.why)
+        if isinstance(sight, Gone):
+            return self._lost(hinted, key, before)
+        self.bytes_read += sight.bytes_read
+        scan, resumed = _scanned(hinted, scan, sight)
+        told = scan.tell()
+        if told.is_subagent:
+            return _nothing(hinted)._replace(
+                rows=placed(hinted, None, sight.signature), mark=mark(sight.signature)
+            )
+        # The process is checked after its files were read. It may have written its last lines in between, so the end of
+        # a process is believed only after a time in which nothing more arrived.
+        writer = self._writer(hinted, told, before)
+        launcher = self._launcher(hinted, writer, before)
+        # What can't be read now may say how it ended.
+        is_complete = not sight.more and not any(log.may_pass for log in sight.read.logs)
+        lines = _lines_read(hinted, sight.read)
+        grew = bool(sight.portions) and before.scan is not None and not sight.anew
+        began_at = self._began_at(writer) if resumed else None
+        sign = Sign(
+            told, resumed, writer, sight.changed_at, self._now, is_complete, lines, sight.anew, grew, began_at
+        )
+        declared = _declaration(hinted, told, launcher)
+        found = follow(
+            self._noted(key, before.followed), key, declared, self._rule(root, layout, sight.changed_at), sign
+        )
+        after = before._replace(
+            followed=found.after,
+            read=sight.read,
+            scan=scan.dump(),
+            activity=found.standing.activity if found.standing is not None else before.activity,
+            problems=(*sight.obstacles, *told.complaints),
+            about=about(told),
+            launcher=launcher,
+            is_asked=before.is_asked or writer.process is not None,
+        )
+        self._remembered[key] = after
+        if after.followed.phase == "open" and after.followed.alive_at is not None:
+            self._alive_at[key] = after.followed.alive_at
+        else:
+            self._alive_at.pop(key, None)
+        retry_in = sight.read.retry_at - self._now
+        again_in = retry_in if retry_in > 0 else found.again_in
+        settled = not sight.more and not sight.unsettled
+        whole = sight.signature if settled and again_in is None else None
+        return _looked(hinted, after)._replace(
+            events=found.events,
+            rows=(
+                *after_reading(hinted, key, stored, after, whole, self._now),
+                *(shared_home(root, self._now) if found.grew_elsewhere else ()),
+            ),
+            mark=mark(sight.signature) if settled else UNTRUSTED,
+            unsettled=sight.unsettled,
+            again_in=again_in,
+            more=sight.more,
+            is_linked=launcher is not None,
+            grew_elsewhere=found.grew_elsewhere,
+        )
+
+    def _lost(self, hinted: Hinted, key: str, before: Remembered) -> Looked:
+        """The session's place has vanished; the session may be moving to another one."""
+        found = lose(before.followed, key, self._now)
+        since = found.after.lost_since or before.followed.lost_since
+        if found.events and not self._is_sought(hinted.layout.name, since):
+            found = found._replace(after=before.followed, events=(), again_in=SOUGHT_AGAIN)
+        after = before._replace(followed=found.after)
+        self._remembered[key] = after
+        is_open = after.followed.phase == "open"
+        statements = changed(hinted, key, before, after, self._now)
+        return _looked(hinted, after)._replace(
+            events=found.events,
+            rows=statements if is_open else (*statements, *forgotten(hinted)),
+            again_in=found.again_in,
+            lost=key if is_open else None,
+        )
+
+    def _is_sought(self, layout: str, since: float | None) -> bool:
+        """Whether every root that its files may have moved to was listed since they went missing."""
+        others = [each for each in self._roots.values() if each.may_hold(layout) and each.health == "ok"]
+        return since is None or all(each.listed_at > since for each in others)
+
+    def _writer(self, hinted: Hinted, told: Told, before: Remembered) -> Writer:
+        """What the tool's own files say about its process, or else the process that they, or its hook, named
+        before."""
+        layout, hook, known = hinted.layout.name, hinted.known.hook, before.followed.process
+        session_id = told.session_id or hinted.known.session_id
+        writer = Writer("unknown") if session_id is None else self._writers(layout, hinted.path, session_id)
+        if writer.absence is not None:
+            return self._missing(hinted, writer, writer.absence, before.followed)
+        if writer.liveness == "alive":
+            return writer._replace(seen_in=self._here)
+        if writer.liveness == "gone" or (writer.process is not None and writer.process != known):
+            return writer
+        if known is not None:
+            found = self._known(known, before.followed.seen_in)
+            if found.liveness == "alive" and any(is_same(each, known) for each in writer.elsewhere):
+                return found._replace(liveness="gone", left=True)  # one process runs one session at a time
+            return found
+        if hook is not None and self._now - hook.at > HOOKED_AFTER:
+            callers = [self._known(each, hook.whereabouts) for each in hook.callers(layout)]
+            states = {each.liveness for each in callers}
+            if callers and (callers[-1].liveness == "alive" or states == {"gone"}):
+                return callers[-1]
+        return writer
+
+    def _began_at(self, writer: Writer) -> float | None:
+        """When the process started that writes the session and waits for each of its prompts; None if there is none."""
+        if writer.liveness != "alive" or writer.status is None or writer.process is None:
+            return None
+        age = self._processes.age(writer.process)
+        return None if age is None else self._now - age
+
+    def _known(self, process: RecordedProcess, seen_in: Whereabouts | None) -> Writer:
+        """A process that nothing names any more. If it can't be found, it is dead where its number is valid."""
+        state = self._processes.state(process)
+        if state == "alive":
+            return Writer(state, None, process, seen_in=self._here)
+        if state == "gone" and (seen_in is None or not seen_in.covers(self._here)):
+            state = "unknown"
+        return Writer(state, None, process, seen_in=seen_in)
+
+    def _missing(self, hinted: Hinted, writer: Writer, absence: Absence, followed: Followed) -> Writer:
+        """The processes that the tool's files name can't be found here: whether they are dead, or elsewhere."""
+        hook = hinted.known.hook
+        callers = () if hook is None else hook.callers(hinted.layout.name)
+        known = [
+            (followed.process, followed.seen_in),
+            *((each, None if hook is None else hook.whereabouts) for each in callers),
+        ]
+        dead = [
+            process
+            for process, seen_in in known
+            if process is not None and self._known(process, seen_in).liveness == "gone"
+        ]
+        if dead and absence.is_about(dead):
+            is_known = dead[0] == followed.process and absence.is_about(dead[:1])
+            return writer._replace(process=dead[0]) if is_known else writer
+        if absence.proves_death(grew_elsewhere=hinted.root.grew_elsewhere):
+            return writer
+        return writer._replace(liveness="unknown")
+
+    def _launcher(self, hinted: Hinted, writer: Writer, before: Remembered) -> str | None:
+        """The launcher's session that this one was started in, by its hook or by its process's environment."""
+        if before.launcher is not None:
+            return before.launcher
+        hook = hinted.known.hook
+        session = hook.launcher_session if hook is not None else None
+        if session is None and writer.process is not None and not before.is_asked:
+            session = self._processes.launcher_of(writer.process, hinted.layout.name, hinted.path)
+        if session is None or "/" in session:
+            return None
+        natives = [root for root in self._roots.values() if root.shape is None]
+        # If a root can't be read now, what was seen in it earlier counts.
+        holding = [
+            root.name
+            for root in natives
+            if session in root.seen or self._files.directory_signature(root.path, session)
+        ]
+        return launcher_key(session, [root.name for root in natives], holding)
+
+    def _rule(
+        self, root: WatchedRoot, layout: LogLayout | DirectoryLayout, changed_at: float | None
+    ) -> FollowRule:
+        return FollowRule(
+            layout.names_process,
+            root.records_history,
+            root.first_seen_at,
+            self._ended_at_boot(root, changed_at),
+            root.settings.settle,
+            root.settings.stale_after,
+            root.settings.start_within,
+            names_directory=isinstance(layout, LogLayout),
+        )
+
+    def _ended_at_boot(self, root: WatchedRoot, changed_at: float | None) -> float | None:
+        """When this machine started, if that ended all that wrote the files before: not where other machines write, too."""
+        booted_at = self._booted_at
+        if booted_at is None or changed_at is None or changed_at >= booted_at or root.grew_elsewhere:
+            return None
+        return booted_at if self._files.is_local(root.path) else None
+
+
+def _earlier(before: float | None, now: float | None) -> float | None:
+    """When the machine started. A clock that is set forward moves that too, and must not make anything look older."""
+    return now if before is None or now is None else min(before, now)
+
+
+def written_by(remembered: Remembered) -> tuple[RecordedProcess, ...]:
+    """The process that writes a session, if it is known."""
+    process = remembered.followed.process
+    return () if process is None else (process,)
+
+
+def _nothing(hinted: Hinted) -> Looked:
+    """A look at something that is not a session."""
+    return Looked(hinted.root, hinted.place, hinted.why, "none", (), False, (), (), None)
+
+
+def _looked(hinted: Hinted, remembered: Remembered) -> Looked:
+    """A look at a session, with what is now remembered of it."""
+    phase, processes = remembered.followed.phase, written_by(remembered)
+    return Looked(hinted.root, hinted.place, hinted.why, phase, processes, False, (), (), None)
+
+
+def _kept_scan(hinted: Hinted, remembered: Remembered) -> Scan | None:
+    """The scan of what was read so far; None if nothing was read, or another version of the scanner stored it."""
+    try:
+        return None if remembered.scan is None else hinted.layout.load(remembered.scan)
+    except ValueError:
+        return None
+
+
+def _scanned(hinted: Hinted, kept: Scan | None, sight: SessionSight) -> tuple[Scan, tuple[Resumed, ...]]:
+    """Scan what is new. Documents come first, because they may give the time zone of the logs."""
+    scan = kept
+    if scan is None or sight.anew:
+        scan = hinted.layout.start(hinted.place.rpartition("/")[2])
+    if sight.documents:
+        scan = scan.see(sight.documents)
+    resumed: tuple[Resumed, ...] = ()
+    for portion in sight.portions:
+        scan, boundaries = fed(scan, portion.name, portion.lines)
+        resumed += boundaries
+    return scan, resumed
+
+
+def _lines_read(hinted: Hinted, read: FilesRead) -> int | None:
+    """The lines that were read of the log with the session's calls; None if they are in no log, or in several."""
+    layout = hinted.layout
+    names = (hinted.place.rpartition("/")[2],) if isinstance(layout, LogLayout) else CALLS[layout.name].logs
+    found = [log.cursor.lines for log in read.logs if log.name in names]
+    return found[0] if len(names) == 1 and found else None
+
+
+def _declaration(hinted: Hinted, told: Told, launcher: str | None) -> SessionDeclaration:
+    """What a session declares. Its contract's paths begin at its own directory, or where its agent works."""
+    path, layout = hinted.path, hinted.layout
+    artifacts = layout.artifacts_path(path) if isinstance(layout, DirectoryLayout) else told.cwd
+    return SessionDeclaration(
+        session_id=told.session_id or hinted.known.session_id or hinted.place,
+        layout=layout.name,
+        root=hinted.root.name,
+        path=path,
+        kind="agent",
+        artifacts_path=artifacts or path.rpartition("/")[0],
+        agent=told.agent,
+        cwd=told.cwd,
+        prompt=told.prompt,
+        launcher=launcher,
+    )

@@ -1,0 +1,389 @@
+"""Looking at a batch of native run directories: read what is new, scan it, observe what follows.
+
+Runs in a thread. Nothing here writes; what is returned becomes a transaction.
+"""
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.run_directories import UNTRUSTED, Sight, trusted_mark
+from runward.daemon.store.batch import Observation
+from runward.daemon.store.tables import places
+from runward.daemon.store.tables.table import Rows
+from runward.daemon.watch.hints import Hint, Why
+from runward.daemon.watch.roots import WatchedRoot
+from runward.daemon.world.clock import Clock
+from runward.daemon.world.files import Files
+from runward.daemon.world.processes import Processes
+from runward.handlers.contracts.verify import boundary
+from runward.handlers.layouts import call_readers, native
+from runward.handlers.layouts.native import Ended, Item, Started
+from runward.handlers.model.files import RootFacts, Unreadable
+from runward.handlers.model.outcomes import BeingRead
+from runward.handlers.model.processes import (
+    ProcessState,
+    RecordedProcess,
+    Whereabouts,
+    has_namespace,
+    is_here,
+)
+from runward.handlers.model.sessions import LastChange, Launch
+from runward.handlers.model.shows import PlayChanged
+from runward.handlers.sessions.late import CORRECTED_WITHIN, Lacking, outcome_has_arrived
+from runward.handlers.sessions.observe import (
+    NEVER_SEEN,
+    Phase,
+    RootRule,
+    Seen,
+    TraceRead,
+    Watched,
+    corrected,
+    divided,
+    dump_watched,
+    read_watched,
+    see,
+    together,
+    vanish,
+    weigh,
+    without_plan,
+)
+from runward.handlers.sessions.over import MissingProcess
+
+WEIGHED: Final = Why.PROCESS | Why.START | Why.AGAIN
+"""The reasons for which a look checks whether the recorded processes are alive."""
+
+
+class Looked(NamedTuple):
+    """The result of a look at one place.
+
+    `phase` is that of its session's last attempt. `processes` are those that it names; if `doubted`, one of them was
+    seen gone. `mark` is the place's own mark for the next scan, None if the place is gone. `unsettled` says that more
+    may have been written meanwhile. `again_in` is the number of seconds until it is looked at again even if nothing
+    changes. `more` says that there was more than is read at once. `is_linked` says that it was started in a launcher's
+    run. `lost` is the key of a running session whose files are gone, and may be elsewhere. `unreadable` says why
+    nothing could be learnt. `is_forgotten` says that it was not looked at, because what is remembered of it can't be
+    read. `grew_elsewhere` says that it grew without a process on this machine. `alive_at` (Unix seconds) is when a
+    process of a run was seen alive.
+    """
+
+    root: WatchedRoot
+    place: str
+    why: int
+    phase: Phase
+    processes: tuple[RecordedProcess, ...]
+    doubted: bool
+    events: tuple[Seen | PlayChanged, ...]
+    rows: tuple[Rows, ...]
+    mark: int | None
+    unsettled: bool = False
+    again_in: float | None = None
+    more: bool = False
+    is_linked: bool = False
+    lost: str | None = None
+    unreadable: str | None = None
+    is_forgotten: bool = False
+    grew_elsewhere: bool = False
+    alive_at: float | None = None
+
+    def observation(self) -> Observation | None:
+        """What must be recorded, if anything."""
+        if not self.events and not self.rows:
+            return None
+        return Observation(f"{self.root.name}/{self.place}", self.events, self.rows)
+
+
+AtEnd: TypeAlias = Callable[[WatchedRoot, str, int], tuple[Rows, ...]]
+"""What must be remembered when the last attempt of the run in a root's directory is over."""
+
+NOTHING_LACKS: Final[Mapping[str, Lacking]] = {}
+
+_WRITTEN_BY_RUNS: Final = (native.RUN, native.PROCESS, call_readers.TRACE, "stdout.log", "stderr.log")
+_NANOSECONDS: Final = 1e9
+
+AT_ONCE: Final = 32
+"""Directories whose files are in memory at the same time."""
+
+
+class _Read(NamedTuple):
+    """What was read of a run directory."""
+
+    root: WatchedRoot
+    directory: str
+    why: int
+    watched: Watched
+    sight: Sight | Gone | Unreadable
+
+
+class Looker:
+    """Looks at run directories in the roots that it is given."""
+
+    def __init__(
+        self,
+        files: Files,
+        processes: Processes,
+        clock: Clock,
+        at_end: AtEnd = lambda root, directory, attempt: (),
+    ) -> None:
+        self._files = files
+        self._processes = processes
+        self._clock = clock
+        self._at_end = at_end
+
+    def look(
+        self,
+        hints: Sequence[Hint],
+        roots: Mapping[str, WatchedRoot],
+        remembered: Mapping[str, str],
+        launches: Callable[[], Mapping[str, Launch]],
+        lacking: Mapping[str, Lacking] = NOTHING_LACKS,
+    ) -> list[Looked]:
+        """Look at each hinted directory whose root is still watched.
+
+        `launches` returns what launchers recorded, by session key. It is called after the files were read: a launcher
+        records its launch before the command can write any. `lacking` is what verdicts of a moment ago found missing,
+        by session key.
+        """
+        found: list[Looked] = []
+        watched = [each for each in hints if each[0][0] in roots]
+        for first in range(0, len(watched), AT_ONCE):
+            some = watched[first : first + AT_ONCE]
+            read = [
+                self._read(roots[name], directory, why, remembered.get(f"{name}/{directory}"))
+                for (name, directory), why in some
+            ]
+            known = launches()
+            found += [
+                each if isinstance(each, Looked) else self._observed(each, known, lacking) for each in read
+            ]
+        return found
+
+    def _read(self, root: WatchedRoot, directory: str, why: int, text: str | None) -> "_Read | Looked":
+        try:
+            watched = read_watched(text) if text is not None else NEVER_SEEN
+            if watched is None:
+                return _nothing(root, directory, why)._replace(is_forgotten=True)
+            sight = self._files.look(root.path, directory, native.DOCUMENTS, dict(watched.signatures))
+        except Exception:  # noqa: BLE001 - a bug in one run's look harms no other
+            return _nothing(root, directory, why)._replace(unreadable=traceback.format_exc(limit=-6))
+        return _Read(root, directory, why, watched, sight)
+
+    def _observed(
+        self, read: "_Read", launches: Mapping[str, Launch], lacking: Mapping[str, Lacking]
+    ) -> Looked:
+        try:
+            return self._one(read, launches, lacking)
+        except Exception:  # noqa: BLE001 - likewise
+            nothing = _nothing(read.root, read.directory, read.why)
+            return nothing._replace(unreadable=traceback.format_exc(limit=-6))
+
+    def _one(self, read: "_Read", launches: Mapping[str, Launch], lacking: Mapping[str, Lacking]) -> Looked:
+        root, directory, why, watched, sight = read
+        key = native.session_key(root.name, directory)
+        now = self._clock.now()
+        if isinstance(sight, Unreadable):
+            return _looked(root, directory, why, watched, (), (), UNTRUSTED)._replace(unreadable=sight.why)
+        events: tuple[Seen, ...]
+        again_in = None
+        if isinstance(sight, Gone):
+            after, events = vanish(watched, key, now)
+            trusted = None
+        else:
+            after, events = self._see(root, directory, key, watched, sight, launches.get(key))
+            trusted = UNTRUSTED if after.complaints else trusted_mark(sight.directory, now)
+            if after.unplanned is not None and after.phase == "open" and not after.plans:
+                run, artifacts = f"{root.path}/{directory}", after.unplanned.artifacts
+                after = without_plan(after, self._files.filled_without(native.FLOW, run, artifacts))
+        alive_at = None
+        if after.phase == "open" and why & WEIGHED:
+            state = self._state(root, after, is_launched=key in launches)
+            alive_at = now if state == "alive" else None
+            known = self._alive_at(root, directory) if state == "gone" else None
+            after, ended = weigh(after, key, state, now, self._processes.whereabouts(), known)
+            events += ended
+        if key in lacking and key not in launches and not events:
+            after, events = self._corrected(root, directory, key, after, lacking[key])
+            again_in = lacking[key].look_in(now) if not events else None
+        if events:
+            after, events = self._divided(root, directory, watched, after, events)
+        changes = _changes(root, directory, key, watched, after, now)
+        if after.phase == "over" and watched.phase != "over":
+            changes += self._at_end(root, directory, after.attempt)
+        looked = _looked(root, directory, why, after, events, changes, trusted)
+        return looked._replace(again_in=again_in, alive_at=alive_at)
+
+    def _alive_at(self, root: WatchedRoot, directory: str) -> float | None:
+        """When a process of the run is last known to have been alive: seen, or writing what only the run writes."""
+        signatures = [self._files.signature(root.path, directory, name) for name in _WRITTEN_BY_RUNS]
+        known = [each[2] / _NANOSECONDS for each in signatures if each is not None]
+        seen = root.alive_at.get(directory)
+        return max([*known, *([] if seen is None else [seen])], default=None)
+
+    def _corrected(
+        self, root: WatchedRoot, directory: str, key: str, watched: Watched, lacking: Lacking
+    ) -> tuple[Watched, tuple[Seen, ...]]:
+        """The further attempt of a run without a launcher, if a file that its verdict lacked has arrived."""
+        path = f"{root.path}/{directory}"
+        if watched.attempt != lacking.attempt or not self._has_arrived(path, lacking):
+            return watched, ()
+        if not self._is_in_time(path, lacking):
+            return watched, ()
+        sight = self._files.look(root.path, directory, (native.EXIT,), {})
+        items = native.scan(root.name, path, sight.documents) if isinstance(sight, Sight) else ()
+        end = next((item for item in items if isinstance(item, Ended)), None)
+        return (watched, ()) if end is None else corrected(watched, key, end)
+
+    def _is_in_time(self, path: str, lacking: Lacking) -> bool:
+        """Whether what arrived did so soon after the verdict, also if no daemon saw it: nothing in the run is younger."""
+        if lacking.look_in(self._clock.now()) is not None:
+            return True
+        if not boundary(lacking.artifacts_path, path):
+            return False
+        changed = self._files.change_of_run(path)
+        return isinstance(changed, LastChange) and changed.newest <= lacking.at + CORRECTED_WITHIN
+
+    def _has_arrived(self, path: str, lacking: Lacking) -> bool:
+        within = boundary(lacking.artifacts_path, path)
+        found = self._files.artifacts(lacking.artifacts_path, within, lacking.absent)
+        if isinstance(found, RootFacts) and any(each.state in ("file", "unfit") for each in found.files):
+            return True
+        if lacking.outcome_files is None:
+            return False
+        outcomes = self._files.outcomes(path, lacking.artifacts_path, ())
+        return not isinstance(outcomes, BeingRead | Unreadable) and outcome_has_arrived(
+            lacking, [each.path for each in outcomes]
+        )
+
+    def _see(
+        self,
+        root: WatchedRoot,
+        directory: str,
+        key: str,
+        watched: Watched,
+        sight: Sight,
+        launch: Launch | None,
+    ) -> tuple[Watched, tuple[Seen, ...]]:
+        if sight.signatures == watched.signatures and not sight.documents:
+            return watched, ()
+        path = f"{root.path}/{directory}"
+        rule = RootRule(root.records_history, root.first_seen_at)
+        items = list(native.scan(root.name, path, sight.documents))
+        watched = _in_todays_digests(watched, sight, items)
+        return see(watched, key, rule, sight.signatures, items, launch)
+
+    def _divided(
+        self,
+        root: WatchedRoot,
+        directory: str,
+        watched: Watched,
+        after: Watched,
+        events: tuple[Seen, ...],
+    ) -> tuple[Watched, tuple[Seen, ...]]:
+        """A further attempt changes the documents before it writes a trace."""
+        if after.phase == "open" and after.attempt == 1:
+            return after, events
+        found = self._files.signature(root.path, directory, call_readers.TRACE) or (0, 0, 0)
+        known = {directory: dict(after.signatures)}
+        is_settled = directory in self._files.unchanged(root.path, native.DOCUMENTS, known)
+        return divided(watched, after, events, TraceRead(*found[:2]), is_settled=is_settled)
+
+    def _state(self, root: WatchedRoot, watched: Watched, *, is_launched: bool) -> ProcessState:
+        if not is_here(watched.host, self._processes.host()):
+            return "unknown"
+        here, seen_in = self._processes.whereabouts(), watched.seen_in
+        is_ours = is_launched or (seen_in is not None and seen_in.covers(here))
+        return together(
+            [self._state_of(root, watched.host, each, here, is_ours) for each in recorded(watched)]
+        )
+
+    def _state_of(
+        self, root: WatchedRoot, host: str | None, process: RecordedProcess, here: Whereabouts, is_ours: bool
+    ) -> ProcessState:
+        state = self._processes.state(process)
+        if state != "gone":
+            return state
+        missing = MissingProcess(
+            process.boot_id,
+            is_ours,
+            has_namespace(host),
+            lambda: self._processes.is_nowhere(process),
+            lambda: self._files.is_local(root.path),
+        )
+        return "gone" if missing.is_dead(here) else "unknown"
+
+
+def _in_todays_digests(watched: Watched, sight: Sight, items: Sequence[Item]) -> Watched:
+    """What an earlier version remembered of a run's files, to be compared with what they say now."""
+    if watched.phase == "none":
+        return watched
+    before, documents = dict(watched.signatures), {each.name: each for each in sight.documents}
+
+    def todays(digest: str, item: Started | Ended) -> str:
+        return native.in_todays_digest(digest, documents[item.file], before.get(item.file), item.digest)
+
+    for item in items:
+        if isinstance(item, Started):
+            watched = watched._replace(start_digest=todays(watched.start_digest, item))
+        elif isinstance(item, Ended):
+            watched = watched._replace(end_digest=todays(watched.end_digest, item))
+    return watched
+
+
+def _looked(
+    root: WatchedRoot,
+    directory: str,
+    why: int,
+    after: Watched,
+    events: tuple[Seen, ...],
+    rows: tuple[Rows, ...],
+    trusted: int | None,
+) -> Looked:
+    return Looked(
+        root,
+        directory,
+        why,
+        after.phase,
+        recorded(after),
+        after.gone_since is not None,
+        events,
+        rows,
+        trusted,
+        unsettled=trusted == UNTRUSTED and after.phase != "over",
+    )
+
+
+def _nothing(root: WatchedRoot, directory: str, why: int) -> Looked:
+    """A look that found nothing out; the next scan triggers another."""
+    phase: Phase = "open" if directory in root.open else "none"
+    processes = tuple(root.open.get(directory, ()))
+    return Looked(root, directory, why, phase, processes, directory in root.doubted, (), (), UNTRUSTED)
+
+
+def recorded(watched: Watched) -> tuple[RecordedProcess, ...]:
+    """The processes that a run names: its launcher and its command."""
+    return tuple(each for each in (watched.launcher, watched.process) if each is not None)
+
+
+def _changes(
+    root: WatchedRoot, directory: str, key: str, before: Watched, after: Watched, now: float
+) -> tuple[Rows, ...]:
+    """What to remember in the same transaction as the events."""
+    if after is before or after == before:
+        return ()
+    row = (f"{root.name}/{directory}", root.name, directory, key, after.phase, dump_watched(after), None)
+    rows = [Rows(places.UPSERT_CURSOR, [row])]
+    if after.complaints != before.complaints:
+        path = f"{root.path}/{directory}"
+        files = {each.file for each in (*before.complaints, *after.complaints)}
+        rows.append(Rows(places.DELETE_PROBLEMS, [(f"{path}/{name}",) for name in sorted(files)]))
+        rows.append(
+            Rows(
+                places.INSERT_PROBLEM,
+                [
+                    (f"{path}/{each.file}", each.line, each.message, each.fix, now)
+                    for each in after.complaints
+                ],
+            )
+        )
+    return tuple(rows)

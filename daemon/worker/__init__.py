@@ -1,1 +1,0 @@
-"""The worker: runs the handlers, and carries out what they decided."""
