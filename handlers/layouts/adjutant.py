@@ -1,6 +1,19 @@
-"""What the records of an Adjutant replay say about the session, one after the other, in every form ever written.
+"""The Adjutant session directory: `REPLAY.jsonl`, and `RECEIPT.json` and `PR_SUMMARY.md` at the session's end.
 
-`adjutant.py` says how the words of `SessionEnd` are read, and why.
+Source: the MVP Artifacts page (the Verified PR Bundle) and the replay format that goes with it. All forms that were
+written are read: with `policy_version` or `policy_bundle_id`, with a `ReplayHeader` as the first line or without, and
+the service's, whose records have `type` and `ts` for `event` and `t` in the earliest version. The words of
+`SessionEnd`, in any case, and what they become:
+
+- `Success`: `completed`, `run.completed.ok`. The service writes `success` with a confidence of 0.5 also into the
+  replay of a run that is not over, so from it that pair ends nothing.
+- `Failed`, `failure`: `failed`, `run.failed.exception`; `run.failed.limit_reached` where no step failed otherwise than
+  by running out of iterations (`MaxIterationsReached`).
+- `Timeout`, `timed_out`: `timed_out`, `run.timed_out.deadline`: the deadline was Adjutant's, but means the same.
+- `Cancelled`: `cancelled`, `run.cancelled.user`: it was asked to stop; who did so is not recorded.
+- any other word: an open turn, and a complaint.
+
+Only `SessionEnd` ends a session. A receipt doesn't say how it ended: a step may have failed with every check good.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,6 +98,7 @@ class Replay:
 
     def take(self, kind: str, record: dict[str, JsonValue], at: str | None) -> bool:
         """Take in a record of a known kind. True if it begins the next attempt after an end."""
+        # Work after an end begins the next attempt. A header or a result that comes late does not.
         goes_on = self.end is not None and kind in _GOES_ON
         if goes_on:
             self.attempt, self.end, self.started_at, self.ended_at = (
@@ -118,6 +132,7 @@ class Replay:
     def _called(self, call: JsonValue) -> None:
         if isinstance(call, str):
             call = call[:100]
+            # A copied or glued record counts once.
             if call in self.last_ids:
                 return
             self.last_ids = (*self.last_ids[1 - IDS_KEPT :], call)
@@ -127,6 +142,7 @@ class Replay:
         word = (text_in(record.get("status"), 40) or "").lower()
         if word not in ENDS:
             self.strange_end = word
+        # The service writes this pair also into the replay of a run that is not over.
         elif not (self.producer == SERVICE and word == "success" and record.get("confidence") == 0.5):
             self.end, self.ended_at, self.strange_end = word, _clipped(at), None
 
@@ -135,6 +151,7 @@ class Replay:
         if self.end is None:
             return None
         end = ENDS[self.end]
+        # A step that ran out of iterations fails the session, but the cause is the limit.
         if end is _FAILED and self.ran_out and not self.step_failed:
             end = _OUT_OF_ITERATIONS
         return Close(status_of(end.reason_code), *end, at=parse_time(self.ended_at))
@@ -183,6 +200,7 @@ class State:
 
 def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     """A replay that begins as one, or a receipt if there is no replay."""
+    # Runward writes a bundle of the same form into native runs.
     if names & _OF_NATIVE:
         return False
     lines = heads.get(REPLAY, b"").split(b"\n", _LINES_LOOKED_AT)[:_LINES_LOOKED_AT]
@@ -255,6 +273,7 @@ class AdjutantScanner(KeepsState[State]):
         session_id, tool_calls = replay.session_id, replay.tool_calls
         if receipt is not None:
             session_id = session_id or receipt.session_id
+            # The receipt stands in only where there is no replay.
             if not replay.events:
                 started_at, tool_calls = parse_time(receipt.started_at), receipt.tool_calls
                 moved_at = parse_time(receipt.completed_at) or started_at

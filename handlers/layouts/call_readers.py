@@ -108,9 +108,11 @@ class Plans:
             if not isinstance(step, dict) or step.get("status") != _COMPLETED:
                 continue
             name = next((text for key in names if (text := text_in(step.get(key)))), None)
+            # The agent gives the whole list each time, so a step that is done comes again and again.
             if name is None or name in self._done:
                 continue
             self._done[name] = None
+            # An agent may name any number of steps.
             if len(self._done) > DONE_KEPT:
                 del self._done[next(iter(self._done))]
             yield StepDone(place, at, name, _SUCCESS)
@@ -147,6 +149,7 @@ def told_by_events(
             yield Unusable(line.place(source), "is not a JSON object")
         else:
             yield from _event(line.place(source), value, hashes_alone)
+            # Its calls don't show their outputs, so what it says itself is all there is.
             if verifies and (value.get("event") or value.get("type")) == "Verification":
                 yield _verification(line.place(source), value)
 
@@ -215,6 +218,7 @@ def _returned(
 def _output(record: dict[str, JsonValue], exit_code: int | None) -> tuple[JsonValue, JsonValue, bool]:
     """Content, error and success of a result; a bare output is the content, or the error of what failed."""
     output = record.get("output")
+    # An output of this form is the record's own envelope. Anything else is the content itself.
     if isinstance(output, dict) and output and output.keys() <= _OUTPUT_KEYS:
         content, error = output.get("content"), output.get("error")
         success = output.get("success")
@@ -295,6 +299,7 @@ class NativeCalls(WithoutDocuments):
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
         """What further lines say. These lines don't report actions in the exchange."""
         for record in told_by_events(source, lines):
+            # The store reports these calls, with their results. A run can write any line into its trace.
             if isinstance(record, Called | Returned) and record.id.startswith(CALL):
                 yield Unusable(record.place, f"an id that begins with {CALL} is one of Runward's own")
             elif isinstance(record, Called) and record.tool.startswith(NAMES):

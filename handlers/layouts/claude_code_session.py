@@ -180,6 +180,7 @@ class Tally:
 
     def note_cost(self, reply: str | None, usage: Usage) -> None:
         """A reply's lines repeat its cost: the last of them counts."""
+        # The lines of one reply repeat its cost, and it grows. The last of them counts.
         if reply is None or reply != self.reply:
             self.add_cost()
             self.reply = reply or ""
@@ -193,6 +194,7 @@ class Tally:
         came = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
         went = usage.output_tokens
         replies = self.replies
+        # A reply may go on after lines of others. What an earlier line of it had said is already in the sum.
         before = replies.get(reply, _FREE) if reply else _FREE
         replies[reply] = (came, went)
         if len(replies) > REPLIES_KEPT:
@@ -291,6 +293,7 @@ class Session(Tally):
                 take(record)
 
     def _take(self, record: Record) -> None:
+        # Old versions write the records of sub-agents among those of the session.
         if record.is_sidechain:
             self.agent_chains += record.parent_uuid is None
             return
@@ -301,6 +304,8 @@ class Session(Tally):
         if kind not in _CHAINED:
             self._note(record, stamp)
             return
+        # Most records repeat what is known. This check saves the others, and most of the time of a reading is spent
+        # here.
         if self.is_settled and record.entrypoint == self.entrypoint:
             is_copied = False
         else:
@@ -325,6 +330,7 @@ class Session(Tally):
         if not self.has_own:
             self._origin(record)
         self.attempt = self.attempt or 1
+        # A record that is older than the first queued prompt was copied from the session that this one was forked from.
         if not self.is_begun and stamp is not None and self.queued is not None and stamp < self.queued:
             return True
         self.started = self.started or stamp
@@ -377,6 +383,7 @@ class Session(Tally):
             if change.was_ended:
                 self._stays_no_longer()
                 return
+        # What is queued while the model works keeps a headless session open: it comes next.
         if self.turn == "open":
             self.queue += 1
         if change is not None:
@@ -405,6 +412,7 @@ class Session(Tally):
         elif is_copied:
             return
         elif subtype in TURN_ENDS:
+            # Such a record ends a turn only if the model had its last word.
             if self.turn == "open" and self.spoken:
                 self._ends(Ending(ended_by_itself(self.stop_reason), stamp))
         elif subtype == "local_command":
@@ -422,10 +430,12 @@ class Session(Tally):
             return
         text = text_of(content)
         match user_record(record, content, text):
+            # The program answered this command itself.
             case "prompt" if self.beside == "caveat" and is_unknown_command(text):
                 return
             case "prompt":
                 self.prompt = self.prompt or clip_prompt(text) or None
+                # A prompt may be recorded after the end of the turn that it began.
                 if not self._is_answered(stamp):
                     self._prompted(stamp)
                 self.turns += 1  # here and not where it was queued, so that each prompt counts once
@@ -494,6 +504,7 @@ class Session(Tally):
         if not isinstance(message, Message):
             message = _NOTHING_SAID
         if message.model != self.model:
+            # Claude Code wrote this itself: no model was asked, so no turn began.
             if message.model == SYNTHETIC:
                 self._says_nothing()
                 return
@@ -512,6 +523,7 @@ class Session(Tally):
         if not self.is_plain:
             self._is_asked()
         reason = message.stop_reason
+        # The reply says itself that it is the last one.
         if not called and (reason == "end_turn" or reason == "stop_sequence"):
             self._ends(Ending(COMPLETED, stamp))
             return
@@ -546,6 +558,8 @@ class Session(Tally):
 
     def _ends(self, ending: Ending) -> None:
         self._opens()
+        # A headless session stays until its background tasks are over and what was queued is answered. Its end is kept
+        # until then.
         if (self.tasks or self.queue) and ending.close.status == "completed" and self._is_headless():
             self.held, self.stays, self.is_plain = ending, True, False
         else:
@@ -565,6 +579,7 @@ class Session(Tally):
 
     def _prompted(self, stamp: str | None) -> None:
         """A new prompt. In a headless session that had ended, it begins the next attempt."""
+        # While it stays, its last end was not reported, so this prompt belongs to the same attempt.
         before = None if self.stays else self.ending or self.held
         self._opens()
         if before is not None and self._is_headless():
@@ -579,6 +594,7 @@ class Session(Tally):
         if before is None:
             self._is_asked()  # by a slash command, whose prompt this is
         self._opens()
+        # The end comes back if the model is not asked after all.
         self.held, self.is_plain = before, False
 
     def _commanded(self, command: str, stamp: str | None) -> None:

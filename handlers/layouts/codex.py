@@ -89,11 +89,14 @@ class Rollout:
                 continue
             number = record.get("ordinal")
             if number is not None and type(number) is int:
+                # A numbered record that is written twice in a row counts once.
                 if number == ordinal:
                     continue
                 ordinal = number
             events += 1
             payload, kind = record.get("payload"), record.get("type")
+            # These checks are inlined, and types are compared directly: most records say nothing, and each of them
+            # comes here.
             if type(payload) is dict:
                 written = record.get("timestamp")
                 if type(written) is str and 20 <= len(written) <= 40:
@@ -106,6 +109,7 @@ class Rollout:
                 elif kind == "event_msg":
                     handlers, kind = _OF_EVENTS, payload.get("type")
             elif payload is None:
+                # A record of Codex up to 0.29 has no envelope.
                 payload, handlers, kind = record, _OF_BARE, kind_of(record)
             else:
                 continue
@@ -120,6 +124,8 @@ class Rollout:
     def take_meta(self, payload: Payload, _: list[Resumed]) -> None:
         """The first description is the file's own; it names the same thread as the file's name."""
         if self.thread is not None and thread_in(payload) != self.thread:
+            # The description of another thread begins the copy of a fork's origin, unless the fork has work of its own
+            # already.
             self.copies = self.copies or self.turns.turn == "none"
             return
         self.take_bare_meta(payload, [])
@@ -143,12 +149,14 @@ class Rollout:
             self.has_copied_turn = True
         elif kind == "user_message" and not self.has_copied_turn:
             self.copies = False
+        # The running total goes on from the origin's, so only the difference to it is the fork's.
         elif kind == "token_count":
             self.tokens.note_total(payload)
         return self.copies
 
     def _is_own(self, turn: str, otherwise: bool) -> bool:
         """Whether the turn began after the thread was made. `otherwise` if their ids don't tell."""
+        # Ids of turns and threads contain the time at which they were made.
         began, made = made_at(turn), made_at(self.thread)
         return otherwise if began is None or made is None else began >= made
 
@@ -203,6 +211,7 @@ class Rollout:
         close = end_of_task(payload, self.turns.owes, parse_time(self.stamp))
         began = self.turns.complete(name_in(payload.get("turn_id")), close, self.stamp, self.headless)
         self._note_resumed(began, resumed)
+        # A late record about a finished turn must not count its error twice.
         if close.status == "failed" and self.turns.close is close:
             self.calls.errors += 1
         self.calls.question = None
@@ -234,6 +243,8 @@ class Rollout:
         role = payload.get("role")
         if role == "assistant":
             self.turns.answer(self.stamp)
+        # Prompts have records of their own, which come later and may be cut off. So this only says that the end no
+        # longer counts.
         elif role == "user" and self.turns.turn == "closed" and is_typed(_joined(payload.get("content"))):
             self.turns.ask()
 
@@ -399,12 +410,14 @@ class CodexScanner(KeepsState[Rollout]):
 
     def start(self, name: str) -> Rollout:
         """The thread's id is taken from the file's name if it is there, so that a torn first line loses no identity."""
+        # The id comes from the file's name, so a torn first line loses no identity.
         return Rollout(thread=thread_of(name))
 
     def feed(
         self, state: Rollout, file: str, lines: Sequence[LogLine]
     ) -> tuple[Rollout, tuple[Resumed, ...]]:
         """Take in further lines. A numbered record that is written twice in a row counts once."""
+        # The caller may feed the same state again, in other portions (`registry.fed`). So it stays as it is.
         rollout = state.copy()
         unreadable = Unreadable(state.unreadable, state.complaints)
         resumed: list[Resumed] = []
@@ -491,6 +504,7 @@ def _read(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterat
 
 def apart(line: LogLine) -> list[LogLine]:
     """An unreadable line, split where a further record begins in it."""
+    # A torn line and the full copy of the record may be one line, because no newline followed the torn part.
     if line.is_cut or line.content.find(_RECORD, 1) < 0:
         return [line]
     first, *further = line.content.split(_RECORD, MOST_GLUED)

@@ -130,6 +130,8 @@ class CodexCalls:
         for line in lines:
             if self._beginning is None:
                 head = match(line.content)
+                # Most of a rollout's bytes are in lines that say nothing about calls. Their beginning shows that, and
+                # they aren't parsed.
                 if head is not None and (head[2] or head[1]).decode() not in _TELLING:
                     continue
             yield from self._line(source, line)
@@ -191,6 +193,7 @@ class CodexCalls:
         if began is None:
             return False
         value = decode(content)
+        # The scanner itself says where the copied records end, so that calls and turns agree about it.
         began.take((value,), [])
         self._state.thread = began.thread
         if began.copies:
@@ -258,6 +261,7 @@ class CodexCalls:
     def _tokens_at_call(self, call: str) -> int | None:
         """The tokens of the reply that makes this call, if they were reported before; else they are expected later."""
         state = self._state
+        # Versions up to 0.63 report a reply's tokens before its calls.
         if state.held is not None:
             tokens, state.held = state.held, None
             state.first, state.returned = "", False
@@ -270,6 +274,7 @@ class CodexCalls:
         """What isn't a call itself."""
         state, tokens = self._state, self._tokens
         if kind in _BETWEEN_REPLIES:
+            # Tokens that no call has claimed by now were those of a reply without calls.
             state.first = state.held = None
         elif kind == _ITEM:
             item = object_in(payload.get("item"))

@@ -74,6 +74,7 @@ class Turns:
         if turn is None:
             if not self.current:
                 resumed = self.start(UNNUMBERED, at, headless)
+        # A prompt that names another turn shows that the record of that turn's start was lost.
         elif turn != self.current and turn not in self.finished:
             resumed = self.start(turn, at, headless)
         self.owes = self.prompted = True
@@ -83,6 +84,7 @@ class Turns:
         self, turn: str | None, close: Close, at: str | None, headless: bool | None
     ) -> Resumed | None:
         """The record of an end came: like `abort`, but the turn is finished."""
+        # This is asked first, because to abort the turn changes the answer.
         is_late = self._is_late(turn)
         resumed = self.abort(turn, close, at, headless)
         if not is_late:
@@ -99,6 +101,7 @@ class Turns:
         resumed = self._begin_lost(turn, at, headless)
         if self.is_open:
             self._end(close)
+        # The turn stays current, as in Codex: later records about it open nothing.
         if self.current is None:
             self.current = turn
         return resumed
@@ -134,6 +137,7 @@ class Turns:
         answer."""
         self.asked = False
         if self.turn == "open":
+            # To sum up the history cost a reply, which was not the answer that is owed.
             self.owes = self.prompted
             self.answered = self.replied = False
 
@@ -142,6 +146,7 @@ class Turns:
         self.owes = self.answered = False
         if self.guessed:
             self._reopen()
+        # A tool was called, so a turn had begun, even if the record of its start was lost.
         elif self.turn == "none":
             self._begin(None, None)
 
@@ -157,6 +162,7 @@ class Turns:
         """The model said something."""
         self.owes = False
         self.answered = True
+        # Before 0.104 no end was recorded. A complete reply that calls no tool is taken for one.
         if self.current == UNNUMBERED:
             self._guess(at)
 
@@ -188,6 +194,8 @@ class Turns:
         return None
 
     def _guess(self, at: str | None) -> None:
+        # Words may come before a call in the same reply, so both are needed: that the model answered, and that the
+        # reply is complete.
         if self.turn == "open" and self.answered and self.replied:
             self._end(completed(parse_time(at)))
             self.guessed = True
@@ -229,6 +237,7 @@ def end_of_task(payload: dict[str, JsonValue], owes: bool, at: float | None) -> 
     error = payload.get("error")
     if error is not None:
         return failure(error, at)
+    # Older versions record no error. They only leave out the last message.
     if owes and not isinstance(payload.get("last_agent_message"), str):
         return Close("failed", "run.failed.api_error", "the turn ended without the model's answer", at)
     return completed(at)

@@ -62,6 +62,8 @@ def ahead_of_utc(written: str | None, modified_at: float) -> int:
     difference = local - modified_at
     if not -_FARTHEST_ZONE - _LAG <= difference <= _FARTHEST_ZONE + _LAG:
         return 0
+    # Zones differ from UTC by quarters of an hour. A difference that is not near one comes from a copy that was made
+    # later.
     zone = round(difference / _QUARTER) * _QUARTER
     return zone if abs(difference - zone) <= _LAG else 0
 
@@ -245,6 +247,7 @@ def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     """A run of the orchestrator by its own files, or a run that only follows the artifact contracts."""
     if any(_SCHEMA.search(heads.get(name, b"")) for name in (RUN, REPOSITORY)):
         return True
+    # A native run's journal has lines of the same form.
     if "artifacts" not in names or names & _OF_NATIVE:
         return False
     first = heads.get(EVENTS, b"").split(b"\n", _LINES_LOOKED_AT)[:_LINES_LOOKED_AT]
@@ -278,6 +281,7 @@ class CtcpScanner(KeepsState[State]):
             name = record.get("event")
             if isinstance(name, str) and (event := known.get(name)) is not None:
                 end, ended_at, attempt, began_at = log.end, log.ended_at, log.attempt, log.started_at
+                # Work after an end begins the next attempt, and the end before it is reported with it.
                 if log.take(event, record.get("rc"), at):
                     before = _close_of_log(end, ended_at, ahead)
                     started_at, began = time_at(log.started_at, ahead), time_at(began_at, ahead)

@@ -22,11 +22,13 @@ LARGEST_COUNT: Final = 1 << 53
 
 def text_in(value: JsonValue, longest: int = LONGEST_TEXT) -> str | None:
     """A text with content, clipped to `longest` characters."""
+    # A text for people may be clipped.
     return value[:longest] if isinstance(value, str) and value else None
 
 
 def whole_text_in(value: JsonValue, longest: int = LONGEST_TEXT) -> str | None:
     """A text with content in at most `longest` characters: a clipped id or path would name another thing."""
+    # A clipped id or path would name another thing.
     return value if isinstance(value, str) and 0 < len(value) <= longest else None
 
 
@@ -93,6 +95,7 @@ def value_in(raw: msgspec.Raw) -> Value:
     if not len(raw):
         return Value(None)
     content = memoryview(raw)
+    # Most values are texts, and for a text the fast reader is strict enough.
     if content[:1].tobytes() == _TEXT:
         try:
             return Value(decode(content))
@@ -102,6 +105,8 @@ def value_in(raw: msgspec.Raw) -> Value:
     strict = read_json(whole)
     if not isinstance(strict, NotJson):
         return Value(strict)
+    # What readers disagree about is shown as most of them read it, but it gets no hash: another reader would compute
+    # another one.
     return Value(_loosely(whole), strict.message)
 
 

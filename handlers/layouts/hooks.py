@@ -37,6 +37,7 @@ def path_in(value: JsonValue) -> str | None:
     """An absolute path, without parts that lead back up."""
     if not isinstance(value, str) or not value.startswith("/") or "\0" in value or len(value) > LONGEST_PATH:
         return None
+    # The path decides which root and which rule apply, so it must not lead back up.
     return posixpath.normpath(whole(value))
 
 
@@ -64,6 +65,7 @@ def read_claude_code_hook(payload: dict[str, JsonValue]) -> HookSaid | str | Non
     if not isinstance(name, str) or not name:
         return "the payload names no hook_event_name"
     kind = _KINDS.get(name)
+    # Hooks also run for sub-agents and tools, which are not sessions.
     if kind is None or payload.get("agent_id") is not None:
         return None
     session_id = id_in(payload.get("session_id"))

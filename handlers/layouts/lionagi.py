@@ -1,4 +1,22 @@
-"""A branch of a lionagi run, one agent's conversation: its messages, what streams meanwhile, and what both count."""
+"""The lionagi run directory: `run.json`, `branches/*.json` and, while a reply streams, `stream/*.buffer.jsonl`.
+
+Source: the run directory of the artifact contract's own project (ADR-0029) and its ADR-0064. `run.json` is renamed
+into place, so what it says counts at once. Its words, and what they become:
+
+- `running`: an open turn. The file names no process, so the end of a run that stays open can't be detected.
+- `completed`: `completed`, `run.completed.ok`.
+- `completed_empty`: `failed`, `run.failed.exception`: its exit code is 1, and to lionagi an end without an artifact, a
+  commit or an answer is not a success. `missing_artifact` is kept for what a contract requires.
+- `failed`: `failed`, `run.failed.exception`; `run.failed.api_error` where `error` names a provider's error.
+- `timed_out`: `timed_out`, `run.timed_out.deadline`: the deadline was lionagi's, but means the same.
+- `aborted`: `aborted`, `run.aborted.user`: a person pressed Ctrl-C.
+- `cancelled`: `cancelled`, `run.cancelled.sigterm`: its exit code is 143, no matter who sent the signal.
+- no word, as in early versions, or another one: an open turn, and for another one a complaint.
+
+A branch is one agent's conversation. The branch that `run.json` names is the run's own, the others are its sub-agents.
+A run that names none has its only branch, or else nothing but sub-agents. A branch's file is written before and after
+each turn. The buffer holds what streams in between, and is removed.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -184,6 +202,7 @@ def recognises_directory(names: frozenset[str], heads: Heads) -> bool:
     """A `run.json` that isn't Runward's own, or the two folders of a run that has none yet."""
     if names & _OF_NATIVE:
         return False
+    # A run makes its folders before it writes `run.json`.
     if RUN not in names:
         return names >= {"branches", "stream"}
     run = heads.get(RUN, b"")
@@ -202,6 +221,7 @@ class LionagiScanner(KeepsState[State]):
             return state, ()
         unreadable = Unreadable(state.unreadable, state.complaints)
         streamed = tally_of_chunks(records(file, lines, unreadable))
+        # A buffer is removed after each turn, so another one begins with line 1.
         if lines[0].number > 1:  # else it is a new buffer, that of the next turn
             streamed = sum_of(branch.streamed, streamed)
         state = _with_branch(state, branch._replace(streamed=streamed))
@@ -263,6 +283,7 @@ def _branch(state: State, named: re.Match[str] | None) -> Branch | None:
     for branch in state.branches:
         if branch.id == named[1]:
             return branch
+    # The run's own branch is kept in any case: its counts are the session's.
     is_own = state.run is not None and state.run.branch_id == named[1]
     return Branch(named[1]) if is_own or len(state.branches) < MOST_BRANCHES else None
 
@@ -283,6 +304,7 @@ def _tally(own: Branch | None, *, is_over: bool) -> Tally:
     """What the run's own branch counts; once the run is over, its file has all of it."""
     if own is None:
         return NOTHING
+    # Once the run is over, the file of its branch has all that was streamed.
     return own.kept if is_over and own.has_file else sum_of(own.kept, own.streamed)
 
 
@@ -303,6 +325,7 @@ def _run(content: dict[str, JsonValue]) -> Run:
 def _seen_run(state: State, run: Run) -> State:
     """Take in `run.json`. If a run's directory is used again after an end, the next attempt has begun."""
     attempt, before = state.attempt or 1, state.run
+    # The same directory may be used again after an end: then the word or the start differs.
     if before and before.status in _ENDS and (run.status not in _ENDS or run.started_at != before.started_at):
         attempt += 1
     complaints = state.in_documents
@@ -325,6 +348,7 @@ def _seen_branch(state: State, branch: Branch, content: dict[str, JsonValue]) ->
     """A branch's file that has grown contains the text that was streamed before it was written."""
     messages = [object_in(each) for each in list_in(object_in(content.get("messages")).get("collections"))]
     kept = tally_of_messages(messages)
+    # The file now contains what was streamed before it was written, so that must not count twice.
     has_grown = branch.has_file and kept.records > branch.kept.records
     times = [at for each in messages if (at := seconds_in(each.get("created_at"))) is not None]
     state = _with_branch(
@@ -380,6 +404,7 @@ class LionagiCalls:
         """What a document says that was not reported before."""
         place = Place(document.name, 1, 0, len(document.content))
         is_run = document.name == RUN
+        # Other branches are those of sub-agents, whose calls are not the run's.
         if not is_run and document.name != f"branches/{self._branch}.json":
             return
         value = NotJson(document.problem) if document.problem else read_json(document.content)
@@ -396,6 +421,7 @@ class LionagiCalls:
         kind = (text_in(metadata.get("lion_class")) or "").rpartition(".")[2]
         name = whole_text_in(message.get("id"))
         cost = number_in(object_in(metadata.get("model_response")).get("total_cost_usd"), 0, MOST_USD)
+        # A branch's file is written again with all of its messages. Each is reported once.
         if cost is not None and name is not None and name not in self._paid:
             self._paid.add(name)
             yield Paid(place, seconds_in(message.get("created_at")), cost)

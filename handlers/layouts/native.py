@@ -140,6 +140,8 @@ def is_untelling(path: str) -> bool:
 
 def scan(root: str, path: str, documents: Sequence[Document]) -> Iterator[Item]:
     """What the documents say, the end last; `root` is the root's name, `path` the absolute run directory."""
+    # The end comes last, whatever the order of the documents is: what began, and what was planned, must be known before
+    # it.
     ends: list[tuple[Document, dict[str, JsonValue]]] = []
     for document in documents:
         value = _object(document)
@@ -220,6 +222,7 @@ def who_it_is(document: Document | None) -> RunSays:
     run = None if document is None else _object(document)
     if not isinstance(run, dict):
         return RunSays()
+    # The place and the times of a directory change when it is copied. What it says itself doesn't.
     session_id, at = _text(run, "session_id", []), parse_time(run.get("started_at"))
     launcher = _recorded(run.get("launcher"))
     return RunSays(
@@ -275,6 +278,7 @@ def _flow(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
 
 def _plan_digest(legs: tuple[Leg, ...]) -> str:
     """A digest that stays while the legs are the same, whatever else a planner keeps in the file."""
+    # Only the legs count, whatever else a planner keeps in the file: a plan that is only touched is not another one.
     text = repr([(leg.id, leg.agent, leg.path) for leg in legs])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -288,6 +292,7 @@ def _exit(document: Document, value: dict[str, JsonValue]) -> Iterator[Item]:
         yield _bad_exit(f"signal is {_short(signal)}", "write the signal's number, or null")
         return
     cause = value.get("cause")
+    # Only a launcher says the cause. A run that was written by hand has its exit code or its signal.
     if cause is None:
         cause = "signalled" if signal is not None else "exited"
     if cause not in CAUSES:
@@ -350,6 +355,7 @@ def _conclusion(
 
 def _digest(document: Document) -> str:
     """A digest that survives a move, a touch and any copy."""
+    # Content alone: so the same run is recognised after a move, a touch, or a copy without its times.
     return hashlib.sha256(document.content).hexdigest()[:16]
 
 
@@ -363,6 +369,7 @@ def in_todays_digest(digest: str, document: Document, before: Signature | None, 
 
     `digest` is what is remembered, `before` the file's signature then.
     """
+    # Earlier versions remembered a digest of content and time for every file. It is recognised by the file's time then.
     if before is None or reported == dated_digest(document.content, document.signature[2]):
         return digest
     return reported if digest == dated_digest(document.content, before[2]) else digest

@@ -282,6 +282,8 @@ def fed(scan: Scan, file: str, lines: Sequence[LogLine]) -> tuple[Scan, tuple[Re
     Scanners don't number what they read. Few portions have a boundary, so only those are fed again, in halves: feeding
     a log in two portions says the same as feeding it in one.
     """
+    # Scanners don't number what they read. Few portions have a boundary, so only those are fed again, in halves:
+    # feeding a log in two portions says the same as feeding it in one.
     after, resumed = scan.feed(file, lines)
     return after, _placed(scan, file, lines, resumed)
 

@@ -171,6 +171,7 @@ def _with_verdict(state: State, content: dict[str, JsonValue] | Complaint, at: f
     passed = content.get("gate_passed")
     if not isinstance(passed, bool):
         complaint = Complaint(VERDICT, 1, "gate_passed is not true or false", "it counts as soon as it is")
+        # A verdict that can't be read ends nothing: it counts as soon as it can.
         return replace(state, gate_passed=None, in_verdict=complaint)
     return replace(state, gate_passed=passed, decided_at=at, in_verdict=None)
 
