@@ -53,6 +53,7 @@ def read_json(content: bytes) -> JsonValue | NotJson:
 
 def _pairs(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     table = dict(pairs)
+    # Readers disagree about a key that appears twice, so such a text has no single meaning.
     if len(table) != len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:

@@ -48,6 +48,7 @@ class Edits:
 
     def called(self, call: str, tool: str, params: JsonValue) -> None:
         """A tool was called under this id."""
+        # An edit counts only when its call succeeded.
         edits = _edits_of(tool, params)
         if edits:
             self._pending[call] = edits

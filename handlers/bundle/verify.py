@@ -147,6 +147,7 @@ def _with_its_one_text(content: bytes) -> dict[str, JsonValue] | None:
     """The fields of a receipt whose text is the only valid one, so that no strict reader is needed; else None."""
     try:
         value: JsonValue = msgspec.json.decode(content)
+        # If the fields give this very text, reading lost nothing, and no strict reader is needed.
         is_own = isinstance(value, dict) and receipt_text(value) == content
     except (ValueError, RecursionError):
         return None  # the strict reader reports what is wrong with it
@@ -222,6 +223,7 @@ def record_problems(receipt: ReadReceipt, recorded: Recorded) -> Iterator[Bundle
     if recorded.receipt_hash is None:
         yield _of_receipt(f"the store recorded that there is no receipt: {recorded.why}")
         return
+    # A receipt that was made again from changed files is right in itself. Only the store shows that it is another one.
     if stated != recorded.receipt_hash:
         message = f"the store recorded {recorded.receipt_hash}, not {quoted_hash(stated)}"
         yield BundleProblem(RECEIPT, None, "receipt_hash", message)
@@ -254,6 +256,7 @@ def verdict(
 ) -> Verified:
     """The answer, from everything that was found."""
     every = [*receipt.problems, *problems]
+    # It counts as what was reported first. Unchecked does not mean valid.
     if any(each.field == "signature" for each in every):
         pass  # it was reported why the signature does not count
     elif signature == "invalid":
@@ -338,6 +341,7 @@ def _text(value: JsonValue) -> str:
 def _missing_or_extra(ids: list[str], replayed: list[ReplayedCall]) -> Iterator[BundleProblem]:
     missing = Counter(call.id for call in replayed) - Counter(ids)
     extra = Counter(ids) - Counter(call.id for call in replayed)
+    # The same calls are there, so only their order differs.
     if not missing and not extra:
         index = next(index for index, call in enumerate(replayed) if call.id != ids[index])
         message = f"the calls are in another order: {quoted(replayed[index].id)} in the replay, {quoted(ids[index])} in {RECEIPT}"
@@ -367,6 +371,7 @@ def _matching(
 ) -> Iterator[BundleProblem]:
     """The differences in the calls that both have, matched by their ids."""
     waiting: dict[str, list[int]] = {}
+    # Two calls may have one id. They are paired in order, so the last of the list is the first one.
     for index in range(len(ids) - 1, -1, -1):
         waiting.setdefault(ids[index], []).append(index)
     for other in replayed:

@@ -85,6 +85,7 @@ def bought(
     artifact = yield from existing(accounts, artifact_id)
     cost = yield from permitted(accounts, artifact, "read", who, frame)
     cost += price(artifact, "read", who)
+    # The content is delivered here, so it stays paid also if the action fails later.
     yield from accounts.buy(who, artifact.owner_id, cost, f"read {artifact.id}")
     return artifact, cost
 
@@ -111,6 +112,7 @@ def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = No
     if before is not None:
         cost = yield from permitted(accounts, before, "write", who, frame)
         yield from accounts.pay(who, before.owner_id, cost, f"write {name}")
+        # Others may be allowed to write the content. What says who may do what stays with the owner.
         if before.owner_id != who and intent.named:
             raise Refused(
                 "not_authorized",
@@ -140,6 +142,7 @@ def write(accounts: Accounts, who: str, intent: Intent, frame: Frame | None = No
     )
     yield from _check_code(accounts, written)
     if who == written.owner_id:
+        # What it was given counts for its own quota once it writes it: until then it counts for the giver.
         written = written._replace(disk_of=None)  # it takes what it was given
     used = written.size - (0 if before is None else before.size)
     yield from accounts.keep(written)
@@ -230,6 +233,8 @@ def transfer(accounts: Accounts, who: str, artifact_id: str, to: str) -> Asking[
     if not receiver.has_standing:
         raise Refused("not_found", f"{to} has no standing, so it can't own anything")
     if to != artifact.owner_id:
+        # A gift takes nothing from the quota of the receiver. Otherwise gifts could fill it, and deleting them would
+        # not help, because tombstones count.
         giver = None if artifact.counts_for == to else artifact.counts_for
         yield from accounts.keep(artifact._replace(owner_id=to, updated_at=accounts.at, disk_of=giver))
     return {"artifact_id": artifact_id, "from": artifact.owner_id, "to": to}
@@ -260,6 +265,7 @@ def check_dependencies(
         stored = yield from accounts.artifact(each)
         if stored is None or stored.deleted_at is not None:
             raise _refused("missing", f"{artifact} depends on {each}, which does not exist")
+    # The graph is walked with a list and not by recursion: its depth is what others wrote.
     net: dict[str, tuple[str, ...]] = {artifact: depends_on}
     waiting = list(depends_on)
     while waiting:

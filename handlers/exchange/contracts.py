@@ -30,6 +30,7 @@ def permitted(
 
     If the code of `frame` asks, the use must also be allowed to everyone on whose behalf it does not act.
     """
+    # Code must not do for its caller what those behind it may not do themselves.
     for owner in () if frame is None else frame.owners:
         if owner != who:
             yield from _permitted(accounts, artifact, use, owner, frame)
@@ -58,6 +59,8 @@ def _permitted(
     )
     if verdict.allowed:
         return verdict.cost if not is_owner else 0
+    # An owner can always correct an artifact whose contract is broken. A sound contract that denies also denies its
+    # owner.
     if is_owner and use in _TO_CORRECT and not verdict.is_sound:
         return 0
     raise _denied(artifact, use, who, verdict.reason)
@@ -157,6 +160,7 @@ def evaluated(
     known = context_of(accounts, target, frame) if context is None else context
     if contract.startswith(CONTRACT):
         return _of_genesis(contract, caller, action, known)
+    # If in doubt, it denies: a contract that is missing or broken allows nothing.
     artifact = yield from accounts.artifact(contract)
     if artifact is None or artifact.deleted_at is not None:
         return Verdict(False, f"there is no contract {contract}", is_sound=False)
@@ -208,6 +212,7 @@ def context_of(accounts: Accounts, target: SharedArtifact, frame: Frame | None) 
 
 def read_verdict(answer: JsonValue) -> Verdict:
     """What a contract returned. Anything but an object with a boolean `allowed` denies."""
+    # The answer is the result of code that others wrote, so its types are checked.
     if not isinstance(answer, dict) or not isinstance(answer.get("allowed"), bool):
         return Verdict(False, "the contract returned no object with a boolean allowed", is_sound=False)
     reason = answer.get("reason", "No reason provided")

@@ -78,6 +78,7 @@ def invoked(
         raise Refused("not_found", f"{artifact.id} has no method {method}")
     cost = asked + price(artifact, "invoke", caller)
     what = f"invoke {artifact.id}"
+    # The price is due only if the code succeeds, but what it needs must not be spent by the code meanwhile.
     yield from accounts.reserve(caller, cost, what)
     left = yield from accounts.cpu_left()
     frame = _frame(artifact, caller, outer, delegates=delegates)
@@ -110,6 +111,8 @@ def _frame(artifact: SharedArtifact, caller: str, outer: Frame | None, *, delega
         (outer is None or outer.is_lent) and artifact.acts and artifact.owner_id == caller
     )
     owners = () if outer is None else outer.owners
+    # Code that does not act for the caller reads only what those behind it may read as well. Otherwise it could carry
+    # off what the caller may read.
     if not is_lent:
         behind = (artifact.owner_id, artifact.written_by)
         owners = tuple(dict.fromkeys((*owners, *(each for each in behind if each != caller))))
@@ -156,6 +159,7 @@ class CallRefused(Exception):
 
 def answered(accounts: Accounts, frame: Frame | None, name: str, args: Arguments) -> Asking[JsonValue]:
     """The result of a call. A contract, which has no frame, only looks. Raises `UnknownCall`, and `CallRefused`."""
+    # A contract's code acts for nobody, so it may only look.
     if frame is None:
         look = CALLS_OF_CONTRACTS.get(name)
         if look is None:
@@ -241,6 +245,8 @@ def _read(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValue
     try:
         artifact, _ = yield from accounts.attempt(artifacts.bought(accounts, reader, name, behalf))
     except Refused as refused:
+        # Code that was written for the seed's interface expects None where it may not read. For want of means it gets
+        # an error.
         if refused.code == "insufficient_funds":
             raise CallRefused(refused.message) from None
         return None
@@ -272,6 +278,7 @@ def _write(accounts: Accounts, frame: Frame, args: Arguments) -> Asking[JsonValu
 
 
 def _written(accounts: Accounts, frame: Frame, writer: str, intent: Intent) -> Asking[None]:
+    # An artifact that is not a principal can change what lists it, but it can't own anything new.
     if (yield from accounts.principal(writer)) is None and (
         yield from accounts.artifact(intent.artifact_id)
     ) is None:

@@ -93,6 +93,8 @@ class ApprovalWanted(Event, frozen=True):
 
     @property
     def key(self) -> str:
+        # A step that is asked about again, because what was shown has changed, needs another approval. The number tells
+        # the two apart.
         return f"{self.run}/{self.step}/approval/{self.number}"
 
     @property

@@ -227,6 +227,7 @@ class ChainFired(Event, frozen=True):
 
     @property
     def key(self) -> str:
+        # An event fires a chain once, and so does each time of a schedule.
         return f"{self.chain}@{self.fired_by}"
 
     @property
@@ -256,6 +257,7 @@ class TriggerMatched(AfterTime, Event, frozen=True):
 
     @property
     def key(self) -> str:
+        # An event counts once for a chain, for all the items of its trigger together.
         return f"{self.chain}@{self.fired_by}/matched"
 
     @property
@@ -290,6 +292,7 @@ class ChainRunTurn(Event, frozen=True):
 
     @property
     def key(self) -> str:
+        # Each run that ends may give it its turn. Once it has begun, a further turn does nothing.
         return f"{self.run}/turn/{self.after}"
 
     @property
@@ -311,6 +314,7 @@ class SlotOffered(AfterTime, Event, frozen=True):
 
     @property
     def key(self) -> str:
+        # The step may be offered a slot more than once: each offer names the event that freed it.
         return f"{self.run}/{self.step}/{self.attempt}/slot/{self.by}"
 
     @property

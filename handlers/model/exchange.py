@@ -35,6 +35,7 @@ class IntentMade(Event, frozen=True):
 
     @property
     def key(self) -> str:
+        # A line is known by its run and not by its place. So a copy of the directory carries nothing out again.
         return f"{self.session_key if self.run is None else self.run}#intent/{self.line}"
 
     @property

@@ -25,6 +25,7 @@ class JournalDamaged(OfSession, Event, frozen=True):
 
     @property
     def key(self) -> str:
+        # The same line may be lost again, after a repair by another daemon: the epoch tells the two apart.
         return f"{self.session_key}#{self.name}/{self.rows[0]}@{self.epoch}/damaged"
 
 

@@ -57,6 +57,7 @@ class OutcomesChanged(OfSession, Event, frozen=True):
 
     @property
     def key(self) -> str:
+        # The digest is of the files' signatures: each state of them is reported once.
         return f"{self.session_key}#{self.attempt}/outcomes/{self.digest}"
 
 

@@ -50,6 +50,7 @@ class SessionSeenRequested(OfSession, Request, frozen=True):
 
     @property
     def key(self) -> str:
+        # Once is enough, no matter how many people have seen it: so the key is not that of the request.
         return f"{self.session_key}#{self.attempt}/seen"
 
 

@@ -21,6 +21,7 @@ class TimerSet(Event, frozen=True):
 
     @property
     def key(self) -> str:
+        # A timer of this name is set once. Whatever is to ring again needs another name.
         return f"{self.subject}/{self.what}"
 
     @property

@@ -134,6 +134,7 @@ class AttemptEnded(OfSession, Event, frozen=True):
 
     @property
     def key(self) -> str:
+        # The key has no time and no evidence: whatever ends an attempt, it ends once.
         return f"{self.session_key}#{self.attempt}/ended"
 
 
@@ -213,6 +214,8 @@ class RunLaunched(OfSession, Event, frozen=True):
 
     @property
     def key(self) -> str:
+        # The run may not be known as a session yet, so the key has no attempt. The launcher repeats its record before
+        # the end, and the two are one event.
         return f"{self.session_key}#0/launched/{self.launch}"
 
 

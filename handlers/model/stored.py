@@ -26,5 +26,6 @@ class Stored(Generic[T]):
         """The value that was stored. Raises `ValueError` for what this program never wrote."""
         try:
             return self._decode(text)
+        # A value that is nested deeper than the decoder's stack is none that this program wrote.
         except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(str(error)) from error

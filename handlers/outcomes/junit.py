@@ -71,6 +71,8 @@ def outcomes_of_junit(pieces: Pieces) -> Mapping[str, dict[str, JsonValue]]:
         for piece in pieces():
             before = reading.events
             parser.feed(piece)
+            # The parser holds a tag until it is whole. So bytes that give no event are counted: a hostile tag must not
+            # take all memory.
             idle = idle + len(piece) if reading.events == before else 0
             if idle > LARGEST_TAG:
                 _refuse(f"a tag or a comment in it has more than {LARGEST_TAG >> 20} MiB")
@@ -114,6 +116,7 @@ class _Suite:
     def counted(self) -> _Tally:
         """The tally, or what the suite's attributes say if that is more."""
         count = self._count
+        # A suite may count failures that no case of its own shows. Of the two numbers the larger one holds.
         return _Tally(
             max(self.tally.cases, count("tests")),
             max(self.tally.failed, count("failures") + count("errors")),
@@ -184,6 +187,7 @@ class _Reading(ContentHandler):
         if kind in ("failure", "error"):
             if self._case is None:
                 self._problem = _Problem(attributes.get("message", ""))
+            # A case may hold several failures. The first one is its problem.
             elif self._open[-1] == "testcase" and self._case.problem is None:
                 self._problem = self._case.problem = _Problem(attributes.get("message", ""))
         elif self._case is not None:
@@ -195,6 +199,7 @@ class _Reading(ContentHandler):
 
     def characters(self, content: str) -> None:
         self.events += 1
+        # Of a long output only the beginning is kept.
         if self._problem is not None and len(self._problem.text) < 2 * LONGEST_TEXT:
             self._problem.text += content[: 2 * LONGEST_TEXT]
 
@@ -225,6 +230,7 @@ class _Reading(ContentHandler):
             self._fail(_name(case.attributes), problem, case.attributes)
             self._suites[-1].tally.add(1, 0, 0)
             return
+        # A test that was left out is no failure, but it proves nothing either.
         is_left_out = case.is_skipped or any(each in _NOT_RUN for each in words)
         self._suites[-1].tally.add(1, 0, is_left_out)
         self.unknown += not is_left_out and any(each not in _RAN for each in words)
@@ -233,6 +239,7 @@ class _Reading(ContentHandler):
         failing = [each for each in _words(suite.attributes) if each in _FAILED]
         if failing and not suite.tally.failed:
             name = suite.attributes.get("name") or "a suite without a name"
+            # The failure belongs to this suite, which is over already.
             self._suites.append(suite)
             self._fail(name, f"its status is {failing[0]}")
             self._suites.pop()
@@ -271,11 +278,13 @@ class _Marks(LexicalHandler):
 def _outcomes(reading: _Reading) -> Mapping[str, dict[str, JsonValue]]:
     cases, failed, skipped = reading.cases, reading.whole.failed, reading.whole.not_run
     gaps: list[str] = []
+    # A report proves only what ran.
     if skipped >= cases:
         gaps.append("no test ran")
     if reading.unknown:
         gaps.append(f"the status of {reading.unknown} tests says nothing")
     counts = f"{cases} tests, {failed} failed, {skipped} skipped"
+    # These failures have no name, so the outcome says that there are more than it lists.
     hidden = failed - reading.failed_here
     notes = [f"the suites count {hidden} failures that no test shows"] if hidden > 0 else []
     notes += [f"the suites count {reading.whole.cases} tests"] if reading.whole.cases > cases else []
@@ -324,6 +333,7 @@ def _seconds(written: str) -> float | None:
     """The time of a test. A comma separates thousands, or, in some languages, the fraction; None if that is not clear."""
     written = written.strip()
     if "," in written:
+        # A comma separates thousands in one language and the fraction in another. What may be either is no time.
         if re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})+\.[0-9]+", written):
             written = written.replace(",", "")
         elif re.fullmatch(r"0,[0-9]+|[0-9]+,([0-9]{1,2}|[0-9]{4,})", written):

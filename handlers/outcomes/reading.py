@@ -88,6 +88,7 @@ def _chosen(
     """The outcome that a report becomes: the other one if the file is called so, or if that is wanted and not the usual."""
     usual, other = outcomes
     is_called_so = path.rpartition("/")[2].rpartition(".")[0] == other
+    # The next step of a chain uses the last outcome of a session. So one file must not become two outcomes.
     chosen = outcomes[other if is_called_so or (other in wanted and usual not in wanted) else usual]
     if not (path.endswith(".sarif") and isinstance(chosen, dict)):
         return chosen
@@ -126,6 +127,7 @@ def outcome_in(message: str, source: str) -> ReadOutcome | InvalidOutcome | None
     None if the message contains no JSON object of a registered kind: most messages are not outcomes.
     """
     text = _json_in(message)
+    # Most last messages are no outcomes, and need not be parsed.
     if text is None or _KEY not in text:
         return None
     content = text.encode(errors="replace")
@@ -156,4 +158,5 @@ def _json_in(message: str) -> str | None:
         elif not fence[1]:
             blocks.append(message[begin : fence.start()])
             begin = None
+    # With several blocks it can't be told which one is meant.
     return blocks[0].strip() if len(blocks) == 1 else None

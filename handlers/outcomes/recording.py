@@ -41,6 +41,8 @@ def told(session: Session, kept: Sequence[RecordArtifact], at: float) -> Asking[
     """One event for each artifact. The same content of the same attempt is the same event."""
     if not kept or not (yield from ask(ListenersTo(ADDED))):
         return ()
+    # The same content of the same attempt has the same key. So what was told during the run is not told again with the
+    # verdict.
     return tuple(Emit(_occurred(session, each, at)) for each in kept)
 
 
@@ -84,6 +86,7 @@ def hash_files(event: ArtifactFilesNamed, given: Given) -> Deciding:
     session = yield from ask(SessionOf(event.session_key))
     if session is None:
         raise LookupError(f"{event.key} is about a session that the store does not have")
+    # The path is resolved again: a link that was put there since leads out of the artifacts and gets no hash.
     within = boundary(session.artifacts_path, session.path)
     paths = tuple(path for _, path in event.files)
     answer = yield from ask(HashesOf(session.artifacts_path, within, paths))
@@ -118,6 +121,7 @@ def add_artifact(event: ArtifactAddRequested, given: Given) -> Deciding:
     Store it as the session's.
     """
     session = yield from ask(SessionOf(event.session_key))
+    # The command may be faster than the look that finds its session.
     if session is None and given.tries < PATIENCE:
         raise TryLater(f"the session {event.session_key} is not known yet")
     made = record(event, given.at) if session is not None else "there is no such session"
@@ -218,6 +222,7 @@ def recorded(
         if isinstance(files, Unreadable):
             raise TryLater(f"the outcomes of {session.key} can't be read: {files.why}")
         if isinstance(files, BeingRead):
+            # Large reports are read beside the worker, so that no other verdict waits for them.
             raise NotYet(at + min(LATEST, max(SOON, files.seconds / 4)))
         home = None
         if any(each.path.endswith(".sarif") for each in files):
@@ -237,6 +242,7 @@ def recorded(
     last: dict[tuple[str, str], ReadOutcome] = {}
     for each in (*read, *theirs):
         key = (each.outcome.kind, each.name)
+        # The later one takes the place of the earlier one at the end: chains use the last outcome of a session.
         last.pop(key, None)
         last[key] = each
     kept = tuple(
@@ -285,5 +291,7 @@ def outcomes_changed(event: OutcomesChanged, given: Given) -> Deciding:
         raise  # the verdict needs the same reports, and finds them read
     except TryLater:
         return ()  # the verdict reads them again, and must not wait behind this
+    # No step of a chain uses them. Otherwise it could use an outcome that its session replaced by an invalid one at its
+    # end.
     provisional = tuple(replace(each, is_provisional=True) for each in kept)
     return (*provisional, *(yield from told(session, kept, given.at)))

@@ -126,6 +126,7 @@ class _Outside:
 
     def _use(self, number: int, key: str, run: int) -> None:
         self._used.add((number, key))
+        # Many runs may refer to one part, which is copied into each. So its size counts for each of them.
         self._left -= self._sizes[number]
         if self._left < 0:
             raise NotAReport(f"is a SARIF log whose runs share more than {MOST_KEPT >> 20} MiB")
@@ -235,6 +236,7 @@ def _rule(result: Object) -> Object:
 
 def _missing(described: Object) -> list[str]:
     """What of a run is not in its log. Without an array of results, even an empty one, nothing was scanned (3.14.23)."""
+    # An array of results that is there, even an empty one, shows that the run was scanned (3.14.23).
     lacking = [] if described.get("results") else ["a run has no results: nothing shows that it was scanned"]
     external = object_in(described, "externalPropertyFileReferences")
     other = [each for each in MATTERING if external.get(each) not in (None, [])]
@@ -271,6 +273,7 @@ def outcomes_of_sarif(pieces: Pieces) -> Mapping[str, dict[str, JsonValue]]:
     suppressed = 0
     kept: list[tuple[int, float, int, dict[str, JsonValue]]] = []  # in the order of what is kept
     for number, (run, result) in enumerate(_results(pieces, log)):
+        # Such a result was found by an earlier scan, or is no finding.
         if result.get("baselineState") == "absent" or result.get("kind") in _NO_FINDING:
             continue
         if _is_suppressed(result):
@@ -279,6 +282,7 @@ def outcomes_of_sarif(pieces: Pieces) -> Mapping[str, dict[str, JsonValue]]:
         level, rank = run.severity(result)
         levels[level] += 1
         place = (_ORDER[level], -rank, number)
+        # The log may have any number of results, so only the most severe are kept while it is read.
         if len(kept) < MOST_FINDINGS or place < kept[-1]:
             insort(kept, (*place, run.finding(result, level)))
             del kept[MOST_FINDINGS:]
@@ -336,6 +340,7 @@ def _kept_object(stream: SarifStream, first: Event, shape: Shape, place: str) ->
 
 def _results(pieces: Pieces, log: _Log) -> Iterator[tuple[_Run, Object]]:
     """The results of all runs. What can't be read is added to the gaps."""
+    # The log is read a second time: a result refers to rules and files that may come after it.
     stream = SarifStream(pieces)
     for key, first in stream.members(stream.begin(), "", "runs", _INLINE):
         for number, each in () if first[0] == "null" else stream.items(first, key):
@@ -343,6 +348,7 @@ def _results(pieces: Pieces, log: _Log) -> Iterator[tuple[_Run, Object]]:
             if at is None or each[0] == "null":
                 stream.pass_over(each)
             elif at >= len(log.runs):
+                # A run with this number was not there the first time.
                 raise NotAReport("changes while it is read")
             else:
                 for result in _results_in(stream, each, f"{key}[{number}]", log.gaps):
@@ -354,6 +360,7 @@ def _results_in(stream: SarifStream, first: Event, place: str, gaps: list[str]) 
     """The results of a run, or of a part of one, that begins with `first`."""
     for _, results in stream.members(first, place, "results"):
         for at, result in () if results[0] == "null" else stream.items(results, f"{place}.results"):
+            # What may be kept is bounded for each result, and not for all of them.
             stream.renew()
             if result[0] == "start_map":
                 yield _kept_object(stream, result, _RESULT, f"{place}.results[{at}]")

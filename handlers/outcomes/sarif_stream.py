@@ -86,6 +86,7 @@ class SarifStream:
             if key not in wanted:
                 self._pass(following[0])
                 continue
+            # Readers disagree about a key that appears twice, so the log has no single meaning.
             if key in seen:
                 raise NotAReport(f"is not a SARIF log: {place}.{key} appears twice".replace(" .", " "))
             seen.add(key)
@@ -148,6 +149,7 @@ class SarifStream:
                 raise NotAReport(f"is not a SARIF log: {place} must be one of {', '.join(shape.words)}")
         elif shape is A_LIST or event != shape.kind:
             raise NotAReport(f"is not a SARIF log: {place} must be {_NAMES[shape.kind]}")
+        # The fast part of the library reads every number as a float.
         if isinstance(value, float) and value.is_integer():
             return int(value)
         self._count(len(value) if isinstance(value, str) else 0)
@@ -194,6 +196,7 @@ class SarifStream:
                     return
 
     def _count(self, size: int) -> None:
+        # Each value costs memory beyond its text.
         self._left -= size + 64
         if self._left < 0:
             raise NotAReport(f"is a SARIF log whose rules and files take more than {MOST_KEPT >> 20} MiB")
@@ -231,6 +234,7 @@ def _parsed(pieces: Pieces) -> Iterator[Event]:
     else:
         return
     slow = ijson.get_backend("python")
+    # The slow part reads from the beginning, and what was given already is left out.
     yield from islice(slow.basic_parse(ijson.from_iter(_without_mark(pieces))), number, None)
 
 
