@@ -36,7 +36,7 @@ from runward.daemon.log import (
     field_name,
     for_people,
 )
-from runward.daemon.rundir.tailing import Line, Tail
+from runward.daemon.rundir.growing import Line, Tail
 from runward.handlers.foreign_json import parse_time
 
 

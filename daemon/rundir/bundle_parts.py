@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from runward.daemon.disk.durable import sync_directory
 from runward.daemon.faults import point
 from runward.daemon.rundir.call_reading import told_by
+from runward.daemon.rundir.growing import whole_lines
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REFUSED, REGULAR, Gone, opened, unreadable
 from runward.daemon.rundir.parts_standing import is_part
-from runward.daemon.rundir.tailing import whole_lines
 from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY
 from runward.handlers.bundle.receipt import sealed
 from runward.handlers.bundle.replay import Replay, receipt_body, summary_of

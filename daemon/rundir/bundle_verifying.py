@@ -9,8 +9,8 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 from runward.daemon.configuration.extras import how_to_install
+from runward.daemon.rundir.growing import FileBytes, Lines, data_after, is_empty
 from runward.daemon.rundir.opening import LINK, REGULAR, ROOT, opened
-from runward.daemon.rundir.tailing import data_after, is_empty
 from runward.handlers.bundle.canonical import FORMS
 from runward.handlers.bundle.parts import PARTS, RECEIPT, REPLAY, SUMMARY, part_name
 from runward.handlers.bundle.receipt import hash_form_of
@@ -34,73 +34,56 @@ from runward.handlers.bundle.verify import (
 _CHUNK: Final = 1 << 20
 
 
-class ReplayFile:
-    """The lines of an open file; `size` and `sha256` are of what was read."""
+class ReplayFile(FileBytes):
+    """An open file whose bytes are hashed as they are read."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        super().__init__(descriptor)
         self._digest = sha256()
         self._has_large_hole = False
-        self.size = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes were read."""
+        return self.at
 
     @property
     def sha256(self) -> str | None:
         """The hash of what was read; None if a hole is longer than any line, because such a hole is not hashed."""
         return None if self._has_large_hole else self._digest.hexdigest()
 
+    def read(self, most: int) -> bytes:
+        piece = super().read(most)
+        self._digest.update(piece)
+        if piece and is_empty(piece) and data_after(self._descriptor, self.at) - self.at > LONGEST_LINE:
+            self._has_large_hole = True
+        return piece
+
+    def pass_over_hole(self) -> int:
+        passed = super().pass_over_hole()
+        if not self._has_large_hole:
+            self._digest.update(bytes(passed))
+        return passed
+
     def whole(self, largest: int) -> bytes | None:
         """All of the file; None if it has more bytes than `largest`. Raises `OSError`."""
         if os.fstat(self._descriptor).st_size > largest:
             return None
         pieces: list[bytes] = []
-        while piece := os.pread(self._descriptor, _CHUNK, self.size):
-            self.size += len(piece)
-            if self.size > largest:
+        while piece := super().read(_CHUNK):
+            if self.at > largest:
                 return None
             pieces.append(piece)
         return b"".join(pieces)
 
     def lines(self) -> Iterator[RawLine]:
         """Every line without its newline, the last one with or without. Raises `OSError`."""
-        number = 0
-        held: list[bytes] = []
-        length = 0
-        while piece := os.pread(self._descriptor, _CHUNK, self.size):
-            self.size += len(piece)
-            self._digest.update(piece)
-            *whole, rest = piece.split(b"\n")
-            for part in whole:
-                number += 1
-                line = _line(number, held, length, part)
-                held, length = [], 0  # nothing is held twice while the line is read
-                yield line
-            length += len(rest)
-            if rest and length <= LONGEST_LINE:
-                held.append(rest)
-            elif length > LONGEST_LINE:
-                held = []
-            if is_empty(piece) and (passed := self._pass_over_hole()):
-                length += passed
-                held = [*held, bytes(passed)] if length <= LONGEST_LINE else []
-        if length:
-            yield _line(number + 1, held, length, b"")
-
-    def _pass_over_hole(self) -> int:
-        """Skip a hole; returns its length."""
-        end = data_after(self._descriptor, self.size)
-        passed = end - self.size
-        self.size = end
-        if passed > LONGEST_LINE:
-            self._has_large_hole = True
-        else:
-            self._digest.update(bytes(passed))
-        return passed
-
-
-def _line(number: int, held: list[bytes], length: int, part: bytes) -> RawLine:
-    if length + len(part) > LONGEST_LINE:
-        return RawLine(number, None)
-    return RawLine(number, b"".join([*held, part]) if held else part)
+        lines = Lines(self, LONGEST_LINE)
+        while (whole := lines.read(_CHUNK)) is not None:
+            for index, content in enumerate(whole.contents):
+                yield RawLine(whole.number + index, None if index in whole.cut else content)
+        if lines.length:
+            yield RawLine(lines.position.lines + 1, None if lines.is_too_long else lines.unfinished)
 
 
 UNCHECKED: Final = f"it can't be checked without the libraries for it: {how_to_install('sign')}"

@@ -7,12 +7,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from runward.daemon.rundir.growing import NO_LINES, CannotUnpack, LinesRead, PlacedLines, TooLong
-from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LASTING, opened
+from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LASTING, NotRegular, open_regular, opened
 from runward.daemon.rundir.session_files import SessionFiles
+from runward.daemon.rundir.session_logs import CannotUnpack, PlacedLines, TooLong
 from runward.daemon.rundir.session_places import log_at
-from runward.daemon.rundir.session_reads import NOTHING_READ, FilesRead
-from runward.daemon.rundir.tailing import NotRegular, open_regular
+from runward.daemon.rundir.session_reads import NOTHING_READ, UNREAD, Cursor, FilesRead
 from runward.handlers.calls import Place, Told, Unusable
 from runward.handlers.layouts.call_readers import LONGEST_LINE, CallLayout, CallReader, PlacedLine
 from runward.handlers.layouts.places import PACKED, unpacked_name
@@ -38,7 +37,7 @@ class CallReading:
         self._layout: CallLayout = CALLS[layout]
         self._path = path
         self._name = unpacked_name(os.path.basename(path))
-        self._logs: dict[str, LinesRead] = {}
+        self._logs: dict[str, Cursor] = {}
         self._files: FilesRead = NOTHING_READ
         self._ends: Mapping[str, int] | None = None
         self._reader: CallReader = self._layout.start(self._name)
@@ -71,7 +70,7 @@ class CallReading:
     @property
     def offsets(self) -> list[tuple[str, int]]:
         """How far each log was read, in bytes."""
-        return [(name, read.offset) for name, read in self._logs.items()]
+        return [(name, cursor.offset) for name, cursor in self._logs.items()]
 
     def _documents(self, within: int) -> Iterator[Told]:
         if not self._layout.documents:
@@ -99,16 +98,16 @@ class CallReading:
                 self.changed.append(name)
             return
         try:
-            known = self._logs.get(name, NO_LINES)
+            known = self._logs.get(name, UNREAD)
             end = None if self._ends is None else self._ends.get(name, 0)
             log = PlacedLines(descriptor, known, is_packed=file.endswith(PACKED), end=end, go_on=self._go_on)
-            if log.is_another:
+            if log.is_another():
                 self.changed.append(name)
                 return
             try:
                 yield from self._reader_takes(name, log, most_bytes)
             finally:
-                self._logs[name] = log.place()
+                self._logs[name] = log.cursor
         except CannotUnpack as error:
             self._hindered(name, str(error))
         except OSError as error:

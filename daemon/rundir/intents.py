@@ -5,6 +5,7 @@ import os
 import stat
 from typing import Final, NamedTuple
 
+from runward.daemon.rundir.growing import RECOGNISED_BY, FileBytes, Lines, Position
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, opened
 from runward.daemon.rundir.run_directories import document_at
 from runward.handlers.exchange.intent import LONGEST_LINE
@@ -52,8 +53,6 @@ LONGEST_UNFINISHED: Final = 64 << 20
 """Bytes of a line that are read to find its end: it may be a hole that is larger than any disk."""
 
 _CHUNK: Final = 1 << 18
-_BEFORE: Final = 64
-"""Bytes before the cursor that must be unchanged."""
 
 _REWRITTEN: Final = "was rewritten or truncated: it is not read further, only appended lines count"
 
@@ -108,43 +107,36 @@ def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool)
 
 def _read(descriptor: int, cursor: IntentCursor, most: int, is_over: bool, owner: int) -> IntentsRead | None:
     """The next lines; None if the first of them has no end within `LONGEST_UNFINISHED`."""
+    position = Position(cursor.offset, cursor.line)
+    reader = Lines(FileBytes(descriptor, position.offset), LONGEST_LINE, position)
     lines: list[IntentLine] = []
-    offset, line = cursor.offset, cursor.line
-    held, length, place, more = b"", 0, offset, False
+    more = False
     while not more:
-        piece = os.pread(descriptor, _CHUNK, place)
-        if not piece:
-            if is_over and length:
-                lines.append(_line(line + len(lines) + 1, held, length))
-                offset = place
+        whole = reader.read(_CHUNK)
+        if whole is None:
+            if is_over and reader.length:
+                lines.append(_line(position.lines + 1, reader.unfinished, reader.is_too_long))
+                position = Position(reader.position.offset + reader.length, position.lines + 1)
             break
-        place += len(piece)
-        *whole, rest = piece.split(b"\n")
-        for each in whole:
-            content = held + each[: LONGEST_LINE + 1 - len(held)]
-            lines.append(_line(line + len(lines) + 1, content, length + len(each)))
-            offset += length + len(each) + 1
-            held, length = b"", 0
-            more = len(lines) == most
-            if more:
-                break
-        else:
-            held += rest[: LONGEST_LINE + 1 - len(held)]
-            length += len(rest)
-            more = bool(lines) and place - offset > MOST_BYTES
-            if length > LONGEST_UNFINISHED:
-                return None
-    after = cursor._replace(offset=offset, line=line + len(lines), before=_before(descriptor, offset))
+        taken = whole.contents[: most - len(lines)]
+        lines += [_line(whole.number + i, each, i in whole.cut) for i, each in enumerate(taken)]
+        position = whole.position_after(len(taken))
+        more = len(lines) == most or (bool(lines) and reader.length > MOST_BYTES)
+        if not more and reader.length > LONGEST_UNFINISHED:
+            return None
+    after = cursor._replace(
+        offset=position.offset, line=position.lines, before=_before(descriptor, position.offset)
+    )
     return IntentsRead(tuple(lines), after, owner, more)
 
 
 def _before(descriptor: int, offset: int) -> str:
-    start = max(0, offset - _BEFORE)
+    start = max(0, offset - RECOGNISED_BY)
     return os.pread(descriptor, offset - start, start).hex()
 
 
-def _line(number: int, content: bytes, length: int) -> IntentLine:
-    if length > LONGEST_LINE:
+def _line(number: int, content: bytes, is_too_long: bool) -> IntentLine:
+    if is_too_long:
         return IntentLine(number, "", f"the line is longer than {LONGEST_LINE >> 20} MiB")
     try:
         return IntentLine(number, content.decode())

@@ -12,9 +12,9 @@ from itertools import takewhile
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.json_value import JsonValue
+from runward.daemon.rundir.growing import whole_lines
 from runward.daemon.rundir.journals import SEARCHED, Line, StandingLines, each_line, find
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, LINK, REGULAR, Gone, opened, unreadable
-from runward.daemon.rundir.tailing import whole_lines
 from runward.handlers.foreign_json import read_json
 from runward.handlers.model.files import Unreadable
 

@@ -19,8 +19,8 @@ from typing import Final, NamedTuple, TypeAlias
 from runward.config.json_value import JsonValue
 from runward.daemon.disk.epoch import EpochPassed
 from runward.daemon.faults import point
+from runward.daemon.rundir.growing import data_after, is_empty, whole_lines
 from runward.daemon.rundir.opening import ABSENT, DIRECTORY, REFUSED
-from runward.daemon.rundir.tailing import data_after, is_empty, whole_lines
 from runward.handlers.foreign_json import read_json
 from runward.handlers.journal.place import ADDED_FIELDS
 

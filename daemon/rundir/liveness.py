@@ -17,7 +17,7 @@ from runward.daemon.processes.proc import (
     state_of,
 )
 from runward.daemon.processes.whereabouts import NotThere, number_of
-from runward.daemon.rundir.tailing import NotRegular, open_in_run
+from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.handlers.layouts import claude_code, codex
 from runward.handlers.layouts.claude_code import PidFile, read_pid_file
 from runward.handlers.layouts.codex_records import lock_of

@@ -6,6 +6,7 @@ is used, whatever is renamed meanwhile.
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -95,4 +96,28 @@ def open_below(within: int, parts: list[str]) -> int:
         finally:
             os.close(descriptor)
         descriptor = following
+    return descriptor
+
+
+class NotRegular(Exception):
+    """What is there is not a regular file."""
+
+
+def open_in_run(directory: str, name: str) -> int:
+    """A descriptor of the regular file `name` in a run directory. Raises `OSError` and `NotRegular`."""
+    within = os.open(directory, DIRECTORY)
+    try:
+        return open_regular(within, name)
+    except NotRegular:
+        raise NotRegular(f"{directory}/{name} is not a regular file") from None
+    finally:
+        os.close(within)
+
+
+def open_regular(within: int, name: str) -> int:
+    """A descriptor of the regular file `name` in an open directory. Raises `OSError` and `NotRegular`."""
+    descriptor = os.open(name, REGULAR, dir_fd=within)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegular(f"{name} is not a regular file")
     return descriptor

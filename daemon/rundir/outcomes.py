@@ -13,13 +13,14 @@ from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
     LASTING,
+    NotRegular,
+    open_regular,
     opened,
     opened_below,
     unreadable,
 )
 from runward.daemon.rundir.report_reading import LARGEST_REPORT, LargeReport, Reader, read_here
 from runward.daemon.rundir.run_directories import signature
-from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.layouts.native import ARTIFACTS, OUTCOME_NAMES
 from runward.handlers.model.files import Unreadable
 from runward.handlers.model.outcomes import BeingRead, OutcomeFile

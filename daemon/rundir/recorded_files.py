@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Literal, NamedTuple
 
-from runward.daemon.rundir.opening import open_place
-from runward.daemon.rundir.tailing import open_regular
+from runward.daemon.rundir.growing import FileBytes, Lines, Position
+from runward.daemon.rundir.opening import open_place, open_regular
 
 _CHUNK: Final = 1 << 16
 
@@ -83,26 +83,21 @@ class LineAt(NamedTuple):
 
 def lines_from(descriptor: int, start: int, budget: Budget) -> Iterator[LineAt]:
     """The lines of an open file from a byte on. No more than the budget is read, whatever is in the file."""
-    at, held, length = start, b"", 0
-    while True:
-        if budget.left <= 0:
-            # In a line that is passed over, the next page goes on in its middle: else it would never get beyond it.
-            yield LineAt(at + length if length > LONGEST_LINE else at, None, "budget")
-            return
-        piece = os.pread(descriptor, min(_CHUNK, budget.left), at + length)
-        budget.left -= len(piece)
-        if not piece:
-            if held:
-                yield LineAt(at, held)
-            yield LineAt(at + length if length > LONGEST_LINE else at, None, "file")
-            return
-        *whole, rest = piece.split(b"\n")
-        for each in whole:
-            length += len(each)
-            yield LineAt(at, held + each if length <= LONGEST_LINE else None)
-            at, held, length = at + length + 1, b"", 0
-        length += len(rest)
-        held = held + rest if length <= LONGEST_LINE else b""
+    lines = Lines(FileBytes(descriptor, start), LONGEST_LINE, Position(start))
+    while budget.left > 0 and (whole := lines.read(min(_CHUNK, budget.left))) is not None:
+        budget.left -= whole.size
+        at = whole.before.offset
+        for index, content in enumerate(whole.contents):
+            yield LineAt(at, None if index in whole.cut else content)
+            at += whole.length(index) + 1
+    at = lines.position.offset
+    ends: Literal["file", "budget"] = "budget" if budget.left <= 0 else "file"
+    if lines.is_too_long:
+        # The next page goes on in the middle of a line that is passed over: else it would never get beyond it.
+        at += lines.length
+    elif lines.length and ends == "file":
+        yield LineAt(at, lines.unfinished)
+    yield LineAt(at, None, ends)
 
 
 def line_at(descriptor: int, start: int) -> bytes | None:

@@ -13,11 +13,10 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from runward.daemon.rundir.growing import MOST_BYTES, CannotUnpack, Growing
-from runward.daemon.rundir.opening import ABSENT, LINK, open_below, opened
+from runward.daemon.rundir.opening import ABSENT, LINK, NotRegular, open_below, open_regular, opened
 from runward.daemon.rundir.run_directories import RACY, document_at, signature
+from runward.daemon.rundir.session_logs import MOST_BYTES, CannotUnpack, Growing
 from runward.daemon.rundir.session_reads import NOT_KNOWN, UNREAD, FilesRead, LogRead
-from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.places import PACKED, is_glob, is_storable
 from runward.handlers.layouts.transcript import LogLine

@@ -5,20 +5,22 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from runward.daemon.rundir.growing import CannotUnpack, Unpacked
 from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
     LINK,
     ROOT,
     Gone,
+    NotRegular,
+    open_in_run,
     open_place,
+    open_regular,
     opened,
     opened_below,
     unreadable,
 )
 from runward.daemon.rundir.run_directories import Listing, signature
-from runward.daemon.rundir.tailing import NotRegular, open_in_run, open_regular
+from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
 from runward.handlers.layouts import native
 from runward.handlers.layouts.places import (
     LEVELS,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from runward.daemon.rundir.growing import CannotUnpack, Unpacked
 from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
@@ -15,13 +14,16 @@ from runward.daemon.rundir.opening import (
     REFUSED,
     ROOT,
     Gone,
+    NotRegular,
     open_place,
+    open_regular,
     opened,
     opened_below,
     unreadable,
 )
 from runward.daemon.rundir.run_directories import gone, signature
 from runward.daemon.rundir.session_files import AnotherLog, SessionFiles
+from runward.daemon.rundir.session_logs import CannotUnpack, Unpacked
 from runward.daemon.rundir.session_places import (
     HEAD,
     directory_signature,
@@ -32,7 +34,6 @@ from runward.daemon.rundir.session_places import (
     recognise_inside,
 )
 from runward.daemon.rundir.session_reads import NOTHING_READ, FilesRead, Identity, LogPortion, SessionSight
-from runward.daemon.rundir.tailing import NotRegular, open_regular
 from runward.handlers.layouts.places import (
     LOG,
     PACKED,

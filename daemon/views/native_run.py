@@ -15,10 +15,10 @@ from runward.daemon.disk.file_systems import is_local
 from runward.daemon.processes.proc import children_of, read_stat
 from runward.daemon.rundir.artifacts import contract_facts
 from runward.daemon.rundir.changes import last_change
+from runward.daemon.rundir.growing import Line, Tail
 from runward.daemon.rundir.intents import INTENTS
-from runward.daemon.rundir.opening import Gone
+from runward.daemon.rundir.opening import Gone, NotRegular, open_in_run
 from runward.daemon.rundir.run_directories import look
-from runward.daemon.rundir.tailing import Line, NotRegular, Tail, open_in_run
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.text import iso
 from runward.daemon.world.processes import RealProcesses

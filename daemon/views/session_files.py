@@ -9,9 +9,8 @@ from typing import BinaryIO, Final, NamedTuple, TypeVar
 from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.launch.output import SUFFIX, omission
-from runward.daemon.rundir.opening import LINK
+from runward.daemon.rundir.opening import LINK, NotRegular, open_in_run
 from runward.daemon.rundir.recorded_files import OutsideRoot, Place, open_recorded, opened_directory
-from runward.daemon.rundir.tailing import NotRegular, open_in_run
 from runward.daemon.store.reading_artifacts import artifact_with
 from runward.daemon.store.reading_files import kept_files
 from runward.daemon.store.reading_sessions import SessionRow

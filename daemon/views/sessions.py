@@ -11,7 +11,7 @@ from runward.config.json_value import JsonValue
 from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.rundir.changes import last_change
-from runward.daemon.rundir.tailing import NotRegular, open_in_run
+from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading_sessions
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_files import KeptFile, kept_files

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.rundir.call_reading import CallReading
-from runward.daemon.rundir.opening import ABSENT
+from runward.daemon.rundir.opening import ABSENT, NotRegular
 from runward.daemon.rundir.recorded_files import (
     Budget,
     OutsideRoot,
@@ -27,7 +27,6 @@ from runward.daemon.rundir.recorded_files import (
     open_recorded,
     opened_directory,
 )
-from runward.daemon.rundir.tailing import NotRegular
 from runward.daemon.store.reading_sessions import SessionRow
 from runward.daemon.views.bundles import journal_place, session_bundle, shown_bundle
 from runward.daemon.views.session_files import JOURNAL, NoFile, place_of

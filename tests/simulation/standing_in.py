@@ -55,7 +55,7 @@ _SYSTEM_CALLS: Final = (
     "rundir.outcomes.os",
     "rundir.session_places.os",
     "rundir.session_files.os",
-    "rundir.tailing.os",
+    "rundir.session_logs.os",
     "disk.epoch.os",
     "store.own_journals.os",
     "backup.restore.os",

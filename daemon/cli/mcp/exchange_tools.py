@@ -19,7 +19,7 @@ from runward.daemon.cli.shell.context import store_to_read
 from runward.daemon.cli.shell.request_waiting import PATIENCE_S
 from runward.daemon.disk.in_thread import in_thread
 from runward.daemon.rundir.acting_inside import ResultsOfRun, append_intent
-from runward.daemon.rundir.tailing import NotRegular
+from runward.daemon.rundir.opening import NotRegular
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_exchange import principals, shared_artifacts
 from runward.daemon.views.exchange import listed_artifact, shown_principal

@@ -13,7 +13,8 @@ from runward.daemon.cli.play.run import Asked
 from runward.daemon.cli.session.watching import line_text, line_value
 from runward.daemon.cli.shell.request_waiting import AwayTime
 from runward.daemon.cli.terminal.output import coloured, note, print_json, print_json_line, safe
-from runward.daemon.rundir.tailing import Line, NotRegular, Tail, ends_with, open_in_run
+from runward.daemon.rundir.growing import Line, Tail, ends_with
+from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading, reading_queue, reading_sessions, reading_starts
 from runward.daemon.views.bundles import journal_place
 from runward.handlers.foreign_json import NotJson

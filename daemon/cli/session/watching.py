@@ -25,7 +25,8 @@ from runward.daemon.cli.terminal.output import (
     safe,
     safe_line,
 )
-from runward.daemon.rundir.tailing import MAXIMUM_LINE, Line, NotRegular, Tail, ends_with, open_in_run
+from runward.daemon.rundir.growing import MAXIMUM_LINE, Line, Tail, ends_with
+from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading, reading_sessions
 from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_files import kept_files

@@ -15,7 +15,7 @@ import click
 
 from runward.daemon.cli.exits import TERMINATED
 from runward.daemon.cli.terminal.output import cut, terminal_size
-from runward.daemon.rundir.tailing import Line, Tail
+from runward.daemon.rundir.growing import Line, Tail
 from runward.daemon.views.text import size
 
 PERIOD: Final = 0.2

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.daemon.cli.calling import Place
 from tests.waiting import PATIENCE_S, wait_for
 
-from runward.daemon.rundir.tailing import MAXIMUM_LINE
+from runward.daemon.rundir.growing import MAXIMUM_LINE
 
 
 def _journal(place: Place, name: str, *lines: bytes) -> Path:

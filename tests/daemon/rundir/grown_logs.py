@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from runward.daemon.rundir.growing import MOST_BYTES, Growing, Portion
+from runward.daemon.rundir.opening import open_in_run
+from runward.daemon.rundir.session_logs import MOST_BYTES, Growing, Portion
 from runward.daemon.rundir.session_reads import Cursor
-from runward.daemon.rundir.tailing import open_in_run
 from runward.handlers.layouts.places import PACKED
 
 

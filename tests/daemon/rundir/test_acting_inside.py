@@ -8,8 +8,8 @@ import pytest
 
 from runward.daemon.rundir.acting_inside import ResultsOfRun, append_intent
 from runward.daemon.rundir.intents import INTENTS
+from runward.daemon.rundir.opening import NotRegular
 from runward.daemon.rundir.outcomes import write_outcome
-from runward.daemon.rundir.tailing import NotRegular
 from runward.handlers.exchange.told import RESULTS
 
 

@@ -8,7 +8,7 @@ import pytest
 import zstandard
 from tests.handlers.layouts.claude_code_lines import SESSION, Transcript
 
-from runward.daemon.rundir import growing
+from runward.daemon.rundir import session_logs
 from runward.daemon.rundir.call_reading import CallReading, told_by
 from runward.daemon.rundir.opening import Halted
 from runward.handlers.calls import Called, Returned, Told, Unusable
@@ -111,7 +111,7 @@ def test_a_file_that_is_not_what_was_read_is_named_and_tells_nothing(tmp_path: P
 def test_a_line_that_is_too_long_is_a_problem_and_later_lines_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(growing, "LONGEST_LINE", 3 << 20)
+    monkeypatch.setattr(session_logs, "LONGEST_LINE", 3 << 20)
     long = b'{"event":"ToolCall","id":"long","tool":"x","params":"' + b"x" * (4 << 20) + b'"}'
     path = run_with(tmp_path, CALL % 1 + b"\n" + long + b"\n" + CALL % 2 + b"\n")
     found, reading = read(path)

@@ -1,446 +1,276 @@
-"""Reading logs that grow, on a real file system: every line once, whatever happens to the file."""
+"""Reading a growing file: each line once, however it comes, and nothing that isn't a regular file."""
 
 import os
-import subprocess
-import sys
-import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.daemon.rundir.grown_logs import growing as open_log
-from tests.daemon.rundir.grown_logs import read
-from tests.project.repository import ROOT
 
 from runward.daemon.rundir import growing
-from runward.daemon.rundir.growing import FROM_THE_BEGINNING, LONGEST_KEPT, CannotUnpack, Growing
-from runward.daemon.rundir.session_reads import UNREAD, Cursor
-from runward.daemon.rundir.tailing import NotRegular
-
-
-class Reader:
-    """Somebody who reads one log again and again, keeping only the place as it is stored."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.cursor = UNREAD
-
-    def look(self, most_bytes: int = growing.MOST_BYTES) -> tuple[str, list[bytes]]:
-        """What happened, and all the lines that there are now."""
-        portion = read(str(self.path), self.cursor, most_bytes)
-        happened, lines = portion.happened, list(portion.lines)
-        while portion.more:
-            portion = read(str(self.path), portion.cursor, most_bytes)
-            lines += portion.lines
-        self.cursor = portion.cursor
-        assert [line.number for line in lines] == [
-            self.cursor.lines - len(lines) + 1 + index for index in range(len(lines))
-        ]
-        return happened, [line.content for line in lines]
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "log.jsonl"
-    path.write_bytes(b'{"a":1}\n{"b":2}\n')
-    return path
-
-
-def append(path: Path, content: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(content)
-
-
-def test_lines_are_given_once_and_an_unfinished_one_when_it_is_whole(log: Path) -> None:
-    reader = Reader(log)
-    assert reader.look() == ("grew", [b'{"a":1}', b'{"b":2}'])
-    assert reader.look() == ("same", [])
-    append(log, b'{"c":')
-    assert reader.look() == ("same", [])
-    append(log, b'3}\n{"d"')
-    assert reader.look() == ("grew", [b'{"c":3}'])
-    append(log, b":4}\n\n")
-    assert reader.look() == ("grew", [b'{"d":4}', b""])
-
-
-@pytest.mark.parametrize("is_packed", [False, True])
-def test_a_last_line_that_only_lacks_its_newline_counts(tmp_path: Path, is_packed: bool) -> None:
-    content = b'{"a":1}\n{"b":{"c":"}"}}'
-    path = tmp_path / ("log.jsonl.zst" if is_packed else "log.jsonl")
-    path.write_bytes(zstandard.compress(content) if is_packed else content)
-    reader = Reader(path)
-    assert reader.look() == ("grew", [b'{"a":1}', b'{"b":{"c":"}"}}'])
-    assert reader.look() == ("same", [])
-    further = b'\n{"d":4}\n'
-    append(path, zstandard.compress(further) if is_packed else further)
-    assert reader.look() == ("grew", [b'{"d":4}'])
-    assert reader.cursor.lines == 3
-
-
-@pytest.mark.parametrize(
-    ("tail", "problem"),
-    [
-        (b"", ""),
-        (b" \t\r", ""),
-        (b'{"c":3}\r', ""),
-        (
-            b'{"c":',
-            "ends in 5 bytes that are not a complete JSON object, without a newline: they are ignored",
-        ),
-        (b"17", "ends in 2 bytes that are not a complete JSON object"),
-        (b'{"c":3}{"d"', "ends in 11 bytes that are not a complete JSON object"),
-        (b"\0" * 3, "ends in 3 NUL bytes, without a newline: they are ignored"),
-        (b'{"c":3}\0\0', "ends in 2 NUL bytes"),
-    ],
+from runward.daemon.rundir.growing import (
+    MAXIMUM_LINE,
+    RECOGNISED_BY,
+    FileBytes,
+    Line,
+    Lines,
+    Position,
+    Tail,
+    ends_with,
+    whole_lines,
 )
-def test_what_a_log_ends_in_instead_of_a_line_is_named(log: Path, tail: bytes, problem: str) -> None:
-    append(log, tail)
-    with open_log(str(log), UNREAD) as opened:
-        lines = opened.portion().lines
-        assert opened.torn().startswith(problem)
-        assert bool(opened.torn()) == bool(problem)
-    assert [line.content for line in lines[2:]] == (
-        [b'{"c":3}'] if tail.startswith(b'{"c":3}') and b"{" not in tail[1:] else []
-    )
+from runward.daemon.rundir.opening import NotRegular, open_in_run
+
+PIECES = st.lists(
+    st.sampled_from([b"\n", b"a", b"bc\n", b"\0\0", b"long" * 20, b"\n\n", b"x" * 200]), max_size=20
+)
+LONGEST = 100
 
 
-def test_an_empty_file_becomes_a_log(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    path.touch()
-    reader = Reader(path)
-    assert reader.look() == ("same", [])
-    append(path, b"one\n")
-    assert reader.look() == ("grew", [b"one"])
+class Dealt:
+    """Bytes that come in pieces of these sizes."""
+
+    def __init__(self, content: bytes, sizes: list[int]) -> None:
+        self._left = content
+        self._sizes = sizes
+        self.most = len(content) + 1
+
+    def read(self, most: int) -> bytes:
+        size = min(self._sizes.pop() if self._sizes else most, most)
+        piece, self._left = self._left[:size], self._left[size:]
+        return piece
+
+    def pass_over_hole(self) -> int:
+        return 0
 
 
-def test_a_truncated_log_is_read_from_its_beginning(log: Path) -> None:
-    reader = Reader(log)
-    reader.look()
-    log.write_bytes(b"new\n")
-    assert reader.look() == ("truncated", [b"new"])
-    assert reader.look() == ("same", [])
+def _all(lines: Lines, most: int) -> list[tuple[int, int, bytes, int]]:
+    """Each line: its number, where it begins, what is kept of it, and its length."""
+    found: list[tuple[int, int, bytes, int]] = []
+    while (whole := lines.read(most)) is not None:
+        for index, content in enumerate(whole.contents):
+            start = whole.position_after(index).offset
+            found.append((whole.number + index, start, content, whole.length(index)))
+            assert (whole.length(index) > LONGEST) == (index in whole.cut)
+    return found
 
 
-def test_a_log_that_another_file_replaced_is_read_from_its_beginning(log: Path, tmp_path: Path) -> None:
-    reader = Reader(log)
-    reader.look()
-    (tmp_path / "other").write_bytes(b'{"a":1}\n{"b":2}\n{"c":3}\n')
-    os.replace(tmp_path / "other", log)
-    assert reader.look() == ("replaced", [b'{"a":1}', b'{"b":2}', b'{"c":3}'])
+def _model(content: bytes) -> list[tuple[int, int, bytes, int]]:
+    found: list[tuple[int, int, bytes, int]] = []
+    start = 0
+    for number, line in enumerate(content.split(b"\n")[:-1], 1):
+        found.append((number, start, line[:LONGEST], len(line)))
+        start += len(line) + 1
+    return found
 
 
-def test_a_log_that_was_written_anew_in_place_is_read_from_its_beginning(log: Path) -> None:
-    reader = Reader(log)
-    reader.look()
-    log.write_bytes(b'{"a":1}\n{"x":2}\n{"c":3}\n')
-    assert reader.look() == ("rewritten", [b'{"a":1}', b'{"x":2}', b'{"c":3}'])
-
-
-def test_a_log_that_is_gone_keeps_its_place_and_goes_on_when_it_is_moved_back(
-    log: Path, tmp_path: Path
+@given(pieces=PIECES, sizes=st.lists(st.integers(1, 150), max_size=30))
+def test_the_lines_are_the_same_in_whatever_pieces_the_bytes_come(
+    pieces: list[bytes], sizes: list[int]
 ) -> None:
-    reader = Reader(log)
-    reader.look()
-    log.rename(tmp_path / "elsewhere")
-    place = reader.cursor
-    with pytest.raises(FileNotFoundError):
-        reader.look()
-    assert reader.cursor == place
-    (tmp_path / "elsewhere").rename(log)
-    append(log, b"more\n")
-    assert reader.look() == ("grew", [b"more"])
+    content = b"".join(pieces)
+    source = Dealt(content, sizes)
+    lines = Lines(source, LONGEST)
+    assert _all(lines, source.most) == _model(content)
+    end = content.rfind(b"\n") + 1
+    number = content.count(b"\n")
+    assert lines.position == Position(end, number, content[max(0, end - RECOGNISED_BY) : end])
+    assert (lines.length, lines.unfinished) == (len(content) - end, content[end:][:LONGEST])
 
 
-def test_a_log_that_was_renamed_is_the_same_log(log: Path, tmp_path: Path) -> None:
-    reader = Reader(log)
-    reader.look()
-    reader.path = log.rename(tmp_path / "archived.jsonl")
-    append(reader.path, b"more\n")
-    assert reader.look() == ("grew", [b"more"])
+@given(pieces=PIECES, sizes=st.lists(st.integers(1, 150), max_size=30), stop=st.integers(0, 20))
+def test_reading_goes_on_after_any_line(pieces: list[bytes], sizes: list[int], stop: int) -> None:
+    content = b"".join(pieces)
+    source = Dealt(content, sizes)
+    lines, count = Lines(source, LONGEST), 0
+    position = lines.position
+    while count < stop and (whole := lines.read(source.most)) is not None:
+        given = min(stop - count, len(whole.contents))
+        position, count = whole.position_after(given), count + given
+    start = position.offset
+    assert position.last == content[max(0, start - RECOGNISED_BY) : start]
+    following = Dealt(content[start:], [])
+    assert _all(Lines(following, LONGEST, position), following.most) == _model(content)[count:]
 
 
-def test_only_regular_files_are_read_and_nothing_blocks(tmp_path: Path, log: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.jsonl")
-    (tmp_path / "link.jsonl").symlink_to(log)
-    (tmp_path / "directory.jsonl").mkdir()
-    for name in ("pipe.jsonl", "directory.jsonl"):
-        with pytest.raises(NotRegular):
-            read(str(tmp_path / name), UNREAD)
-    with pytest.raises(OSError, match="symbolic links"):
-        read(str(tmp_path / "link.jsonl"), UNREAD)
-
-
-@pytest.mark.parametrize("most_bytes", [growing.MOST_BYTES, 1000, 1])
-def test_a_line_that_is_longer_than_a_portion_is_read_whole(log: Path, most_bytes: int) -> None:
-    append(log, b"x" * 5000 + b"\nend\n")
-    _, lines = Reader(log).look(most_bytes)
-    assert lines == [b'{"a":1}', b'{"b":2}', b"x" * 5000, b"end"]
-
-
-@pytest.mark.parametrize("pause", [False, True], ids=["in one reading", "while it is written"])
-def test_a_line_over_the_limit_is_cut_and_what_follows_is_read(log: Path, pause: bool) -> None:
-    reader = Reader(log)
-    append(log, b"x" * (LONGEST_KEPT + 7))
-    if pause:
-        reader.look()
-    append(log, b"y" * 3_000_000)
-    if pause:
-        assert reader.look() == ("grew", [])
-    append(log, b"y\nend\n")
-    _, lines = reader.look()
-    portion = read(str(log), UNREAD, 1 << 30)
-    assert [(line.number, len(line.content), line.is_cut) for line in portion.lines] == [
-        (1, 7, False),
-        (2, 7, False),
-        (3, LONGEST_KEPT, True),
-        (4, 3, False),
-    ]
-    assert lines[-1] == b"end"
-    assert reader.cursor == portion.cursor
-
-
-def test_a_line_of_just_the_limit_is_whole(log: Path) -> None:
-    log.write_bytes(b"x" * LONGEST_KEPT + b"\n")
-    (line,) = read(str(log), UNREAD).lines
-    assert (len(line.content), line.is_cut) == (LONGEST_KEPT, False)
-
-
-def test_a_hole_of_a_terabyte_is_passed_over(log: Path) -> None:
-    reader = Reader(log)
-    os.truncate(log, 1 << 40)
-    append(log, b"\nend\n")
-    _, lines = reader.look()
-    assert lines[:2] == [b'{"a":1}', b'{"b":2}']
-    assert lines[-1] == b"end"
-    assert len(lines) == 4
-    append(log, b"more\n")
-    assert reader.look() == ("grew", [b"more"])
-
-
-def pack(path: Path, content: bytes, *, frames: int = 1) -> None:
-    packer = zstandard.ZstdCompressor()
-    size = max(1, -(-len(content) // frames))
-    path.write_bytes(
-        b"".join(packer.compress(content[at : at + size]) for at in range(0, max(1, len(content)), size))
-    )
-
-
-def test_a_packed_log_gives_the_lines_of_the_plain_one(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl.zst"
-    pack(path, b"one\ntwo\nthree\n", frames=2)
-    reader = Reader(path)
-    assert reader.look(4) == ("grew", [b"one", b"two", b"three"])
-    assert reader.look() == ("same", [])
-
-
-def test_a_packed_log_that_grows_by_a_frame_goes_on_where_it_ended(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl.zst"
-    pack(path, b"one\ntw")
-    reader = Reader(path)
-    assert reader.look() == ("grew", [b"one"])
-    append(path, zstandard.ZstdCompressor().compress(b"o\nthree\n"))
-    assert reader.look() == ("grew", [b"two", b"three"])
-    pack(path, b"on\ntwo\n")
-    happened, lines = reader.look()
-    assert happened in FROM_THE_BEGINNING
-    assert lines == [b"on", b"two"]
-
-
-def test_a_packed_log_that_grows_while_it_is_read_is_looked_at_again(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl.zst"
-    pack(path, b"one\n")
-    with open_log(str(path), UNREAD) as log:
-        first = log.portion(4)
-        append(path, zstandard.compress(b"two\n"))
-        following = log.portion()
-    assert [line.content for line in (*first.lines, *following.lines)] == [b"one", b"two"]
-    append(path, zstandard.compress(b"three\n"))
-    assert [line.content for line in read(str(path), following.cursor).lines] == [b"three"]
-
-
-def test_a_packed_log_that_breaks_off_gives_what_there_is(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl.zst"
-    lines = [b"%d %s" % (number, os.urandom(50).hex().encode()) for number in range(20_000)]
-    pack(path, b"\n".join(lines) + b"\n")
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    reader = Reader(path)
-    _, read_lines = reader.look()
-    assert 0 < len(read_lines) < len(lines)
-    assert read_lines == lines[: len(read_lines)]
-    pack(path, b"\n".join(lines) + b"\n")
-    assert reader.look() == ("grew", lines[len(read_lines) :])
-
-
-def test_what_is_no_packed_file_says_so(tmp_path: Path) -> None:
-    (tmp_path / "log.zst").write_bytes(b"no zstd at all")
-    with pytest.raises(CannotUnpack, match="can't be unpacked"):
-        read(str(tmp_path / "log.zst"), UNREAD)
-
-
-def test_a_packed_file_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:
-    parameters = zstandard.ZstdCompressionParameters(window_log=27)
-    packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-    (tmp_path / "log.zst").write_bytes(packer.compress(b"x\n" * 1_000_000) + packer.flush())
-    with pytest.raises(CannotUnpack, match="memory"):
-        read(str(tmp_path / "log.zst"), UNREAD)
-
-
-def test_a_packed_file_that_unpacks_without_end_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@given(pieces=PIECES, sizes=st.lists(st.integers(1, 150), max_size=30), resume=st.booleans())
+def test_a_line_that_is_given_as_soon_as_it_is_too_long_is_given_once(
+    pieces: list[bytes], sizes: list[int], resume: bool
 ) -> None:
-    monkeypatch.setattr(growing, "MOST_UNPACKED", 3_000_000)
-    pack(tmp_path / "log.zst", b"x" * 30_000_000)
-    with pytest.raises(CannotUnpack, match="unpacks to more than"):
-        Reader(tmp_path / "log.zst").look()
-
-
-pieces = st.lists(st.sampled_from([b"\n", b"a", b"bc\n", b"\0\0", b"}{", b"long" * 20, b"\n\n"]), max_size=12)
+    content = b"".join(pieces)
+    source = Dealt(content, sizes)
+    lines = Lines(source, LONGEST)
+    found: list[bytes] = []
+    while (whole := lines.read(source.most)) is not None:
+        found += whole.contents
+        if lines.is_too_long:
+            found.append(lines.give_cut())
+            if resume:
+                lines = Lines(source, LONGEST, lines.position)
+    model = [line[:LONGEST] for line in content.split(b"\n")]
+    if len(content) - content.rfind(b"\n") - 1 <= LONGEST:
+        model.pop()
+    assert found == model
+    assert lines.position.lines == len(model)
 
 
 @given(
-    st.lists(st.tuples(st.booleans(), pieces, st.sampled_from([1, 3, 64, 1000])), max_size=12), st.booleans()
+    before=st.sampled_from([b"", b"a\n", b"a\nbc", b"x" * 99]),
+    hole=st.integers(0, 80_000),
+    after=st.sampled_from([b"", b"\n", b"z", b"\nend\n"]),
+    most=st.integers(20, 5000),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_mixture_of_appends_and_readings_gives_every_line_once(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    steps: list[tuple[bool, list[bytes], int]],
-    short: bool,
+def test_a_hole_gives_what_as_many_zeros_give(
+    before: bytes, hole: int, after: bytes, most: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    monkeypatch.setattr(growing, "LONGEST_KEPT", 70 if short else LONGEST_KEPT)
-    path = tmp_path / "log.jsonl"
-    path.write_bytes(b"")
-    reader = Reader(path)
-    got: list[bytes] = []
-    for reads, content, most_bytes in steps:
-        append(path, b"".join(content))
-        if reads:
-            got += reader.look(most_bytes)[1]
-    got += reader.look()[1]
-    *whole, rest = path.read_bytes().split(b"\n")
-    if short and len(rest) > 70:
-        whole.append(rest)
-    assert got == [line[:70] if short else line for line in whole]
-
-
-unended = st.lists(st.sampled_from([b"\n", b'{"a":1}', b'{"b":', b"2}", b"\0", b" "]), max_size=6)
-
-
-@given(st.lists(st.tuples(unended, st.sampled_from([1, 3, 64])), max_size=8))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_lines_whose_newline_comes_late_or_never_are_given_once_under_their_numbers(
-    tmp_path: Path, steps: list[tuple[list[bytes], int]]
-) -> None:
-    path = tmp_path / "log.jsonl"
-    path.write_bytes(b"")
-    cursor, written, place = UNREAD, b"", 0
-    for content, most_bytes in steps:
-        append(path, b"".join(content))
-        written += b"".join(content)
-        more = True
-        while more:
-            portion = read(str(path), cursor, most_bytes)
-            cursor, more = portion.cursor, portion.more
-            for line in portion.lines:
-                start = written.index(line.content, place)
-                assert written[place:start].strip(b"\0 \n") == b"", "nothing is left out"
-                assert line.number == written.count(b"\n", 0, start) + 1 or not line.content
-                place = start + len(line.content)
-        assert b"\n" not in written[place:].strip(b"\0 \n")
-
-
-@given(pieces, pieces, st.integers(0, 200))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_is_written_in_place_of_a_log_is_read_to_its_end(
-    tmp_path: Path, before: list[bytes], after: list[bytes], cut: int
-) -> None:
-    path = tmp_path / "log.jsonl"
-    path.write_bytes(b"".join(before))
-    reader = Reader(path)
-    _, seen = reader.look()
-    path.write_bytes((b"".join(before) + b"".join(after))[cut:])
-    happened, lines = reader.look()
-    known = [] if happened in FROM_THE_BEGINNING else seen
-    whole = path.read_bytes().split(b"\n")[:-1]
-    assert known + lines == whole or (happened not in FROM_THE_BEGINNING and cut > 0)
-
-
-_MEASURE = """\
-    import sys
-    from runward.daemon.rundir.growing import UNREAD
-    from tests.daemon.rundir.grown_logs import growing
-    lines = size = cut = 0
-    with growing(sys.argv[1], UNREAD) as log:
-        more = True
-        while more:
-            portion = log.portion()
-            lines += len(portion.lines)
-            cut += sum(line.is_cut for line in portion.lines)
-            more = portion.more
-    # Not getrusage: its maximum is inherited from the process that started this one.
-    (peak,) = (line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-    print(lines, cut, int(peak.split()[1]) // 1024)
-"""
-
-
-def _measured(path: Path) -> tuple[int, int, int]:
-    """The lines of a log, how many were cut, and the MiB that a process of its own took for reading it."""
-    said = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(_MEASURE), str(path)],
-        capture_output=True,
-        check=True,
-        cwd=ROOT,
-    )
-    lines, cut, memory = map(int, said.stdout.split())
-    return lines, cut, memory
-
-
-@pytest.mark.prove
-def test_a_gigabyte_of_lines_takes_less_than_100_mb(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    block = (b"x" * 499 + b"\n") * 2000
-    with path.open("wb") as file:
-        for _ in range(1000):
-            file.write(block)
-    lines, cut, memory = _measured(path)
-    assert (lines, cut) == (2_000_000, 0)
-    assert memory < 100
-
-
-@pytest.mark.prove
-def test_a_line_of_a_gigabyte_takes_less_than_100_mb(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    with path.open("wb") as file:
-        for _ in range(1000):
-            file.write(b"x" * 1_000_000)
-        file.write(b"\nend\n")
-    lines, cut, memory = _measured(path)
-    assert (lines, cut) == (2, 1)
-    assert memory < 100
-
-
-@pytest.mark.prove
-def test_a_gigabyte_that_was_packed_takes_less_than_100_mb(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl.zst"
-    block = (b"x" * 499 + b"\n") * 2000
-    with path.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as packer:
-        for _ in range(1000):
-            packer.write(block)
-    lines, cut, memory = _measured(path)
-    assert (lines, cut) == (2_000_000, 0)
-    assert memory < 100
-
-
-def test_a_portion_reads_only_about_as_much_as_it_may(log: Path) -> None:
-    append(log, b"line\n" * 100_000)
-    descriptor = os.open(log, os.O_RDONLY)
+    path = tmp_path_factory.mktemp("hole") / "lines"
+    path.write_bytes(before)
+    os.truncate(path, len(before) + hole)
+    with path.open("ab") as file:
+        file.write(after)
+    content = path.read_bytes()
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        reading = Growing(descriptor, UNREAD)
-        portion = reading.portion(1000)
-        assert portion.more
-        assert portion.cursor.offset <= 1000
-        assert portion.cursor == Cursor(*portion.cursor)
+        lines = Lines(FileBytes(descriptor), LONGEST)
+        assert _all(lines, most) == _model(content)
     finally:
         os.close(descriptor)
+    end = content.rfind(b"\n") + 1
+    assert (lines.position.offset, lines.length) == (end, len(content) - end)
+
+
+@given(pieces=PIECES, less=st.integers(0, 300), chunk=st.integers(1, 300))
+def test_the_lines_before_a_byte_have_their_places(
+    pieces: list[bytes], less: int, chunk: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("whole") / "lines"
+    path.write_bytes(b"".join(pieces))
+    content = path.read_bytes()[: max(0, path.stat().st_size - less)]
+    with path.open("rb") as file, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(growing, "_LARGE_CHUNK", chunk)
+        read = list(whole_lines(file.fileno(), len(content), LONGEST))
+    unended = [] if content.endswith(b"\n") or not content else [b"\n"]
+    model = [
+        (start, line + b"\n")
+        for _, start, line, length in _model(content + b"".join(unended))
+        if length <= LONGEST
+    ]
+    assert read == model
+
+
+def _opener(path: Path) -> Callable[[], int]:
+    return lambda: os.open(path, os.O_RDONLY)
+
+
+def _texts(tail: Tail) -> list[bytes]:
+    return [line.content for line in tail.lines()]
+
+
+@given(pieces=st.lists(st.binary(max_size=40), max_size=8))
+def test_however_the_bytes_come_each_line_is_read_once(
+    pieces: list[bytes], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("tail") / "lines"
+    path.touch()
+    tail = Tail(_opener(path))
+    read: list[Line] = []
+    with path.open("ab", buffering=0) as file:
+        for piece in pieces:
+            file.write(piece)
+            read += tail.lines()
+    last = tail.unfinished()
+    tail.close()
+    *whole, rest = b"".join(pieces).split(b"\n")
+    assert [line.content for line in read] == whole
+    assert [line.number for line in read] == list(range(1, len(whole) + 1))
+    assert (last.content if last is not None else b"") == rest
+
+
+def test_a_line_that_is_too_long_is_cut_and_said_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"x" * (MAXIMUM_LINE + 1) + b"\n" + b"y" * MAXIMUM_LINE + b"\nz\n")
+    tail = Tail(_opener(path))
+    cut, full, short = tail.lines()
+    tail.close()
+    assert (len(cut.content), cut.is_cut) == (MAXIMUM_LINE, True)
+    assert (len(full.content), full.is_cut) == (MAXIMUM_LINE, False)
+    assert (short.content, short.is_cut, short.number) == (b"z", False, 3)
+
+
+@pytest.mark.parametrize("hole", [1 << 20, 1 << 40])
+def test_a_hole_is_as_many_zeros_and_costs_no_time(tmp_path: Path, hole: int) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\ntwo")
+    os.truncate(path, hole)
+    with path.open("ab") as file:
+        file.write(b"three\nfour\n")
+    os.truncate(path, hole + hole)
+    tail = Tail(_opener(path))
+    first, cut, last = tail.lines()
+    rest = tail.unfinished()
+    tail.close()
+    assert (first.content, last.content, last.number) == (b"one", b"four", 3)
+    assert (cut.content[:5], cut.is_cut) == (b"two\0\0", True)
+    assert len(cut.content) == MAXIMUM_LINE
+    assert rest is not None
+    assert set(rest.content) == {0}
+
+
+def test_a_small_hole_is_kept_in_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    os.truncate(os.open(path, os.O_CREAT | os.O_WRONLY), 300_000)
+    with path.open("ab") as file:
+        file.write(b"x\n")
+    tail = Tail(_opener(path))
+    (line,) = tail.lines()
+    tail.close()
+    assert line == Line(1, bytes(300_000) + b"x")
+
+
+def test_a_file_that_was_cut_is_read_from_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\ntwo\n")
+    tail = Tail(_opener(path))
+    assert _texts(tail) == [b"one", b"two"]
+    os.truncate(path, 0)
+    with path.open("ab") as file:
+        file.write(b"new\n")
+    assert _texts(tail) == [b"new"]
+    tail.close()
+
+
+def test_another_file_at_the_path_is_read_after_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"old\n")
+    tail = Tail(_opener(path))
+    assert _texts(tail) == [b"old"]
+    assert not tail.moved_on()
+    path.rename(tmp_path / "lines.1")
+    assert not tail.moved_on()
+    path.write_bytes(b"new\n")
+    assert tail.moved_on()
+    assert [(line.number, line.content) for line in tail.lines()] == [(1, b"new")]
+    tail.close()
+
+
+def test_a_link_a_pipe_and_a_directory_are_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"secret\n")
+    (tmp_path / "link").symlink_to("target")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(OSError, match="symbolic links"):
+        open_in_run(str(tmp_path), "link")
+    for name in ("pipe", "directory"):
+        with pytest.raises(NotRegular):
+            open_in_run(str(tmp_path), name)
+    (tmp_path / "run").symlink_to(tmp_path)
+    with pytest.raises(OSError, match="Not a directory"):
+        open_in_run(str(tmp_path / "run"), "target")
+
+
+def test_the_end_of_a_file_is_compared(tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"one\ntwo\n")
+    assert ends_with(str(tmp_path), "lines", b"two\n")
+    assert not ends_with(str(tmp_path), "lines", b"three\n")
+    assert not ends_with(str(tmp_path), "nowhere", b"")

@@ -16,11 +16,11 @@ from tests.daemon.rundir.looking_on import Onlooker, append, lines
 from tests.handlers.layouts import claude_code_lines, codex_lines, ctcp_lines, lionagi_lines
 from tests.handlers.layouts.tiny import END, begin, layouts
 
-from runward.daemon.rundir import growing, session_files
-from runward.daemon.rundir.growing import LONGEST_KEPT
+from runward.daemon.rundir import session_files, session_logs
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import RACY
 from runward.daemon.rundir.session_files import JUST_WRITTEN, LONGEST_WAIT, MOST_FILES
+from runward.daemon.rundir.session_logs import LONGEST_KEPT
 from runward.daemon.rundir.session_places import list_places, place_signature
 from runward.daemon.rundir.session_reading import read_session
 from runward.daemon.rundir.session_reads import NOTHING_READ, SessionSight
@@ -466,7 +466,7 @@ def test_a_packed_log_that_breaks_is_backed_off_while_it_changes(onlooker: Onloo
 def test_a_packed_log_that_unpacks_without_end_is_given_up(
     onlooker: Onlooker, log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(growing, "MOST_UNPACKED", 3_000_000)
+    monkeypatch.setattr(session_logs, "MOST_UNPACKED", 3_000_000)
     log.write_bytes(b"x" * 30_000_000)
     pack(log)
     sight = onlooker.all()
