@@ -112,9 +112,9 @@ def examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
     if not version:
         raise Damaged(f"{path} is not a Runward store")
     refuse_old(str(path), version)
-    (found,) = connection.execute("pragma integrity_check(1)").fetchone()
-    if found != "ok":
-        raise Damaged(f"{path} is damaged: {found}")
+    (soundness,) = connection.execute("pragma integrity_check(1)").fetchone()
+    if soundness != "ok":
+        raise Damaged(f"{path} is damaged: {soundness}")
     astray = connection.execute("pragma foreign_key_check").fetchone()
     if astray is not None:
         raise Damaged(
@@ -151,13 +151,13 @@ def back_up(store: Path, target: Path, *, replace: bool = False, tell: Tell = te
     if not replace and os.path.lexists(target):
         raise BackupExists(str(target))
     with closing(open_to_read(str(store))) as source, copied(source, target, tell) as copy:
-        found = examine(copy)
+        copied_store = examine(copy)
         if replace:
             os.rename(copy, target)
         else:
             _rename_anew(copy, target)
     sync_directory(target.parent)
-    return found
+    return copied_store
 
 
 def _rename_anew(copy: Path, target: Path) -> None:
@@ -231,7 +231,7 @@ class Plan(NamedTuple):
     """
 
     backup: Path
-    found: Examined
+    examined: Examined
     current: Current | None
     kept: Path | None
     epoch: int
@@ -240,22 +240,22 @@ class Plan(NamedTuple):
     approvals: tuple[ApprovalRow, ...] = ()
 
 
-def plan_restore(state: Path, backup: Path, found: Examined, now: float) -> Plan:
-    """The plan for restoring `backup`, in which `found` is, into `state`; the caller holds the state directory's lock.
+def plan_restore(state: Path, backup: Path, examined: Examined, now: float) -> Plan:
+    """The plan for restoring `backup`, in which `examined` is, into `state`; the caller holds the state directory's lock.
 
     Raises `OSError`.
     """
     store = state / STORE
-    current = _current(store, found) if os.path.lexists(store) else None
+    current = _current(store, examined) if os.path.lexists(store) else None
     kept = None if current is None else _name_for(state, now)
     with unchanging(backup) as connection:
-        return plan_of(connection, state, Plan(backup, found, current, kept, 0))
+        return plan_of(connection, state, Plan(backup, examined, current, kept, 0))
 
 
 def plan_of(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
     """`plan` with what follows from the backup's content, which `connection` reads, and from the content of `state`."""
-    epochs = [plan.found.epoch, _epoch_beside(state), (plan.current and plan.current.epoch) or 0]
-    starts, jobs = _maybe_begun(connection, state, plan.found)
+    epochs = [plan.examined.epoch, _epoch_beside(state), (plan.current and plan.current.epoch) or 0]
+    starts, jobs = _maybe_begun(connection, state, plan.examined)
     approvals = open_approvals(connection)
     return plan._replace(epoch=max(epochs) + 1, starts=starts, jobs=jobs, approvals=tuple(approvals))
 
@@ -266,9 +266,9 @@ def examine_for(state: Path, backup: Path) -> Examined:
     The state directory must be that of the backup, and its roots with sessions must exist. The daemon makes those that
     are in its state directory. Raises `Damaged`, `StoreRefused`, `MadeElsewhere` and `OSError`.
     """
-    found = examine(backup)
+    examined_store = examine(backup)
     with unchanging(backup) as connection:
-        former = _state_of(connection) if found.version >= _STATE_SINCE else None
+        former = _state_of(connection) if examined_store.version >= _STATE_SINCE else None
         roots = connection.execute(_WITH_SESSIONS).fetchall()
     reasons, fixes = [], []
     if former is not None and os.path.realpath(former) != os.path.realpath(state):
@@ -287,7 +287,7 @@ def examine_for(state: Path, backup: Path) -> Examined:
             f"the backup knows its runs by paths that are not those of this place: {'; '.join(reasons)}."
             f" What you can do: {'; '.join(fixes)}"
         )
-    return found
+    return examined_store
 
 
 def _state_of(connection: sqlite3.Connection) -> str | None:
@@ -347,7 +347,7 @@ def make_ready(connection: sqlite3.Connection, state: Path, plan: Plan, now: flo
     connection.execute("update daemon set epoch = ?, stopped_cleanly = 0", (plan.epoch,))
     connection.execute(
         "insert into restores (at, head_seq, head_hash, epoch) values (?, ?, ?, ?)",
-        (now, *plan.found.head, plan.epoch),
+        (now, *plan.examined.head, plan.epoch),
     )
     connection.executemany(
         "update starts set why = ? where name = ? and state = 'owed'",
@@ -379,13 +379,13 @@ def have_parts_looked_for(connection: sqlite3.Connection) -> None:
 
 
 def _maybe_begun(
-    connection: sqlite3.Connection, state: Path, found: Examined
+    connection: sqlite3.Connection, state: Path, examined: Examined
 ) -> tuple[tuple[str, ...], tuple[HeldAtRestore, ...]]:
     """Runs that the backup still had to start, and that may have begun since without leaving a trace for a launcher.
 
     While the daemon of the backup was running, each launcher left its ticket. A later daemon deletes tickets.
     """
-    ran_on = _epoch_beside(state) == found.epoch
+    ran_on = _epoch_beside(state) == examined.epoch
     jobs = connection.execute(_UNDECIDED).fetchall()
     # The next daemon deletes the tickets of these, because no lines are due to them yet.
     held = tuple(

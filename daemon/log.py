@@ -129,8 +129,8 @@ def for_people(line: Mapping[str, JsonValue], coloured: Coloured = lambda word, 
     """A line as a person reads it: local time, level and event, then its keys."""
     level = str(line.get("level"))
     shown = coloured(level, f"{level:<8}")
-    told = {key: _local(each) or each if _names_time(key) else each for key, each in line.items()}
-    return f"{_local(line.get('ts')) or '-'}  {shown} {message_of(told)}".rstrip()
+    values = {key: _local(each) or each if _names_time(key) else each for key, each in line.items()}
+    return f"{_local(line.get('ts')) or '-'}  {shown} {message_of(values)}".rstrip()
 
 
 def message_of(line: Mapping[str, JsonValue]) -> str:
@@ -365,8 +365,8 @@ class Terminal(_Stream):
     """Lines as people read them."""
 
     def write(self, lines: Sequence[bytes]) -> None:
-        said: list[Mapping[str, JsonValue]] = [json.loads(line) for line in lines]
-        self._say("".join(f"{for_people(line)}\n" for line in said))
+        entries: list[Mapping[str, JsonValue]] = [json.loads(line) for line in lines]
+        self._say("".join(f"{for_people(line)}\n" for line in entries))
 
 
 class JsonStream(_Stream):

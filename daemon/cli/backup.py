@@ -173,11 +173,11 @@ def _value(plan: "Plan", dry_run: bool) -> JsonValue:
     return {
         "backup": str(plan.backup),
         "restored": not dry_run,
-        "version": plan.found.version,
-        "sessions": plan.found.sessions,
-        "events": plan.found.head.seq,
-        "head": plan.found.head.hash,
-        "last_event_at": iso(plan.found.last_at),
+        "version": plan.examined.version,
+        "sessions": plan.examined.sessions,
+        "events": plan.examined.head.seq,
+        "head": plan.examined.head.hash,
+        "last_event_at": iso(plan.examined.last_at),
         "newer_events": None if plan.current is None else plan.current.newer,
         "kept": None if plan.kept is None else str(plan.kept),
         "epoch": plan.epoch,
@@ -198,7 +198,7 @@ def _value(plan: "Plan", dry_run: bool) -> JsonValue:
 def _tell(plan: "Plan", dry_run: bool) -> None:
     from runward.daemon.views.approvals import step_id
 
-    will, found = ("would be ", plan.found) if dry_run else ("", plan.found)
+    will, found = ("would be ", plan.examined) if dry_run else ("", plan.examined)
     click.echo(
         f"{will}restored: {counted(found.sessions, 'session', 'sessions')}, {counted(found.head.seq, 'event', 'events')} up to {local(found.last_at)},"
         f" from {safe(str(plan.backup))}"

@@ -414,7 +414,7 @@ def _tell(done: Done, as_json: bool, verb: str) -> None:
     for ran in done.systemctl.ran:
         click.echo(f"{'ran' if ran.code == 0 else 'failed':9} {safe(shlex.join(ran.words))}")
         if ran.code != 0:
-            click.echo(safe_lines(ran.said))
+            click.echo(safe_lines(ran.printed))
     if done.is_dry:
         click.echo("nothing was changed (--dry-run)")
     if verb == "install" and done.silence is None and not done.failed:
@@ -450,7 +450,7 @@ def _json_of(done: Done) -> JsonValue:
         "files": [{"path": each.path, "deed": each.deed, "kept": each.kept} for each in done.changes],
         "planned": [list(words) for words in done.planned],
         "ran": [
-            {"words": list(each.words), "code": each.code, "said": each.said} for each in done.systemctl.ran
+            {"words": list(each.words), "code": each.code, "said": each.printed} for each in done.systemctl.ran
         ],
         "systemd": done.silence or "answers",
         "done": is_done,

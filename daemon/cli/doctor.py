@@ -145,7 +145,7 @@ def _lines(check: "Check", finding: "Finding") -> Iterator[str]:
     word = coloured(finding.result, finding.result.ljust(_WORD))
     indent = " " * (_WORD + 2)
     columns = room()
-    yield from wrapped(f"{check.name}: {safe(finding.found)}", f"{word}  ", indent, columns)
+    yield from wrapped(f"{check.name}: {safe(finding.message)}", f"{word}  ", indent, columns)
     if finding.fix is not None and finding.result != "ok":
         yield from wrapped(safe(finding.fix), f"{indent}-> ", f"{indent}   ", columns)
 
@@ -161,7 +161,7 @@ def _as_json(found: "list[tuple[Check, Finding]]", failed: int) -> JsonValue:
     return {
         "well": not failed,
         "checks": [
-            {"name": check.name, "result": finding.result, "found": finding.found, "fix": finding.fix}
+            {"name": check.name, "result": finding.result, "found": finding.message, "fix": finding.fix}
             for check, finding in found
         ],
     }

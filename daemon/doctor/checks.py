@@ -122,10 +122,10 @@ def examine_containment(installation: Installation, patience: Patience) -> Itera
     if "scope" in there or "cgroup" in there:
         yield Finding("ok", f"runs are contained by {there[0]}; {', '.join(there)} work")
     elif there:
-        said = f"runs are contained by their launcher alone ({', '.join(there)} work)"
+        message = f"runs are contained by their launcher alone ({', '.join(there)} work)"
         yield Finding(
             "warning",
-            f"{said}: a process that escapes while its launcher is killed keeps running",
+            f"{message}: a process that escapes while its launcher is killed keeps running",
             METHODS["scope"],
         )
 
@@ -260,8 +260,8 @@ def _receipt(place: PrivatePlace, name: str) -> BundleRow | None:
 def _verdict(place: PrivatePlace, name: str) -> tuple[str, str | None] | None:
     with reading.reading(str(place.state)) as connection:
         rows = reading_sessions.sessions(connection)
-    found = next((row for row in rows if row.session_id == name), None)
-    return None if found is None or found.finished_at is None else (found.status, found.delivery)
+    session = next((row for row in rows if row.session_id == name), None)
+    return None if session is None or session.finished_at is None else (session.status, session.delivery)
 
 
 def _verified(place: PrivatePlace) -> None:
@@ -334,11 +334,11 @@ def examine_sandbox(installation: Installation, patience: Patience) -> Iterator[
     tried = execute(Job(_ATTEMPTS, [os.getpid(), str(installation.state)]), executor)
     patience.left()
     spins = execute(Job(_SPINS, []), executor._replace(timeout=_SPINNING_S))
-    found = tried.result if isinstance(tried.result, dict) else {}
-    let_through = [name for name, was_stopped in found.items() if was_stopped is not True]
+    result = tried.result if isinstance(tried.result, dict) else {}
+    let_through = [name for name, was_stopped in result.items() if was_stopped is not True]
     if spins.code != "timeout":
         let_through.append("running without end")
-    if not found or let_through:
+    if not result or let_through:
         what = ", ".join(let_through) or str(tried.error)
         yield Finding(
             "failed", f"the sandbox does not stop {what}", "don't run foreign code here, and report this"
@@ -346,7 +346,7 @@ def examine_sandbox(installation: Installation, patience: Patience) -> Iterator[
         return
     yield Finding(
         "ok",
-        f"code runs in the sandbox ({lives.sandbox}), and {len(found) + 1} attempts to escape or to keep running were stopped",
+        f"code runs in the sandbox ({lives.sandbox}), and {len(result) + 1} attempts to escape or to keep running were stopped",
     )
 
 
@@ -390,42 +390,46 @@ CHECKS: Final = (
 
 def carry_out(check: Check, installation: Installation) -> list[Finding]:
     """The finding of the check. Never raises, except for `KeyboardInterrupt`, after which the check tidied up."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     patience = Patience(check.limit_s)
     # A file system that doesn't answer blocks a thread forever: such a thread is left behind and ends with the process.
     # An event, because a join that a signal interrupts treats the thread as ended (bpo-45274).
     ended = threading.Event()
     threading.Thread(
-        target=_examine, args=(check, installation, patience, found, ended), name=check.name, daemon=True
+        target=_examine, args=(check, installation, patience, findings, ended), name=check.name, daemon=True
     ).start()
     try:
         ended.wait(check.limit_s)
     finally:
         patience.give_up()
         has_ended = ended.wait(AFTERWARDS_S)
-    return found if has_ended else [*found, _no_answer(check)]
+    return findings if has_ended else [*findings, _no_answer(check)]
 
 
 def _examine(
-    check: Check, installation: Installation, patience: Patience, found: list[Finding], ended: threading.Event
+    check: Check,
+    installation: Installation,
+    patience: Patience,
+    findings: list[Finding],
+    ended: threading.Event,
 ) -> None:
     try:
-        found.extend(check.examine(installation, patience))
+        findings.extend(check.examine(installation, patience))
     except OutOfTime:
-        found.append(_no_answer(check))
+        findings.append(_no_answer(check))
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         fix = "check its path and its permissions"
         if isinstance(error, PermissionError) and installation.is_anothers:
             fix = f"`{installation.as_owner('doctor')}`"
-        found.append(Finding("failed", f"{where}{error.strerror or error}", fix))
+        findings.append(Finding("failed", f"{where}{error.strerror or error}", fix))
     except Exception as error:  # noqa: BLE001  # a mistake in one check must not hide what the others find
-        said = f"the check itself failed: {type(error).__name__}: {error}"
-        found.append(Finding("failed", said, "this is a bug in Runward: please report it"))
+        message = f"the check itself failed: {type(error).__name__}: {error}"
+        findings.append(Finding("failed", message, "this is a bug in Runward: please report it"))
     finally:
         ended.set()
 
 
 def _no_answer(check: Check) -> Finding:
-    said = f"no answer within {check.limit_s:g} s, while {check.doing}"
-    return Finding("failed", said, "see whether disks and network file systems answer, then try again")
+    message = f"no answer within {check.limit_s:g} s, while {check.doing}"
+    return Finding("failed", message, "see whether disks and network file systems answer, then try again")

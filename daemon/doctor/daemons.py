@@ -81,10 +81,10 @@ def examine_unit(installation: Installation, patience: Patience) -> Iterator[Fin
     installed = [each for each in units if each.is_installed]
     ours = [each for each in installed if each.keeps(installation.settings.state_dir)]
     if not installed:
-        said = "no unit is installed: nothing starts the daemon automatically"
+        message = "no unit is installed: nothing starts the daemon automatically"
         if not any(unit.is_users for unit in units):
-            said = f"{said}; systemd --user of {user} doesn't answer"
-        yield Finding("warning", said, _install(installation))
+            message = f"{message}; systemd --user of {user} doesn't answer"
+        yield Finding("warning", message, _install(installation))
     for unit in installed:
         yield from _of_unit(unit, installation) if unit in ours else [_of_other(unit, installation, ours)]
     if any(unit.is_users for unit in ours):
@@ -143,55 +143,57 @@ def _shown(words: tuple[str, ...], environment: Mapping[str, str], patience: Pat
 
 
 def _of_unit(unit: Unit, installation: Installation) -> Iterator[Finding]:
-    said = f"unit {' '.join(unit.words)} ({unit.properties.get('FragmentPath') or 'no file'})"
+    message = f"unit {' '.join(unit.words)} ({unit.properties.get('FragmentPath') or 'no file'})"
     load, active = unit.properties.get("LoadState"), unit.properties.get("ActiveState")
     if load != "loaded":
         why = unit.properties.get("LoadError") or load
-        yield Finding("failed", f"{said} can't be loaded: {why}", f"fix it, or {_install(installation)}")
+        yield Finding("failed", f"{message} can't be loaded: {why}", f"fix it, or {_install(installation)}")
         return
     if not unit.properties.get("UnitFileState", "").startswith("enabled"):
         yield Finding(
-            "warning", f"{said} isn't enabled: it isn't started automatically", unit.systemctl("enable --now")
+            "warning",
+            f"{message} isn't enabled: it isn't started automatically",
+            unit.systemctl("enable --now"),
         )
     if active == "failed":
         why = unit.systemctl("status")
-        yield Finding("failed", f"{said} failed", f"`{why}` says why; then `{unit.systemctl('restart')}`")
+        yield Finding("failed", f"{message} failed", f"`{why}` says why; then `{unit.systemctl('restart')}`")
     elif active == "active":
-        yield _of_active(unit, said, installation)
+        yield _of_active(unit, message, installation)
     else:
-        yield Finding("warning", f"{said} is {active}", unit.systemctl("start"))
+        yield Finding("warning", f"{message} is {active}", unit.systemctl("start"))
 
 
-def _of_active(unit: Unit, said: str, installation: Installation) -> Finding:
+def _of_active(unit: Unit, message: str, installation: Installation) -> Finding:
     main, pid = unit.properties.get("MainPID", "0"), holder(installation.state)
     if pid is not None and pid and str(pid) != main:
         return Finding(
             "failed",
-            f"{said} is active as process {main}, but process {pid} has {installation.state} locked",
+            f"{message} is active as process {main}, but process {pid} has {installation.state} locked",
             f"stop that one, then `{unit.systemctl('restart')}`",
         )
-    return Finding("ok", f"{said} is active")
+    return Finding("ok", f"{message} is active")
 
 
 def _of_other(unit: Unit, installation: Installation, ours: Sequence[Unit]) -> Finding:
     """A unit over another state directory. That matters only if no unit has this one."""
-    said = f"unit {' '.join(unit.words)} ({unit.properties.get('FragmentPath') or 'no file'})"
+    message = f"unit {' '.join(unit.words)} ({unit.properties.get('FragmentPath') or 'no file'})"
     theirs, state = unit.state_dir or "", installation.settings.state_dir
     if ours:
-        return Finding("ok", f"{said} keeps its state in {theirs}: that is another installation")
+        return Finding("ok", f"{message} keeps its state in {theirs}: that is another installation")
     user = unit.properties.get("User") or name_of(os.geteuid())
     if unit.is_users or user == name_of(os.geteuid()):
         fix = f"set RUNWARD_STATE_DIR={shlex.quote(theirs)} for the command, or state_dir in the settings of both"
     else:
         fix = f"`{run_as(user, theirs, 'doctor')}` examines that one; {_install(installation)} installs one over {state}"
-    return Finding("warning", f"{said} keeps its state in {theirs}, but this command uses {state}", fix)
+    return Finding("warning", f"{message} keeps its state in {theirs}, but this command uses {state}", fix)
 
 
 def _lingering(user: str) -> Finding:
     if is_lingering(user):
         return Finding("ok", f"{user} lingers: the daemon also runs while no one is logged in")
-    said = f"{user} doesn't linger: the daemon ends with the last login, and doesn't start after a reboot"
-    return Finding("warning", said, f"loginctl enable-linger {user}")
+    message = f"{user} doesn't linger: the daemon ends with the last login, and doesn't start after a reboot"
+    return Finding("warning", message, f"loginctl enable-linger {user}")
 
 
 _WRITING: Final = os.O_WRONLY | os.O_RDWR
@@ -231,8 +233,8 @@ def _others(state: Path, pid: int | None, patience: Patience) -> list[Opened]:
 
 
 def _writers(state: Path, pid: int | None, patience: Patience) -> list[Opened]:
-    found = [each for each in _openers(state, patience) if each.pid not in (pid, os.getpid())]
-    return [each for each in found if each.writes or each.has_lock]
+    writers = [each for each in _openers(state, patience) if each.pid not in (pid, os.getpid())]
+    return [each for each in writers if each.writes or each.has_lock]
 
 
 def _second(other: Opened, pid: int | None) -> Finding:
@@ -250,39 +252,39 @@ def _of_running(pid: int, report: Report | None, installation: Installation, pat
         return Finding("warning", f"{who} has the lock but has not reported yet", "wait, then try again")
     stalled = report.stalled_s()
     if stalled is None and report.version == __version__:
-        said = f"{who} is the only one running, with epoch {report.epoch} and this program's version {__version__}"
-        return Finding("ok", said)
+        message = f"{who} is the only one running, with epoch {report.epoch} and this program's version {__version__}"
+        return Finding("ok", message)
     unit = how_to("restart", installation, patience, pid)
     restart = f"restart it: {unit}" if unit else "end it and start it again, by what started it"
     if stalled is not None:
-        said = f"{who} has the lock but has not responded for {stalled:.0f} s: it is stopped, or stuck"
-        return Finding("failed", said, f"see `runward log`; {restart}")
+        message = f"{who} has the lock but has not responded for {stalled:.0f} s: it is stopped, or stuck"
+        return Finding("failed", message, f"see `runward log`; {restart}")
     return Finding("warning", f"{who} is Runward {report.version}, this program is {__version__}", restart)
 
 
 def _openers(state: Path, patience: Patience) -> list[Opened]:
     """The processes that have the lock or the store open, as far as they may be looked into."""
     wanted = (str(state.resolve() / LOCK), str(state.resolve() / STORE))
-    found = []
+    openers = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         patience.left()
         lock, store = _flags(pid, wanted)
         if lock is not None or store is not None:
-            found.append(Opened(int(pid), (lock or 0) & _WRITING != 0, (store or 0) & _WRITING != 0))
-    return found
+            openers.append(Opened(int(pid), (lock or 0) & _WRITING != 0, (store or 0) & _WRITING != 0))
+    return openers
 
 
 def _flags(pid: str, wanted: Sequence[str]) -> list[int | None]:
     """The open(2) flags with which a process has each of these files open; None if it hasn't."""
-    found: dict[str, int] = {}
+    access: dict[str, int] = {}
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):
             path = os.readlink(f"/proc/{pid}/fd/{name}")
             if path in wanted:
-                found[path] = found.get(path, 0) | _flags_of(f"/proc/{pid}/fdinfo/{name}")
+                access[path] = access.get(path, 0) | _flags_of(f"/proc/{pid}/fdinfo/{name}")
     except OSError:
         pass  # gone or closed meanwhile, or another user's: what was seen until then counts
-    return [found.get(path) for path in wanted]
+    return [access.get(path) for path in wanted]
 
 
 def _flags_of(path: str) -> int:

@@ -27,7 +27,7 @@ class Finding(NamedTuple):
     """One thing that a check found, and what to do about it."""
 
     result: Result
-    found: str
+    message: str
     fix: str | None = None
 
 

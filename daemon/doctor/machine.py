@@ -44,15 +44,15 @@ def examine_file_systems(installation: Installation, patience: Patience) -> Iter
 def _of_state(path: str, mount: Mount | None) -> Finding:
     if mount is None:
         return Finding("warning", f"can't tell which file system {path} is on", "mount /proc")
-    said = f"{path} is on {mount.kind} ({mount.place})"
+    message = f"{path} is on {mount.kind} ({mount.place})"
     move = "put state_dir on a local disk"
     if mount.is_read_only:
-        return Finding("failed", f"{said}, which is mounted read-only", f"mount it read-write, or {move}")
+        return Finding("failed", f"{message}, which is mounted read-only", f"mount it read-write, or {move}")
     if mount.is_remote:
-        return Finding("warning", f"{said}: only one machine may use it, and its locks must work", move)
+        return Finding("warning", f"{message}: only one machine may use it, and its locks must work", move)
     if mount.kind in IN_MEMORY:
-        return Finding("warning", f"{said}: all records are lost when the machine restarts", move)
-    return Finding("ok", said)
+        return Finding("warning", f"{message}: all records are lost when the machine restarts", move)
+    return Finding("ok", message)
 
 
 def _room(state: Path, low_disk: int) -> Finding | None:
@@ -62,36 +62,36 @@ def _room(state: Path, low_disk: int) -> Finding | None:
     except FileNotFoundError:
         return None
     limit = limit_of(space, low_disk)
-    said = f"{state} has {space.free / _MIB:,.0f} MiB free (low_disk: {limit / _MIB:,.0f} MiB)"
+    message = f"{state} has {space.free / _MIB:,.0f} MiB free (low_disk: {limit / _MIB:,.0f} MiB)"
     if space.no_files:
         return Finding(
-            "failed", f"{said}, but no file can be created there (no inodes left)", "remove files there"
+            "failed", f"{message}, but no file can be created there (no inodes left)", "remove files there"
         )
     if space.free < limit:
-        return Finding("failed", f"{said}: no run is looked at until there is more", "free space there")
+        return Finding("failed", f"{message}: no run is looked at until there is more", "free space there")
     if space.free < SHORT * limit:
-        return Finding("warning", f"{said}: soon no run will be looked at", "free space there")
-    return Finding("ok", said)
+        return Finding("warning", f"{message}: soon no run will be looked at", "free space there")
+    return Finding("ok", message)
 
 
 def _of_root(name: str, path: str, layout: str, mount: Mount | None, period: float) -> Finding:
     if mount is None:
         return Finding("warning", f"can't tell which file system root {name} is on", "mount /proc")
-    said = f"root {name} is on {mount.kind} ({mount.place})"
+    message = f"root {name} is on {mount.kind} ({mount.place})"
     if mount.is_read_only and layout == "native":
         return Finding(
             "warning",
-            f"{said}, which is mounted read-only: runs there get no journals",
+            f"{message}, which is mounted read-only: runs there get no journals",
             "mount it read-write",
         )
     if mount.is_remote:
         return Finding(
             "warning",
-            f"{said}: changes by other machines or by its program are not reported; only the scans find them,"
+            f"{message}: changes by other machines or by its program are not reported; only the scans find them,"
             f" every {period:g} s",
             "run the daemon where the runs are written, or live with the delay (`scan.period`)",
         )
-    return Finding("ok", said)
+    return Finding("ok", message)
 
 
 _EXCLUDED: Final = 7
@@ -156,11 +156,11 @@ def examine_durability(installation: Installation, patience: Patience) -> Iterat
                 )
                 return
     usual = median(took)
-    said = f"a write in {scratch.parent} is durable after {usual * 1000:.1f} ms (the slowest: {max(took) * 1000:.1f} ms)"
+    message = f"a write in {scratch.parent} is durable after {usual * 1000:.1f} ms (the slowest: {max(took) * 1000:.1f} ms)"
     if usual < SLOW_S:
-        yield Finding("ok", said)
+        yield Finding("ok", message)
     else:
-        yield Finding("warning", f"{said}: each verdict waits for two", "put state_dir on a faster disk")
+        yield Finding("warning", f"{message}: each verdict waits for two", "put state_dir on a faster disk")
 
 
 def _write(scratch: Path, number: int) -> None:
@@ -256,8 +256,8 @@ def _files_clock(installation: Installation) -> Iterator[Finding]:
         after = time.time()
     away = max(before - at, at - after, 0.0)
     if away > _FILE_TIME_S:
-        said = f"new files in {scratch.parent} have times that differ by {away:.1f} s from the wall clock"
-        yield Finding("warning", said, "synchronise the clocks of this machine and of its file server")
+        message = f"new files in {scratch.parent} have times that differ by {away:.1f} s from the wall clock"
+        yield Finding("warning", message, "synchronise the clocks of this machine and of its file server")
     else:
         yield Finding("ok", f"new files in {scratch.parent} have the wall clock's time")
 
@@ -376,11 +376,11 @@ def _have_come(installation: Installation) -> Iterator[Finding]:
     report = read_report(installation.state) if holder(installation.state) is not None else None
     if report is None:
         return
-    lost, found = report.coverage.overflows, report.coverage.found_by_scan
-    if lost or found:
-        said = f"since the daemon started, notifications were lost {lost} times, and {found} changes only found by scans"
+    lost, missed = report.coverage.overflows, report.coverage.found_by_scan
+    if lost or missed:
+        message = f"since the daemon started, notifications were lost {lost} times, and {missed} changes only found by scans"
         fix = "nothing is lost; `runward log` says why (watch.gap): a machine that slept, a root without notifications"
-        yield Finding("warning", said, fix)
+        yield Finding("warning", message, fix)
     else:
         yield Finding("ok", "since the daemon started, every change was notified before a scan found it")
 
@@ -391,14 +391,14 @@ def _watches(installation: Installation, limit: int, setting: str, patience: Pat
     needed = {root.name: _directories(root.path, patience) for root in settings.roots}
     total = sum(needed.values())
     each = ", ".join(f"{name} {count:,}" for name, count in needed.items())
-    said = f"the roots have {total:,} directories ({each}) of the {allowed:,} that may be watched (limit {limit:,})"
+    message = f"the roots have {total:,} directories ({each}) of the {allowed:,} that may be watched (limit {limit:,})"
     raise_it = f"sysctl {setting}={max(2 * limit, 4 * total)}, or raise watch.limit_share"
     if total > allowed:
-        yield Finding("warning", f"{said}: not all of them, so the rest waits for scans", raise_it)
+        yield Finding("warning", f"{message}: not all of them, so the rest waits for scans", raise_it)
     elif total > NARROW * allowed:
-        yield Finding("warning", f"{said}: few more", raise_it)
+        yield Finding("warning", f"{message}: few more", raise_it)
     else:
-        yield Finding("ok", said)
+        yield Finding("ok", message)
 
 
 def _directories(path: str, patience: Patience) -> int:
@@ -421,12 +421,12 @@ def _instances(installation: Installation, patience: Patience) -> Finding:
         limit = int(INSTANCES.read_text())
     except (OSError, ValueError):
         return Finding("skipped", "the limit of inotify instances per user is unknown")
-    said = f"this user has {used} of {limit} inotify instances"
+    message = f"this user has {used} of {limit} inotify instances"
     needed = 0 if holder(installation.state) is not None else INSTANCES_NEEDED
     if used + needed > limit:
         fix = f"stop programs that watch files, or set sysctl fs.inotify.max_user_instances={2 * limit}"
-        return Finding("warning", f"{said}: a daemon needs {INSTANCES_NEEDED}", fix)
-    return Finding("ok", said)
+        return Finding("warning", f"{message}: a daemon needs {INSTANCES_NEEDED}", fix)
+    return Finding("ok", message)
 
 
 def _instances_in_use(patience: Patience) -> int:

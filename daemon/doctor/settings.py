@@ -44,8 +44,8 @@ def examine_settings(installation: Installation, patience: Patience) -> Iterator
     for each, fix in refused:
         yield Finding("failed", f"the running daemon uses older settings: {each}", fix)
     if installation.is_broken:
-        said = "the settings can't be used: the other checks use the defaults"
-        yield Finding("warning", said, "fix them, then run `runward doctor` again")
+        message = "the settings can't be used: the other checks use the defaults"
+        yield Finding("warning", message, "fix them, then run `runward doctor` again")
     elif not installation.problems and not refused:
         settings = installation.settings
         yield Finding(
@@ -68,29 +68,29 @@ def _refused(installation: Installation) -> list[tuple[str, str]]:
 def examine_roots(installation: Installation, patience: Patience) -> Iterator[Finding]:
     """Each root, by looking and by what the running daemon says of it."""
     report = read_report(installation.state) if holder(installation.state) is not None else None
-    told = _told(report)
+    reported = _told(report)
     if not installation.settings.roots:
         yield Finding("warning", "there are no roots: nothing is watched", "add [[roots]] to the settings")
     for root in installation.settings.roots:
         patience.left()
-        found = _examine(root, installation.settings.state_dir)
-        problem = told.get(root.path)
-        if found.result == "ok" and problem:
+        finding = _examine(root, installation.settings.state_dir)
+        problem = reported.get(root.path)
+        if finding.result == "ok" and problem:
             how = how_to_start_runs(installation.settings.state_dir) if problem.startswith(UNREAD) else None
-            said = f"root {root.name}: the daemon reports: {problem}"
-            found = Finding("failed" if how else "warning", said, how or "see `runward log`")
-        yield found
+            message = f"root {root.name}: the daemon reports: {problem}"
+            finding = Finding("failed" if how else "warning", message, how or "see `runward log`")
+        yield finding
     if report is not None:
         known = {root.path for root in report.roots}
         unknown = [root.name for root in installation.settings.roots if root.path not in known]
         if unknown:
-            said = f"the running daemon doesn't know {', '.join(unknown)}: it runs under other settings"
+            message = f"the running daemon doesn't know {', '.join(unknown)}: it runs under other settings"
             unit = how_to("restart", installation, patience, report.pid)
             restart = f" ({unit})" if unit else ""
             fix = f"restart it with these{restart}, or give this command those of the daemon (RUNWARD_CONFIG)"
             if installation.is_anothers:
                 fix = f"`{installation.as_owner('doctor')}` reads the settings of the daemon's user"
-            yield Finding("warning", said, fix)
+            yield Finding("warning", message, fix)
 
 
 def _told(report: Report | None) -> Mapping[str, str | None]:
@@ -111,11 +111,11 @@ def _examine(root: Root, state: str) -> Finding:
         with os.scandir(root.path) as entries:
             next(entries, None)
     except OSError as error:
-        said = f"root {root.name} ({root.path}) can't be read: {error.strerror}"
-        return Finding("failed", said, "give this user read access, or run the daemon as its owner")
+        message = f"root {root.name} ({root.path}) can't be read: {error.strerror}"
+        return Finding("failed", message, "give this user read access, or run the daemon as its owner")
     if root.layout == "native" and not os.access(root.path, os.W_OK | os.X_OK):
-        said = f"root {root.name} ({root.path}) can't be written: runs there get no journals"
-        return Finding("warning", said, "give this user write access")
+        message = f"root {root.name} ({root.path}) can't be written: runs there get no journals"
+        return Finding("warning", message, "give this user write access")
     return Finding("ok", f"root {root.name} ({root.path}, {root.layout}) can be read")
 
 
@@ -131,15 +131,15 @@ def examine_listener(installation: Installation, patience: Patience) -> Iterator
     if settings.http is None:
         yield Finding("ok", "nothing listens: the settings have no [http]")
         if settings.github_secret_file is not None:
-            said = "[webhooks.github] is set but nothing listens: no delivery can arrive"
-            yield Finding("warning", said, "add [http] to the settings")
+            message = "[webhooks.github] is set but nothing listens: no delivery can arrive"
+            yield Finding("warning", message, "add [http] to the settings")
         return
     report = read_report(installation.state) if holder(installation.state) is not None else None
     if report is not None and report.http is not None:
         yield _answers(report.http, min(_ANSWER_S, patience.left()))
     elif report is not None:
-        said = "the running daemon does not listen: it runs under other settings"
-        yield Finding("warning", said, "restart it")
+        message = "the running daemon does not listen: it runs under other settings"
+        yield Finding("warning", message, "restart it")
     else:
         yield _can_be_had(settings.http.listen)
     for text in settings.http.listen:
@@ -169,18 +169,18 @@ def _can_be_had(addresses: Sequence[str]) -> Finding:
     return Finding("ok", f"a daemon can listen on {', '.join(addresses)}")
 
 
-def _answers(told: HttpReport, seconds: float) -> Finding:
-    where = told.address or told.socket
+def _answers(listener: HttpReport, seconds: float) -> Finding:
+    where = listener.address or listener.socket
     try:
-        status = _status(told, seconds)
+        status = _status(listener, seconds)
     except (OSError, http.client.HTTPException) as error:
         return Finding("failed", f"the daemon does not answer on {where}: {error}", "see `runward log`")
     return Finding("ok", f"the daemon answers on {where} ({status} for /)")
 
 
-def _status(told: HttpReport, seconds: float) -> int:
+def _status(listener: HttpReport, seconds: float) -> int:
     """What the daemon answers to a request for `/`. Raises `OSError` and `HTTPException`."""
-    with _connected(told, seconds) as reached:
+    with _connected(listener, seconds) as reached:
         connection = http.client.HTTPConnection("runward", timeout=seconds)
         connection.sock = reached
         connection.request("GET", "/")
@@ -188,14 +188,14 @@ def _status(told: HttpReport, seconds: float) -> int:
             return answer.status
 
 
-def _connected(told: HttpReport, seconds: float) -> socket.socket:
-    if told.address is not None:
-        host, _, port = told.address.removeprefix("http://").rpartition(":")
+def _connected(listener: HttpReport, seconds: float) -> socket.socket:
+    if listener.address is not None:
+        host, _, port = listener.address.removeprefix("http://").rpartition(":")
         return socket.create_connection((host.strip("[]"), int(port)), seconds)
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         made.settimeout(seconds)
-        made.connect(told.socket or "")
+        made.connect(listener.socket or "")
     except OSError:
         made.close()
         raise
@@ -221,8 +221,8 @@ def examine_notices(installation: Installation, patience: Patience) -> Iterator[
     for each in recipients:
         why = _why_not(each, installation.environment)
         if why is None:
-            said = f"{each.name} has what it needs; `runward notify test` sends a notice"
-            yield Finding("ok", said)
+            message = f"{each.name} has what it needs; `runward notify test` sends a notice"
+            yield Finding("ok", message)
         else:
             yield Finding("failed", f"{each.name} can't be told: {why[0]}", why[1])
     try:
@@ -279,8 +279,8 @@ def examine_hooks(installation: Installation, patience: Patience) -> Iterator[Fi
     if not unknown:
         yield Finding("ok", f"{who} knows the events of the {len(events)} hooks in {path}")
     elif program is None or program.version is None:
-        found = f"{who} may not know {', '.join(unknown)}, and would then ignore all of {path}"
-        yield Finding("warning", found, _AGAIN)
+        message = f"{who} may not know {', '.join(unknown)}, and would then ignore all of {path}"
+        yield Finding("warning", message, _AGAIN)
     else:
-        found = f"{who} doesn't know {', '.join(unknown)} and therefore ignores all of {path}, including its permissions"
-        yield Finding("failed", found, _AGAIN)
+        message = f"{who} doesn't know {', '.join(unknown)} and therefore ignores all of {path}, including its permissions"
+        yield Finding("failed", message, _AGAIN)

@@ -67,8 +67,8 @@ def _to_be_made(state: Path) -> Finding:
     above = next(each for each in state.parents if each.is_dir())
     if os.access(above, os.W_OK | os.X_OK):
         return Finding("ok", f"{state} doesn't exist yet; the first daemon creates it")
-    said = f"{state} doesn't exist and can't be created in {above}"
-    return Finding("failed", said, "create it for this user, or set another state_dir (RUNWARD_STATE_DIR)")
+    message = f"{state} doesn't exist and can't be created in {above}"
+    return Finding("failed", message, "create it for this user, or set another state_dir (RUNWARD_STATE_DIR)")
 
 
 def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
@@ -82,8 +82,8 @@ def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
     if status.st_uid != me:
         if me != 0:
             return  # the openings say so
-        said = f"{state} belongs to {owner}, and this is root: what root may read and start says nothing of {owner}"
-        yield Finding("warning", said, f"`{run_as(owner, str(state), 'doctor')}`")
+        message = f"{state} belongs to {owner}, and this is root: what root may read and start says nothing of {owner}"
+        yield Finding("warning", message, f"`{run_as(owner, str(state), 'doctor')}`")
     if not os.access(state, os.R_OK | os.W_OK | os.X_OK):
         yield Finding("failed", f"{state} can't be read and written", f"chmod 700 {state}")
     open_to_others = [path for path in (state, *(state / name for name in PRIVATE)) if _mode(path) & _OTHERS]
@@ -101,10 +101,10 @@ def _of_operators_files(installation: Installation) -> Iterator[Finding]:
     writable = [place for place in places if _mode(Path(place)) & _OTHERS_WRITE]
     if writable:
         names = " ".join(writable)
-        said = f"other users can write to {names}, and so decide what the daemon starts and expects"
+        message = f"other users can write to {names}, and so decide what the daemon starts and expects"
         is_mine = all(os.stat(place).st_uid == os.geteuid() for place in writable)
         command = f"chmod go-w {names}"
-        yield Finding("warning", said, command if is_mine else as_root(command))
+        yield Finding("warning", message, command if is_mine else as_root(command))
     elif there := [place for place in places if os.path.exists(place)]:
         yield Finding("ok", f"only this user can write to {', '.join(there)}")
 
@@ -135,13 +135,13 @@ def examine_store(installation: Installation, patience: Patience) -> Iterator[Fi
         if not reading.exists(installation.settings.state_dir):
             yield Finding("skipped", f"no daemon has run in {installation.state} yet: there is no store")
             return
-        found = soundness(installation.state)
-        yield _version(found)
-        if found.version <= found.known and (strange := strange_schema(installation.state, found.version)):
+        store = soundness(installation.state)
+        yield _version(store)
+        if store.version <= store.known and (strange := strange_schema(installation.state, store.version)):
             yield Finding(
                 "failed", f"the store's schema is not the one that Runward created: {strange}", _TAMPERED
             )
-        yield _pages(found, installation.state)
+        yield _pages(store, installation.state)
         yield _checked(installation, patience)
     except reading.StoreUnreadable as error:
         yield Finding("failed", str(error))
@@ -150,26 +150,28 @@ def examine_store(installation: Installation, patience: Patience) -> Iterator[Fi
         yield Finding("failed", f"{installation.state / reading.STORE} can't be read: {error}", fix)
 
 
-def _version(found: Soundness) -> Finding:
-    said = f"the store has version {found.version}; this program needs {found.known}"
-    if found.version > found.known:
-        return Finding("failed", f"{said}: a newer Runward wrote it", "install the newer one")
-    if found.version < found.known:
-        return Finding("warning", said, "start the daemon of this version, which brings it up to date")
-    return Finding("ok", said)
+def _version(store: Soundness) -> Finding:
+    message = f"the store has version {store.version}; this program needs {store.known}"
+    if store.version > store.known:
+        return Finding("failed", f"{message}: a newer Runward wrote it", "install the newer one")
+    if store.version < store.known:
+        return Finding("warning", message, "start the daemon of this version, which brings it up to date")
+    return Finding("ok", message)
 
 
-def _pages(found: Soundness, state: Path) -> Finding:
-    used, free = (found.page_size * count / _MIB for count in (found.pages, found.free_pages))
-    log = found.log_bytes / _MIB
-    said = f"{used:.1f} MiB ({free:.1f} MiB of it free), journal mode {found.journal_mode}, log {log:.1f} MiB"
-    if found.journal_mode != "wal":
-        return Finding("warning", said, "restart the daemon: it sets the mode to wal")
-    if found.log_bytes > LARGE_LOG:
+def _pages(store: Soundness, state: Path) -> Finding:
+    used, free = (store.page_size * count / _MIB for count in (store.pages, store.free_pages))
+    log = store.log_bytes / _MIB
+    message = (
+        f"{used:.1f} MiB ({free:.1f} MiB of it free), journal mode {store.journal_mode}, log {log:.1f} MiB"
+    )
+    if store.journal_mode != "wal":
+        return Finding("warning", message, "restart the daemon: it sets the mode to wal")
+    if store.log_bytes > LARGE_LOG:
         who = f"fuser {shlex.quote(str(state / reading.STORE))}"
         fix = f"stop what keeps the store open for long (`{who}`), then restart the daemon"
-        return Finding("warning", f"{said}, which isn't moved into the database", fix)
-    return Finding("ok", said)
+        return Finding("warning", f"{message}, which isn't moved into the database", fix)
+    return Finding("ok", message)
 
 
 def _checked(installation: Installation, patience: Patience) -> Finding:
@@ -192,16 +194,16 @@ PROBLEMS_SHOWN: Final = 5
 def examine_queue(installation: Installation, patience: Patience) -> Iterator[Finding]:
     """What the store, the inbox and the running daemon's own report say."""
     is_up = holder(installation.state) is not None
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
-        found += _of_store(installation, is_up)
+        findings += _of_store(installation, is_up)
     except reading.StoreUnreadable as error:
-        found.append(Finding("skipped", str(error)))
-    found += _of_requests(installation, is_up)
+        findings.append(Finding("skipped", str(error)))
+    findings += _of_requests(installation, is_up)
     report = read_report(installation.state) if is_up else None
     if report is not None:
-        found += [Finding("warning", f"degraded: {each}", "see `runward log`") for each in report.degraded]
-    yield from found or [Finding("ok", "nothing is held, refused or degraded")]
+        findings += [Finding("warning", f"degraded: {each}", "see `runward log`") for each in report.degraded]
+    yield from findings or [Finding("ok", "nothing is held, refused or degraded")]
 
 
 def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
@@ -216,14 +218,14 @@ def _of_store(installation: Installation, is_up: bool) -> Iterator[Finding]:
         )
     oldest = figures.oldest_waiting
     if is_up and oldest is not None and time.time() - oldest > LONG_S:
-        said = f"a job has been waiting for {time.time() - oldest:.0f} s; {figures.waiting} wait in all"
-        yield Finding("warning", said, "`runward queue` shows them, `runward why` says what they wait for")
+        message = f"a job has been waiting for {time.time() - oldest:.0f} s; {figures.waiting} wait in all"
+        yield Finding("warning", message, "`runward queue` shows them, `runward why` says what they wait for")
     for problem in problems[:PROBLEMS_SHOWN]:
         place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
         yield Finding("warning", f"{place}: {problem.message}", problem.fix)
     if len(problems) > PROBLEMS_SHOWN:
-        said = f"{counted(len(problems) - PROBLEMS_SHOWN, 'more file', 'more files')} can't be used"
-        yield Finding("warning", said, "`runward status --json` has them all")
+        message = f"{counted(len(problems) - PROBLEMS_SHOWN, 'more file', 'more files')} can't be used"
+        yield Finding("warning", message, "`runward status --json` has them all")
 
 
 def _of_requests(installation: Installation, is_up: bool) -> Iterator[Finding]:
@@ -409,13 +411,13 @@ def _compared(
     fresh: FreshStore, key: str, live: Mapping[str, JsonValue], due: Folded, folded: Folded
 ) -> _Outcome:
     """`due` is what the journal says as it was written: fields that it does not contain are not compared."""
-    told = fresh.state(key, due.effects)
+    recorded = fresh.state(key, due.effects)
     try:
-        found = fresh.state(key, folded.effects)
+        rebuilt = fresh.state(key, folded.effects)
     except sqlite3.Error as error:
         return _Outcome([Difference(key, "journal", None, f"no state can be built from it: {error}")], 0)
-    due_fields = {name: value for name, value in live.items() if name in told and name not in due.lacking}
-    known = {name: value for name, value in found.items() if name not in folded.lacking}
+    due_fields = {name: value for name, value in live.items() if name in recorded and name not in due.lacking}
+    known = {name: value for name, value in rebuilt.items() if name not in folded.lacking}
     return _Outcome(differences(key, due_fields, known, live), len(live) - len(due_fields))
 
 
@@ -426,13 +428,15 @@ def differences(
     live: Mapping[str, JsonValue] | None = None,
 ) -> list[Difference]:
     """The fields of `due` that differ in `folded`, and those of `folded` that are not in `live` at all."""
-    found = [
+    differing = [
         Difference(key, name, value, folded.get(name))
         for name, value in due.items()
         if not _is_same(name, value, folded.get(name))
     ]
     known = due if live is None else live
-    return found + [Difference(key, name, None, value) for name, value in folded.items() if name not in known]
+    return differing + [
+        Difference(key, name, None, value) for name, value in folded.items() if name not in known
+    ]
 
 
 def _is_same(name: str, live: JsonValue, folded: JsonValue) -> bool:

@@ -211,11 +211,11 @@ class Comparison:
 
     async def _compare_part(self, part: Sequence[Journal], standing: Standing, answers: Answers) -> None:
         def compare() -> Answers:
-            found: Answers = {}
+            answers: Answers = {}
             for journal in part:
                 point("compare.before")
-                found[journal] = self.files.compare(*journal, standing.get(journal, ()))
-            return found
+                answers[journal] = self.files.compare(*journal, standing.get(journal, ()))
+            return answers
 
         answers |= await anyio.to_thread.run_sync(compare)
 

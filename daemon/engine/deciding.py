@@ -168,8 +168,8 @@ async def _together(
 ) -> Mapping[Asked, object]:
     """The answers to the questions. If one question is wrong, only that one fails."""
     try:
-        found = await answerer.answer(questions, jobs)
-        return {question: found[question] for question in questions}
+        answers = await answerer.answer(questions, jobs)
+        return {question: answers[question] for question in questions}
     except sqlite3.Error:
         raise
     except Exception as error:  # noqa: BLE001 - it is raised in the handler that asked
@@ -349,8 +349,8 @@ class _Batch:
             wait = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(job.tries, 10))
             result = JobResult(job, "waiting", error=error.why, run_after=lane.now + wait)
         else:
-            said = "".join(traceback.format_exception(error, limit=-6))
-            result = JobResult(job, "held", error=said)
+            trace = "".join(traceback.format_exception(error, limit=-6))
+            result = JobResult(job, "held", error=trace)
         self._next(lane, result)
         following = [each for each in lane.jobs if each.lane == job.lane]
         for each in following:

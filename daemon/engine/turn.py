@@ -75,8 +75,8 @@ class Worker:
     def degraded(self) -> list[str]:
         """What keeps verdicts from being recorded, for `status`."""
         trouble = self.queue.uncertain or self.trouble
-        told = [] if trouble is None else [f"store: {trouble}"]
-        return told if self.low_disk is None else [*told, self.low_disk]
+        problems = [] if trouble is None else [f"store: {trouble}"]
+        return problems if self.low_disk is None else [*problems, self.low_disk]
 
     async def turn(self) -> bool:
         """Do what is waiting; returns whether there was anything. Waits while something outside prevents work.
@@ -154,19 +154,19 @@ class Worker:
     async def _requests(self) -> list[tuple[InboxFile, Observation | None]]:
         """The inbox's requests that aren't recorded yet; None for those that are not requests."""
         self.inbox_waits = False  # before it is listed: what comes meanwhile may be missing from the listing
-        found = await in_thread(self.files.inbox)
-        known = await jobs.known_events(self.store, (file.name for file in found))
+        files = await in_thread(self.files.inbox)
+        known = await jobs.known_events(self.store, (file.name for file in files))
         requests: list[tuple[InboxFile, Observation | None]] = []
-        batch = first_batch(found, self.batch)
+        batch = first_batch(files, self.batch)
         events_of = await in_thread(lambda: [load_request(file) for file in batch])
         for file, event in zip(batch, events_of, strict=True):
             if isinstance(event, str):
                 self.log.error("inbox.rejected", file=file.name, owner=file.owner, why=event)
                 requests.append((file, None))
             else:
-                said = () if event is None or file.name in known else (event,)
-                requests.append((file, Observation(file.name, said, kept_with(event))))
-        self.looks.agents.inbox_is_long = len(found) > len(batch)
+                events = () if event is None or file.name in known else (event,)
+                requests.append((file, Observation(file.name, events, kept_with(event))))
+        self.looks.agents.inbox_is_long = len(files) > len(batch)
         self.inbox_waits = self.inbox_waits or self.looks.agents.inbox_is_long
         return requests
 

@@ -59,18 +59,18 @@ class Program(NamedTuple):
     @property
     def name(self) -> str:
         """Its name in a message."""
-        said = (
+        names = (
             "of a version that it doesn't say" if self.version is None else ".".join(map(str, self.version))
         )
-        return f"Claude Code {said} ({self.path})"
+        return f"Claude Code {names} ({self.path})"
 
 
 def installed(environment: Mapping[str, str]) -> Program | None:
     """The program that `claude` starts, or None."""
     home = environment.get("HOME", "")
     usual = (os.path.join(home, place) for place in _PLACES) if home else ()
-    found = shutil.which("claude", path=environment.get("PATH"))
-    path = found or next((place for place in usual if os.access(place, os.X_OK)), None)
+    program = shutil.which("claude", path=environment.get("PATH"))
+    path = program or next((place for place in usual if os.access(place, os.X_OK)), None)
     if path is None:
         return None
     with tempfile.TemporaryDirectory() as scratch:
@@ -87,8 +87,8 @@ def installed(environment: Mapping[str, str]) -> Program | None:
             )
         except (OSError, subprocess.TimeoutExpired):
             return Program(path, None)
-    said = _VERSION.search(ended.stdout)
-    return Program(path, None if said is None else (int(said[1]), int(said[2]), int(said[3])))
+    version = _VERSION.search(ended.stdout)
+    return Program(path, None if version is None else (int(version[1]), int(version[2]), int(version[3])))
 
 
 def events_of(program: Program | None) -> tuple[str, ...]:
@@ -270,8 +270,8 @@ def install(text: str | None, name: str, command: str, events: Sequence[str] = E
 
 def uninstall(text: str | None, name: str) -> Edited:
     """The settings without Runward's commands, and without what was added for them. Raises `Refused`."""
-    while text is not None and (found := _ours(text, name)):
-        text = _without(text, found[-1])
+    while text is not None and (entries := _ours(text, name)):
+        text = _without(text, entries[-1])
     return Edited(text)
 
 
@@ -402,10 +402,10 @@ def _root(text: str) -> Span:
 
 def _only(container: Span, key: str, text: str, name: str) -> Span | None:
     """The member with this key, which must not be there twice."""
-    found = container.members(key)
-    if len(found) > 1:
-        raise refused(name, text, found[1].start, f"the key {key!r} appears twice", "keep one of them")
-    return found[0] if found else None
+    members = container.members(key)
+    if len(members) > 1:
+        raise refused(name, text, members[1].start, f"the key {key!r} appears twice", "keep one of them")
+    return members[0] if members else None
 
 
 def _expect(span: Span, bracket: str, message: str, text: str, name: str) -> None:

@@ -41,10 +41,10 @@ def install(text: str | None, name: str, words: Sequence[str]) -> Edited:
     """The settings with our program, `words`, in `notify`. Raises `Refused`."""
     if text is None:
         return Edited(_line(words) + "\n")
-    before, found = _read(text, name)
-    after = _with(text, name, found, words)
+    before, notify = _read(text, name)
+    after = _with(text, name, notify, words)
     parsed, _ = _read(after, name)
-    new = found is None or not found.own
+    new = notify is None or not notify.own
     if _others(parsed) != _others(before) or (new and uninstall(after, name).text != text):
         raise Refused(
             Problem(name, None, None, "can't be edited in a way that can be undone", "do it by hand")
@@ -56,50 +56,50 @@ def uninstall(text: str | None, name: str) -> Edited:
     """The settings without our program, with the one that was there before. Raises `Refused`."""
     if text is None:
         return Edited(None)
-    _, found = _read(text, name)
-    if found is None or not found.own:
+    _, notify = _read(text, name)
+    if notify is None or not notify.own:
         return Edited(text)
-    if found.words[found.own - 1] == _THEN:
-        return Edited(text[: found.spans[0][0]] + text[_after_then(text, found) :])
-    if text == _line(found.words) + "\n":
+    if notify.words[notify.own - 1] == _THEN:
+        return Edited(text[: notify.spans[0][0]] + text[_after_then(text, notify) :])
+    if text == _line(notify.words) + "\n":
         return Edited(None)
-    return Edited(_without_key(text, found))
+    return Edited(_without_key(text, notify))
 
 
-def _with(text: str, name: str, found: _Notify | None, words: Sequence[str]) -> str:
-    if found is None:
+def _with(text: str, name: str, notify: _Notify | None, words: Sequence[str]) -> str:
+    if notify is None:
         at = len(_BOM) if text.startswith(_BOM) else 0
         line_break = "\r\n" if "\r\n" in text else "\n"
         return text[:at] + _line(words) + (line_break if text[at:] else "") + text[at:]
-    if found.own:
-        wanted = [*words, _THEN] if found.words[found.own - 1] == _THEN else list(words)
-        if found.words[: found.own] == wanted:
+    if notify.own:
+        wanted = [*words, _THEN] if notify.words[notify.own - 1] == _THEN else list(words)
+        if notify.words[: notify.own] == wanted:
             return text
-        return text[: found.spans[0][0]] + _list(wanted) + text[found.spans[found.own - 1][1] :]
-    if any(is_ours(found.words[number:], AGENT) for number in range(len(found.words))):
+        return text[: notify.spans[0][0]] + _list(wanted) + text[notify.spans[notify.own - 1][1] :]
+    if any(is_ours(notify.words[number:], AGENT) for number in range(len(notify.words))):
         message = "another program already calls Runward's hook"
-        raise refused(name, text, found.start, message, "take it out there, or leave it as it is")
-    at = found.start + 1
+        raise refused(name, text, notify.start, message, "take it out there, or leave it as it is")
+    at = notify.start + 1
     return f"{text[:at]}{_list([*words, _THEN])}, {text[at:]}"
 
 
-def _after_then(text: str, found: _Notify) -> int:
+def _after_then(text: str, notify: _Notify) -> int:
     """Where the earlier program begins: after our `--`, its comma and one space."""
-    end = found.spans[found.own - 1][1]
+    end = notify.spans[notify.own - 1][1]
     if text[end : end + 1] != ",":
         return end
     return end + 2 if text[end + 1] == " " else end + 1
 
 
-def _without_key(text: str, found: _Notify) -> str:
+def _without_key(text: str, notify: _Notify) -> str:
     """The text without the key and its list, and without their line if there is nothing else on it."""
-    start = text.rfind("\n", 0, found.key) + 1
+    start = text.rfind("\n", 0, notify.key) + 1
     if start == 0 and text.startswith(_BOM):
         start = len(_BOM)
-    line_end = text.find("\n", found.end)
+    line_end = text.find("\n", notify.end)
     end = len(text) if line_end < 0 else line_end + 1
-    if text[start : found.key].strip() or text[found.end : end].strip():
-        return text[: found.key] + text[found.end :]
+    if text[start : notify.key].strip() or text[notify.end : end].strip():
+        return text[: notify.key] + text[notify.end :]
     return text[:start] + text[end:]
 
 

@@ -65,9 +65,9 @@ def state_directory(words: list[str]) -> str:
     """Where the daemon's state is: as the hook was installed, else as the environment says, else the default."""
     if "--state" in words[:-1]:
         return words[words.index("--state") + 1]
-    told = os.environ.get("RUNWARD_STATE_DIR", "")
-    if told.startswith("/"):
-        return told
+    named = os.environ.get("RUNWARD_STATE_DIR", "")
+    if named.startswith("/"):
+        return named
     base = os.environ.get("XDG_STATE_HOME", "")
     return f"{base if base.startswith('/') else os.environ['HOME'] + '/.local/state'}/runward"
 
@@ -91,10 +91,10 @@ def machine_id() -> str:
     """This machine's id (machine-id(5)); empty if it has none."""
     try:
         with open("/etc/machine-id", "rb") as file:
-            found = file.read(33).strip().decode()
+            machine = file.read(33).strip().decode()
     except (OSError, ValueError):
         return ""
-    return found if len(found) == 32 and found.isalnum() else ""
+    return machine if len(machine) == 32 and machine.isalnum() else ""
 
 
 def is_plain(text: str) -> bool:
@@ -104,17 +104,17 @@ def is_plain(text: str) -> bool:
 
 def ancestors() -> list[list[int]]:
     """The number and start (clock ticks) of each of our ancestors, the nearest first."""
-    found: list[list[int]] = []
+    processes: list[list[int]] = []
     pid = os.getppid()
-    while pid > 0 and len(found) < MOST_ANCESTORS:
+    while pid > 0 and len(processes) < MOST_ANCESTORS:
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()  # from field 3 on (proc(5))
         except OSError:
             break
-        found.append([pid, int(fields[19])])
+        processes.append([pid, int(fields[19])])
         pid = int(fields[1])
-    return found
+    return processes
 
 
 def put(state: str, content: bytes) -> None:

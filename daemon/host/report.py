@@ -238,12 +238,12 @@ class Reporting:
         self._measured_at = self.verdicts.count
 
 
-def _configuration(found: Sequence[Wrong] | None) -> tuple[ConfigurationProblem, ...] | None:
-    if found is None:
+def _configuration(wrong: Sequence[Wrong] | None) -> tuple[ConfigurationProblem, ...] | None:
+    if wrong is None:
         return None
     return tuple(
         ConfigurationProblem(
             each.problem.file, each.problem.line, each.message(), each.problem.fix, each.problem.severity
         )
-        for each in found
+        for each in wrong
     )

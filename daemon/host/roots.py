@@ -113,23 +113,23 @@ class RootIdentities:
         Raises `CommitUnknown` and `sqlite3.Error`.
         """
         assert root.stands is not None
-        found = root.stands.identity
+        identity = root.stands.identity
         recorded = (await places.identities(self.store)).get(root.name)
-        if found != recorded:
+        if identity != recorded:
             # A root with no recorded identity, or one recorded for an earlier path in the settings, is accepted.
-            if recorded is not None and not await self._may_be(root, found, recorded):
+            if recorded is not None and not await self._may_be(root, identity, recorded):
                 return False
-            await self.store.run([Statement(places.ROOT_IS.sql, [(found, root.name)])], "roots")
-        root.identity = found
+            await self.store.run([Statement(places.ROOT_IS.sql, [(identity, root.name)])], "roots")
+        root.identity = identity
         return True
 
-    async def _may_be(self, root: WatchedRoot, found: str, recorded: str) -> bool:
+    async def _may_be(self, root: WatchedRoot, identity: str, recorded: str) -> bool:
         known = await places.known_in_root(self.store, root.name, MOST_KNOWN)
         if not known:
             return True  # nothing known contradicts it
         open_here = [each for each in await places.open_cursors(self.store) if each.root == root.name]
         is_settled = not open_here and not await places.owes_of_root(self.store, root.name)
-        if is_settled and _device(found) == _device(recorded):
+        if is_settled and _device(identity) == _device(recorded):
             return True  # a person recreated it; on another file system it is more likely a mount point
         return await in_thread(self._shows, root, open_here, known)
 
@@ -178,17 +178,17 @@ class KnownRuns:
 
     async def unchanged(self, root: WatchedRoot, names: Sequence[str]) -> frozenset[str]:
         """Those of these run directories that are over and unchanged; fewer if the store is in trouble."""
-        found: set[str] = set()
+        unchanged_places: set[str] = set()
         for start in range(0, len(names), SLICE):
             keys = {f"{root.name}/{name}": name for name in names[start : start + SLICE]}
             try:
                 states = await places.remembered(self.store, keys)
             except sqlite3.Error:
                 break  # the worker meets the same trouble, and reports it
-            found |= await in_thread(
+            unchanged_places |= await in_thread(
                 self._unchanged, root.path, {keys[key]: state for key, state in states.items()}
             )
-        return frozenset(found)
+        return frozenset(unchanged_places)
 
     def _unchanged(self, root: str, states: Mapping[str, str]) -> frozenset[str]:
         known = {name: documents for name, state in states.items() if (documents := _when_over(state))}

@@ -373,8 +373,8 @@ class Supervisor:
         if self.is_stopping:
             return "stopping: finishing the remaining work"
         troubles = self.report().degraded
-        said = f"watching {counted(len(self.assembly.roots), 'root', 'roots')}"
-        return f"{said}; degraded: {'; '.join(troubles)}" if troubles else said
+        doing = f"watching {counted(len(self.assembly.roots), 'root', 'roots')}"
+        return f"{doing}; degraded: {'; '.join(troubles)}" if troubles else doing
 
     def report(self) -> Report:
         """The daemon's current report about itself."""

@@ -104,21 +104,21 @@ def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | 
     payload = _payload(note.get("payload"))
     if payload is None:
         return f"does not contain a payload of {agent}'s hook"
-    said = read(payload)
-    if not isinstance(said, HookSaid):
-        return said
+    reported = read(payload)
+    if not isinstance(reported, HookSaid):
+        return reported
     boot, launcher = note.get("boot_id"), text_in(note.get("launcher_session"))
     knows_boot = isinstance(boot, str) and _BOOT.fullmatch(boot) is not None
     return HookSpoke(
         file.name,
         at,
         agent,
-        said.session_id,
-        said.kind,
-        said.cwd,
-        said.transcript_path,
-        said.prompt,
-        said.source,
+        reported.session_id,
+        reported.kind,
+        reported.cwd,
+        reported.transcript_path,
+        reported.prompt,
+        reported.source,
         boot_id=str(boot) if knows_boot else "",
         ancestors=_ancestors(note.get("ancestors")) if knows_boot else (),
         launcher_session=None if launcher is None else whole(launcher),
@@ -151,16 +151,16 @@ def _payload(text: JsonValue) -> dict[str, JsonValue] | None:
 
 def _ancestors(value: JsonValue) -> tuple[tuple[int, int], ...]:
     """The processes that a hook ran under; empty if one of them is impossible."""
-    found = []
+    processes = []
     for each in value[:_MOST_ANCESTORS] if isinstance(value, list) else []:
         match each:
             case [bool(), _] | [_, bool()]:
                 return ()
             case [int() as pid, int() as ticks] if 0 < pid < 1 << 31 and 0 <= ticks < 1 << 63:
-                found.append((pid, ticks))
+                processes.append((pid, ticks))
             case _:
                 return ()
-    return tuple(found)
+    return tuple(processes)
 
 
 LAUNCH = "runward-launch"

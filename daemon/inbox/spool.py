@@ -57,10 +57,10 @@ def put(state: Path, name: str, content: bytes) -> None:
 
 def list_inbox(state: Path) -> tuple[InboxFile, ...]:
     """The oldest files waiting in the inbox, more than one batch. Anything that is not a request file is left alone."""
-    found: list[InboxFile] = []
+    files: list[InboxFile] = []
     inbox, total = state / INBOX, 0
     for name in _by_age(inbox):
-        if len(found) == MOST_AT_ONCE or total > 2 * BYTES_OF_A_BATCH:
+        if len(files) == MOST_AT_ONCE or total > 2 * BYTES_OF_A_BATCH:
             break
         try:
             descriptor = os.open(inbox / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -75,8 +75,8 @@ def list_inbox(state: Path) -> tuple[InboxFile, ...]:
             os.close(descriptor)
         is_ours = status.st_uid in (os.geteuid(), 0)
         total += len(content)
-        found.append(InboxFile(name.removesuffix(SUFFIX), name_of(status.st_uid), content, is_ours))
-    return tuple(found)
+        files.append(InboxFile(name.removesuffix(SUFFIX), name_of(status.st_uid), content, is_ours))
+    return tuple(files)
 
 
 def first_batch(files: Sequence[InboxFile], most: int) -> Sequence[InboxFile]:

@@ -46,14 +46,14 @@ class Cgroup:
 
     def members(self) -> frozenset[int]:
         """Every process in it and in the cgroups below it."""
-        found: set[int] = set()
+        pids: set[int] = set()
         for directory, _, _ in os.walk(self.path):
             try:
                 with open(f"{directory}/cgroup.procs", encoding="ascii") as file:
-                    found.update(map(int, file.read().split()))
+                    pids.update(map(int, file.read().split()))
             except OSError:
                 continue  # a cgroup that went away meanwhile, or one of threads, which its parent counts
-        return frozenset(found)
+        return frozenset(pids)
 
     def is_empty(self) -> bool:
         """Whether no living process is left in it; true for a cgroup that no longer exists."""

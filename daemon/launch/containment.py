@@ -103,7 +103,7 @@ class InCgroup(Subreaper):
         self._cgroup.kill()
         killed = super().kill()
         left = killed.left | self._cgroup.members()
-        return proc.Killed(killed.found | members, killed.exits, left)
+        return proc.Killed(killed.seen | members, killed.exits, left)
 
     def close(self) -> None:
         self._cgroup.remove()

@@ -77,10 +77,10 @@ class RunDirectory:
         """Restores our rights on the directory, and renames a directory that is called `exit.json`."""
         os.fchmod(self.descriptor, 0o700)
         try:
-            found = os.stat(EXIT, dir_fd=self.descriptor, follow_symlinks=False)
+            status = os.stat(EXIT, dir_fd=self.descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             aside = f"{EXIT}.{os.urandom(3).hex()}"
             os.rename(EXIT, aside, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
 

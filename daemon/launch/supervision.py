@@ -249,7 +249,7 @@ class Supervision:
             stream.take_in_rest()
         if killed is None:
             return self._ending(), frozenset()
-        survivors = killed.found - killed.left - self._command.own
+        survivors = killed.seen - killed.left - self._command.own
         return self._ending()._replace(survivors_killed=len(survivors)), killed.left
 
     def _is_over(self) -> bool:

@@ -32,5 +32,5 @@ def why_not_delivered(
     facts = contract_facts(contract, artifacts, within, run, started_at)
     if isinstance(facts, Unreadable):
         return f"Run failed: its artifacts can't be verified: {facts.why}"
-    found = verify(contract, facts, time.time())
-    return failure_summary(found, artifacts, session_id) if found.status == "failed" else None
+    verification = verify(contract, facts, time.time())
+    return failure_summary(verification, artifacts, session_id) if verification.status == "failed" else None

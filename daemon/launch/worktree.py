@@ -119,12 +119,12 @@ def _run(command: Sequence[str], patience: float) -> str:
     except OSError as error:
         raise GitFailed(f"{command[0]}: {error.strerror}") from None
     try:
-        printed, said = process.communicate(timeout=patience)
+        printed, complaint = process.communicate(timeout=patience)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise GitFailed(f"{command[0]} did not end within {patience:g} s") from None
     if process.returncode:
-        text = said.decode(errors="replace").strip()
+        text = complaint.decode(errors="replace").strip()
         raise GitFailed(text[-_LONGEST_SAID:] or f"{command[0]} ended with {process.returncode}")
     return os.fsdecode(printed)

@@ -191,11 +191,11 @@ class Bundles(Part):
         point("bundle.replay.after")
         summary = summary_of(replay)
         text = summary_text(summary).encode()
-        told = self.files.write_part(order.directory, part_name(SUMMARY, order.attempt), [text])
-        if not isinstance(told, BundlePart):
-            return told
+        summary_part = self.files.write_part(order.directory, part_name(SUMMARY, order.attempt), [text])
+        if not isinstance(summary_part, BundlePart):
+            return summary_part
         point("bundle.summary.after")
-        parts = (written, told)
+        parts = (written, summary_part)
         return Made(receipt_body(replay, parts, (REPLAY, SUMMARY)), parts, summary, replay.problem)
 
     def _replayed(
@@ -243,10 +243,10 @@ class Bundles(Part):
 
     def _lines(self, replay: Replay) -> Iterator[bytes]:
         order = replay.order
-        told = self.files.told(order.layout, order.path, self.go_on)
+        calls = self.files.told(order.layout, order.path, self.go_on)
         with closing(self.actions(order.key, order.actions, NOTHING)) as actions:
             steps = () if order.grown is None else order.grown.steps
-            yield from replay.lines(as_shown(told, actions, steps))
+            yield from replay.lines(as_shown(calls, actions, steps))
 
     @asynccontextmanager
     async def sealed(self, results: Sequence[JobResult]) -> AsyncIterator[Sequence[JobResult]]:
@@ -256,32 +256,32 @@ class Bundles(Part):
             return
         async with self._chain:
             prev = await bundles.receipts_head(self.store)
-            found: list[JobResult] = []
+            sealed_results: list[JobResult] = []
             for result in results:
                 effect = _drafted(result)
                 if effect is None:
-                    found.append(result)
+                    sealed_results.append(result)
                     continue
                 await self.give_way()
                 sealed = await in_thread(self._seal, effect.order, prev)
                 if not isinstance(sealed, Sealed):
-                    found.append(self._put_off(result, sealed))
+                    sealed_results.append(self._put_off(result, sealed))
                     continue
                 prev = sealed.receipt_hash
                 effects = [
                     replace(effect, sealed=sealed) if each is effect else each for each in result.effects
                 ]
-                found.append(result._replace(effects=effects))
+                sealed_results.append(result._replace(effects=effects))
             await self.give_way()
-            yield found
+            yield sealed_results
 
     def _seal(self, order: BundleOrder, prev: str | None) -> Sealed | str:
         """Make the receipt for a draft; returns why that can't be done now."""
         try:
-            found = self._seal_body(order, self._bodies[order.key, order.attempt], prev)
+            sealed_body = self._seal_body(order, self._bodies[order.key, order.attempt], prev)
         except OSError as error:
             return error.strerror or str(error)
-        return found.why if isinstance(found, NoDraft) else found
+        return sealed_body.why if isinstance(sealed_body, NoDraft) else sealed_body
 
     def _seal_body(
         self, order: BundleOrder, body: Mapping[str, JsonValue], prev: str | None
@@ -319,10 +319,10 @@ class Bundles(Part):
         if self._seen == 0:
             self.trouble = None
         try:
-            found = await bundles.unplaced(self.store, self._seen, BATCH)
-            self._seen = found[-1].seq if found else 0
+            unplaced = await bundles.unplaced(self.store, self._seen, BATCH)
+            self._seen = unplaced[-1].seq if unplaced else 0
             placed: list[Row] = []
-            for bundle in found:
+            for bundle in unplaced:
                 await self.give_way()
                 async with self.placing:
                     with anyio.CancelScope(shield=True):
@@ -344,7 +344,7 @@ class Bundles(Part):
             self.log.error("bundles.not_marked", why=str(error))
             self._seen = 0
             return False
-        return bool(found)
+        return bool(unplaced)
 
     def _place(self, bundle: UnplacedBundle) -> Settled | Unreadable:
         """Give the parts their names, once they exist."""
@@ -438,23 +438,23 @@ class Bundles(Part):
             return again
         if isinstance(again, str):
             return Unreadable(again)
-        found = [*made.parts, again.part]
-        if [each[:3] for each in found] != [each[:3] for each in bundle.parts]:
+        parts = [*made.parts, again.part]
+        if [each[:3] for each in parts] != [each[:3] for each in bundle.parts]:
             self.files.clear_parts(bundle.directory, part_names(order.attempt))
             # The hash of a receipt covers all of it but its signature.
             return OTHER_KEY if again.receipt_hash == bundle.receipt_hash else LOST
-        return found
+        return parts
 
     def _say(self, bundle: UnplacedBundle, answer: Settled) -> None:
-        told = {"session": bundle.key, "attempt": bundle.attempt}
+        fields = {"session": bundle.key, "attempt": bundle.attempt}
         if answer.why_never is not None:
-            self.log.warning("bundle.not_placed", **told, why=answer.why_never)
+            self.log.warning("bundle.not_placed", **fields, why=answer.why_never)
         elif answer.directory != bundle.directory:
-            self.log.warning("bundle.moved", **told, why=answer.problem, directory=answer.directory)
+            self.log.warning("bundle.moved", **fields, why=answer.problem, directory=answer.directory)
         elif answer.aside:
-            self.log.warning("bundle.kept_aside", **told, files=list(answer.aside))
+            self.log.warning("bundle.kept_aside", **fields, files=list(answer.aside))
         else:
-            self.log.info("bundle.written", **told, bytes=sum(part.size for part in bundle.parts))
+            self.log.info("bundle.written", **fields, bytes=sum(part.size for part in bundle.parts))
 
     def _say_trouble(self, bundle: UnplacedBundle, why: str) -> None:
         self.trouble = f"{bundle.directory}: {why}"
@@ -470,8 +470,8 @@ def _why(refused: NoDraft | Unreadable | Gone) -> NoDraft | str:
 
 def _drafted(result: JobResult) -> RecordReceipt | None:
     """The bundle that a job drafted."""
-    found = [each for each in result.effects if isinstance(each, RecordReceipt) and each.draft is not None]
-    return found[0] if found else None
+    drafted = [each for each in result.effects if isinstance(each, RecordReceipt) and each.draft is not None]
+    return drafted[0] if drafted else None
 
 
 def _adopted(replay: Replay, shown: Iterator[bytes]) -> Iterator[bytes]:
@@ -542,11 +542,11 @@ class RestoredBundles(Part):
         if self._seen == 0:
             self._trouble = None
         try:
-            found = await bundles.unplaced(self.store, self._seen, self._slices.size, was_placed=True)
-            self._seen = found[-1].seq if found else 0
-            if found:
+            unplaced = await bundles.unplaced(self.store, self._seen, self._slices.size, was_placed=True)
+            self._seen = unplaced[-1].seq if unplaced else 0
+            if unplaced:
                 await self._slices.begin()
-                looked_for = [row for bundle in found if (row := await self._look_for(bundle)) is not None]
+                looked_for = [row for bundle in unplaced if (row := await self._look_for(bundle)) is not None]
                 if looked_for:
                     await self.store.run([Statement(bundles.RECEIPT_PLACED, looked_for)], "place")
                 await self._slices.end()
@@ -557,7 +557,7 @@ class RestoredBundles(Part):
             self.log.error("bundles.not_marked", why=str(error))
             self._seen = 0
             return False
-        return bool(found)
+        return bool(unplaced)
 
     async def _look_for(self, bundle: UnplacedBundle) -> Row | None:
         """The row that ends the search for its parts; None if it continues later."""

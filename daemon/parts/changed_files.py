@@ -64,25 +64,25 @@ def matching(glob: str) -> Matching:
     names = [name for name in glob.split("/") if name]
     literal = next((at for at, name in enumerate(names) if _is_wild(name)), len(names) - 1)
     base = "/" + "/".join(names[:literal])
-    found = Matching()
+    matches = Matching()
     try:
-        for path, wanted in _walk(base, tuple(names[literal:]), found):
+        for path, wanted in _walk(base, tuple(names[literal:]), matches):
             if wanted:
-                _add(found, path)
+                _add(matches, path)
     except _TooMany as error:
         return Matching(problem=f"{glob} {error}, so its files are not watched: narrow it")
     except OSError as error:
         return Matching(problem=f"{error.filename or base} can't be read: {error.strerror}")
-    if not found.directories:
-        found.directories.append(_nearest(base))
-    return found
+    if not matches.directories:
+        matches.directories.append(_nearest(base))
+    return matches
 
 
 def _is_wild(name: str) -> bool:
     return name == ANY_DEPTH or any(each in name for each in _WILD)
 
 
-def _walk(base: str, pattern: tuple[str, ...], found: Matching) -> Iterator[tuple[str, bool]]:
+def _walk(base: str, pattern: tuple[str, ...], matches: Matching) -> Iterator[tuple[str, bool]]:
     """The paths of all non-directories below `base`, and whether each one matches the rest of the glob."""
     waiting = [(base, frozenset(_after_any_depth(pattern, 0)))]
     while waiting:
@@ -92,8 +92,8 @@ def _walk(base: str, pattern: tuple[str, ...], found: Matching) -> Iterator[tupl
                 entries = sorted(scanned, key=lambda entry: entry.name)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        found.directories.append(directory)
-        if len(found.directories) > MOST_DIRECTORIES:
+        matches.directories.append(directory)
+        if len(matches.directories) > MOST_DIRECTORIES:
             raise _TooMany(f"covers more than {MOST_DIRECTORIES} directories, such as {directory}")
         for entry in entries:
             further = _further(pattern, places, entry.name)
@@ -122,10 +122,10 @@ def _after_any_depth(pattern: tuple[str, ...], at: int) -> Iterator[int]:
         yield at
 
 
-def _add(found: Matching, path: str) -> None:
+def _add(matches: Matching, path: str) -> None:
     if not is_storable(path):
-        if len(found.unnamed) < MOST_UNNAMED:
-            found.unnamed.append(os.fsencode(path).decode(errors="backslashreplace"))
+        if len(matches.unnamed) < MOST_UNNAMED:
+            matches.unnamed.append(os.fsencode(path).decode(errors="backslashreplace"))
         return
     try:
         status = os.lstat(path)
@@ -133,8 +133,8 @@ def _add(found: Matching, path: str) -> None:
         return
     if not stat.S_ISREG(status.st_mode):
         return
-    found.files[path] = f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
-    if len(found.files) > MOST_FILES:
+    matches.files[path] = f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+    if len(matches.files) > MOST_FILES:
         raise _TooMany(f"matches more than {MOST_FILES} files, such as {path}")
 
 
@@ -275,26 +275,26 @@ class ChangedFiles(Part):
             return
         if not globs and not self._known:
             return
-        found = await anyio.to_thread.run_sync(lambda: {glob: matching(glob) for glob in globs})
-        self._note_problems(found, globs)
-        self._define(found, self._known)
-        files = {glob: each.files for glob, each in found.items() if each.problem is None}
+        matches = await anyio.to_thread.run_sync(lambda: {glob: matching(glob) for glob in globs})
+        self._note_problems(matches, globs)
+        self._define(matches, self._known)
+        files = {glob: each.files for glob, each in matches.items() if each.problem is None}
         await self._compare(files, self._known)
-        directories = frozenset(path for each in found.values() for path in each.directories)
+        directories = frozenset(path for each in matches.values() for path in each.directories)
         if directories != self.watched.paths:
             self.watched.paths = directories
             self.watch_again()
 
-    def _note_problems(self, found: dict[str, Matching], globs: Mapping[str, Sequence[str]]) -> None:
+    def _note_problems(self, matches: dict[str, Matching], globs: Mapping[str, Sequence[str]]) -> None:
         problems = (
             *(
                 f"{', '.join(globs[glob][:_MOST_NAMED])}: {each.problem}"
-                for glob, each in found.items()
+                for glob, each in matches.items()
                 if each.problem is not None
             ),
             *dict.fromkeys(
                 f"the name of {path} is not UTF-8, so its changes are not reported: rename it"
-                for each in found.values()
+                for each in matches.values()
                 for path in each.unnamed
             ),
         )
@@ -303,15 +303,15 @@ class ChangedFiles(Part):
                 self.log.warning("files.not_watched", why=problem)
         self._problems = problems
 
-    def _define(self, found: dict[str, Matching], known: dict[str, dict[str, str]]) -> None:
+    def _define(self, matches: dict[str, Matching], known: dict[str, dict[str, str]]) -> None:
         """Record what exists where a glob is new, and forget globs that are no longer needed."""
-        for glob in [each for each in known if each not in found]:
+        for glob in [each for each in known if each not in matches]:
             del known[glob]
             self.tell(
                 None,
                 (Rows(triggers.UNWATCH, [(glob,)]), Rows(triggers.UNWATCH_FILES, [(glob,)])),
             )
-        for glob, each in found.items():
+        for glob, each in matches.items():
             if glob in known or each.problem is not None:
                 continue
             known[glob] = dict(each.files)
@@ -320,17 +320,17 @@ class ChangedFiles(Part):
             self.tell(None, (since, Rows(triggers.KEEP_FILE, rows)))
             self.log.info("files.watched", glob=glob, files=len(rows))
 
-    async def _compare(self, found: dict[str, dict[str, str]], known: dict[str, dict[str, str]]) -> None:
+    async def _compare(self, signatures: dict[str, dict[str, str]], known: dict[str, dict[str, str]]) -> None:
         now = self.clock.monotonic()
         differing: dict[str, list[str]] = {}
-        for glob, files in found.items():
+        for glob, files in signatures.items():
             for path in files.keys() | known[glob].keys():
                 if files.get(path) != known[glob].get(path):
                     differing.setdefault(path, []).append(glob)
         unsettled: dict[str, _Unsettled] = {}
         settled: dict[str, float] = {}
         for path, globs in sorted(differing.items()):
-            signature = found[globs[0]].get(path)
+            signature = signatures[globs[0]].get(path)
             before = self._unsettled.get(path)
             since = before.since if before is not None and before.signature == signature else now
             if now - since < SETTLED:
@@ -345,7 +345,7 @@ class ChangedFiles(Part):
         self._unsettled = unsettled
         for path in settled:
             globs = differing[path]
-            self._tell_of(path, globs, found[globs[0]].get(path), known, causes.get(path))
+            self._tell_of(path, globs, signatures[globs[0]].get(path), known, causes.get(path))
 
     async def _causes(self, settled: dict[str, float]) -> dict[str, str]:
         """The chain runs whose steps work, or worked until a moment before, where these files changed.

@@ -91,8 +91,8 @@ class GrowingReplay:
             count = 0
         with closing(actions(self.order.key, count, self.last)) as taken:
             others = _Counted(taken, self.last)
-            told = self.calls.told(None if again else MOST_BYTES, ends)
-            yield from self.replay.more(as_shown(told, others, again))
+            calls = self.calls.told(None if again else MOST_BYTES, ends)
+            yield from self.replay.more(as_shown(calls, others, again))
         yield from self.replay.begin()
         self._step(again or self.steps, (self.steps[-1].others if self.steps else 0) + others.count)
         self.last = others.last
@@ -152,8 +152,8 @@ def _bare(step: Step) -> Step:
 class _Counted:
     """Counts the calls of actions that pass through. `last` is the last action among them, or else before them."""
 
-    def __init__(self, told: Iterable[Told], last: LastTold) -> None:
-        self._told = iter(told)
+    def __init__(self, calls: Iterable[Told], last: LastTold) -> None:
+        self._told = iter(calls)
         self.count = 0
         self.last = last
 

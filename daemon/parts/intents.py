@@ -142,10 +142,10 @@ class Intents(Part):
     async def _meet(self) -> None:
         """Find out which of the runs that were looked at wrote any intents."""
         unknown, self._unknown = self._unknown, {}
-        found = await in_thread(
+        sessions_here = await in_thread(
             lambda: {key for key, path in unknown.items() if self.files.has_intents(path)}
         )
-        for key in sorted(found):
+        for key in sorted(sessions_here):
             self._reading.setdefault(key, _Reading(unknown[key]))
 
     def pause(self) -> float | None:
@@ -182,14 +182,14 @@ class Intents(Part):
         reading.is_known = True
         if file is not None and file.problem is not None:
             return self._give_up(key, reading)
-        told = 0 if file is None else file.told
-        room = min(AT_ONCE, self.most_waiting() - (reading.cursor.line - told))
+        reported = 0 if file is None else file.told
+        room = min(AT_ONCE, self.most_waiting() - (reading.cursor.line - reported))
         if room <= 0:
             reading.retry_at = self.clock.monotonic() + RETRY  # a recorded action wakes it earlier
             return False
         is_over = reading.is_over and session.status != "running"
-        found = await in_thread(lambda: self.files.intents(reading.directory, reading.cursor, room, is_over))
-        if found is None:
+        lines = await in_thread(lambda: self.files.intents(reading.directory, reading.cursor, room, is_over))
+        if lines is None:
             if (
                 reading.is_over and not is_over
             ):  # its verdict is in progress: the end of the file is recorded after it
@@ -204,16 +204,16 @@ class Intents(Part):
         if file is not None and file.run is not None:
             reading.run = file.run
         is_new = reading.cursor.line == 0
-        names = await self._recognize(key, reading, found, launch, is_new=is_new)
+        names = await self._recognize(key, reading, lines, launch, is_new=is_new)
         if reading.run is not None:
             reading.known = await intent_files.lines_known(self.store, reading.run)
-        return self._note(key, session, reading, found, is_over, names, launched=launch is not None)
+        return self._note(key, session, reading, lines, is_over, names, launched=launch is not None)
 
     async def _recognize(
         self,
         key: str,
         reading: _Reading,
-        found: IntentsRead,
+        lines: IntentsRead,
         launch: Launch | None,
         *,
         is_new: bool,
@@ -223,7 +223,7 @@ class Intents(Part):
         It may change its `run.json` at any time, and a copy says what that said when it was made. So each name counts for
         ever. What is on its way to the store is not there yet, so it is remembered here until it is.
         """
-        says = found.says
+        says = lines.says
         names = () if says.name is None else (says.name,)
         if launch is not None:  # with a record of its own it is never a copy, whatever its files say
             at = round(launch.at * 1_000_000) / 1_000_000
@@ -250,7 +250,7 @@ class Intents(Part):
         key: str,
         session: Session,
         reading: _Reading,
-        found: IntentsRead,
+        lines: IntentsRead,
         is_over: bool,
         names: tuple[RunName, ...],
         *,
@@ -258,8 +258,8 @@ class Intents(Part):
     ) -> bool:
         """Record the lines, and the cursor after them."""
         now = self.clock.now()
-        is_read = found.problem is not None or (is_over and not found.more)
-        owner = None if found.owner == self.uid else name_of(found.owner)
+        is_read = lines.problem is not None or (is_over and not lines.more)
+        owner = None if lines.owner == self.uid else name_of(lines.owner)
         events = [
             IntentMade(
                 *(key, session.attempt, line.number, now, session.agent, line.text, line.complaint, owner),
@@ -267,35 +267,35 @@ class Intents(Part):
                 launched=launched,
                 nameless=reading.is_nameless,
             )
-            for line in found.lines
+            for line in lines.lines
             if line.number > reading.known
         ]
         rows: list[Rows] = []
         is_renamed = bool(names) and names != reading.names
-        if found.lines or is_read or is_renamed:
-            cursor = found.cursor
-            place = (key, reading.directory, session.attempt, *cursor, is_read, found.problem, reading.run)
+        if lines.lines or is_read or is_renamed:
+            cursor = lines.cursor
+            place = (key, reading.directory, session.attempt, *cursor, is_read, lines.problem, reading.run)
             rows.append(Rows(intent_files.READ, [place]))
         if is_renamed:
             for name in names:
                 self._recorded.setdefault(name, key if reading.run is None else reading.run)
             rows.append(Rows(intent_files.NAME, [(*name, key) for name in names]))
             reading.names = names
-        if found.problem is not None:
+        if lines.problem is not None:
             path = f"{reading.directory}/{INTENTS}"
-            self.log.warning("intents.refused", session=key, why=found.problem)
+            self.log.warning("intents.refused", session=key, why=lines.problem)
             rows.append(Rows(places.DELETE_PROBLEMS, [(path,)]))
             fix = "append whole lines to a regular file, and don't change existing lines"
-            rows.append(Rows(places.INSERT_PROBLEM, [(path, found.cursor.line + 1, found.problem, fix, now)]))
+            rows.append(Rows(places.INSERT_PROBLEM, [(path, lines.cursor.line + 1, lines.problem, fix, now)]))
         if rows:
             self.record(f"{key} intents", events, rows)
-        reading.cursor, reading.is_due, reading.retry_at = found.cursor, found.more, 0.0
+        reading.cursor, reading.is_due, reading.retry_at = lines.cursor, lines.more, 0.0
         if reading.is_over and not is_over:
             # The run is over, and its verdict is in progress.
             reading.is_due, reading.retry_at = True, self.clock.monotonic() + RETRY / 10
         if is_read:
             self._give_up(key, reading)
-        return bool(found.lines)
+        return bool(lines.lines)
 
     def _give_up(self, key: str, reading: _Reading) -> bool:
         """Stop reading this file."""

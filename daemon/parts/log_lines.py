@@ -97,8 +97,8 @@ def log_hashed_files(
     ]
     hashed = [each.size for each in files if each.sha256 is not None]
     if files:
-        said = {"files": len(hashed), "of": len(files), "bytes": sum(hashed)}
-        log.info("files.hashed", **said, at=clock.now(), took_s=took)
+        fields = {"files": len(hashed), "of": len(files), "bytes": sum(hashed)}
+        log.info("files.hashed", **fields, at=clock.now(), took_s=took)
 
 
 HEAD_PERIOD: Final = 3600.0

@@ -43,13 +43,13 @@ async def notices_of_troubles(
     now: float,
 ) -> list[SendNotice]:
     """The notices of what is held and `quarantined` (names and reasons). Raises `sqlite3.Error`."""
-    found = []
-    if told := recipients(HELD):
+    notices = []
+    if recipients_of := recipients(HELD):
         held = await held_jobs(store, _MOST)
-        found += [_of_job(each, recipient, now) for each in held for recipient in told]
+        notices += [_of_job(each, recipient, now) for each in held for recipient in recipients_of]
     for recipient in recipients(QUARANTINED) if quarantined else ():
-        found += [_of_chain(name, why, recipient, now) for name, why in quarantined]
-    return found
+        notices += [_of_chain(name, why, recipient, now) for name, why in quarantined]
+    return notices
 
 
 def _of_job(job: HeldJob, recipient: str, now: float) -> SendNotice:
@@ -58,15 +58,15 @@ def _of_job(job: HeldJob, recipient: str, now: float) -> SendNotice:
         f"{job.lane} waits for it. {job.error}. See `runward queue show {job.id}`, then retry or discard it"
     )
     # A job that is retried and held again gets a new notice.
-    told = notice_id(HELD, f"{job.id} {job.held_at!r}", recipient)
-    return SendNotice(told, now, HELD, f"job {job.id}", recipient, title, text)
+    identifier = notice_id(HELD, f"{job.id} {job.held_at!r}", recipient)
+    return SendNotice(identifier, now, HELD, f"job {job.id}", recipient, title, text)
 
 
 def _of_chain(name: str, why: str, recipient: str, now: float) -> SendNotice:
     title = f"chain {name} is quarantined"
-    told = notice_id(QUARANTINED, f"{name} {why}", recipient)
+    identifier = notice_id(QUARANTINED, f"{name} {why}", recipient)
     return SendNotice(
-        told, now, QUARANTINED, name, recipient, title, f"{why}. It does not fire until that is fixed"
+        identifier, now, QUARANTINED, name, recipient, title, f"{why}. It does not fire until that is fixed"
     )
 
 
@@ -169,13 +169,13 @@ class Notices(Part):
             quarantined = await in_thread(self.quarantined)
         except OSError:
             quarantined = []  # `status` shows the problem with the directory itself
-        found = await notices_of_troubles(
+        troubles = await notices_of_troubles(
             self.store, self.messenger.recipients, quarantined, self.clock.now()
         )
-        new = [each for each in found if each.id not in self._recorded]
+        new = [each for each in troubles if each.id not in self._recorded]
         if new:
             await self.store.run([Statement(INSERT.sql, [row_of(each) for each in new])], "notice")
-        self._recorded = frozenset(each.id for each in found)
+        self._recorded = frozenset(each.id for each in troubles)
 
     async def _deliver(self, due: list[PendingNotice], ahead: float) -> None:
         """Deliver them, and mark what became of them. `ahead` is what their times assume of the clock.
@@ -209,8 +209,8 @@ class Notices(Part):
             self._say(each, answers[each.id])
 
     def _say(self, notice: PendingNotice, why: str | None) -> None:
-        told = {"notice": notice.id, "kind": notice.kind, "subject": notice.subject, "to": notice.recipient}
+        fields = {"notice": notice.id, "kind": notice.kind, "subject": notice.subject, "to": notice.recipient}
         if why is None:
-            self.log.info("notice.delivered", **told)
+            self.log.info("notice.delivered", **fields)
         else:
-            self.log.warning("notice.not_delivered", **told, why=why, tries=notice.tries + 1)
+            self.log.warning("notice.not_delivered", **fields, why=why, tries=notice.tries + 1)

@@ -87,11 +87,11 @@ class Packer(Part):
 
     async def _slice(self, place: PackPlace, before: float, most: int) -> PackPlace | None:
         async def some() -> PackPlace | None:
-            found = await packing.sessions_to_pack(self.store, place, before, most, self.clock.now())
-            if found.sessions:
-                await self.store.run(found.statements, "pack")
-                self.packed += found.sessions
-            return found.place
+            due = await packing.sessions_to_pack(self.store, place, before, most, self.clock.now())
+            if due.sessions:
+                await self.store.run(due.statements, "pack")
+                self.packed += due.sessions
+            return due.place
 
         return await self.queue.beside(some)
 
@@ -169,10 +169,10 @@ class ClockTrust:
         if self.state is None:
             return None
         try:
-            found = _STORED.load((self.state / CLOCK).read_bytes())
+            stored = _STORED.load((self.state / CLOCK).read_bytes())
         except (FileNotFoundError, ValueError):
             return None  # nothing is known: the clock is believed after a while
-        return found if all(map(math.isfinite, (found.since, found.until))) else None
+        return stored if all(map(math.isfinite, (stored.since, stored.until))) else None
 
     def _write(self, value: Noted) -> None:
         if self.state is not None:
@@ -227,13 +227,13 @@ class Pruner(Part):
 
     def degraded(self) -> list[str]:
         """What delays the pruning, for `status`."""
-        told = [] if self._trouble is None else [f"pruning is postponed: {self._trouble}"]
+        problems = [] if self._trouble is None else [f"pruning is postponed: {self._trouble}"]
         if self._doubt is not None and self._doubt.leapt_from is not None:
-            told.append(
+            problems.append(
                 f"pruning is paused: the clock is far ahead of {moment(self._doubt.leapt_from)}, when it was last looked at;"
                 f" correct it, or wait until it says {moment(self._doubt.until)}; `runward prune` works meanwhile"
             )
-        return told
+        return problems
 
     def pause(self) -> float | None:
         if self._trouble is not None:
@@ -305,14 +305,14 @@ class Pruner(Part):
         async def some() -> Slice:
             # The settings also require that it was recorded long ago: history that was just imported counts as new.
             recorded_before = before if event is None else None
-            found = await pruning.sessions_to_prune(
+            due = await pruning.sessions_to_prune(
                 self.store, place, before, recorded_before, most, self.clock.now()
             )
-            if found.keys:
-                await self._remove_parts(found.keys)
-                count = [] if event is None else [prunings.counted(event, len(found.keys))]
-                await self.store.run([*found.statements, *count], "prune")
-            return found
+            if due.keys:
+                await self._remove_parts(due.keys)
+                count = [] if event is None else [prunings.counted(event, len(due.keys))]
+                await self.store.run([*due.statements, *count], "prune")
+            return due
 
         return await self.queue.beside(some)
 
@@ -339,23 +339,23 @@ class Pruner(Part):
             await slices.end()
 
     async def _prune_chain_runs(self, place: str, before: float, most: int) -> str | None:
-        found = await pruning.chain_runs_to_prune(self.store, place, before, most, self.clock.now())
-        if found.statements:
-            await self.store.run(found.statements, "prune")
-        return found.place
+        due = await pruning.chain_runs_to_prune(self.store, place, before, most, self.clock.now())
+        if due.statements:
+            await self.store.run(due.statements, "prune")
+        return due.place
 
     async def _prune_firings(self, place: int, before: float, most: int) -> int | None:
-        found = await pruning.firings_to_prune(self.store, place, before, most)
-        if found.statements:
-            await self.store.run(found.statements, "prune")
-        return found.place
+        due = await pruning.firings_to_prune(self.store, place, before, most)
+        if due.statements:
+            await self.store.run(due.statements, "prune")
+        return due.place
 
     async def _prune_loose(self, place: LoosePlace, before: float, most: int) -> LoosePlace | None:
         async def some() -> LoosePlace | None:
-            found = await pruning.loose_to_prune(self.store, place, before, most, self.clock.now())
-            if found.statements:
-                await self.store.run(found.statements, "prune")
-            return found.place
+            due = await pruning.loose_to_prune(self.store, place, before, most, self.clock.now())
+            if due.statements:
+                await self.store.run(due.statements, "prune")
+            return due.place
 
         return await self.queue.beside(some)
 

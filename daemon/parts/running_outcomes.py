@@ -40,7 +40,7 @@ class _Known:
     digest: str | None = None
     due: float = math.inf
     compared: float = -math.inf
-    told: int = 0
+    reported: int = 0
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class RunningOutcomes(Part):
         if root is None or root.shape is not None:
             return
         known = self._known.setdefault(target, _Known())
-        if known.due == math.inf and known.told < MOST_TOLD:
+        if known.due == math.inf and known.reported < MOST_TOLD:
             known.due = max(self.clock.monotonic(), known.compared + APART)
             self.wake()
 
@@ -84,7 +84,7 @@ class RunningOutcomes(Part):
         paths = {
             target: f"{self.roots[target[0]].path}/{target[1]}" for target in due if target[0] in self.roots
         }
-        found = await in_thread(
+        digests = await in_thread(
             lambda: {target: self.files.outcomes_digest(path) for target, path in paths.items()}
         )
         for target in due:
@@ -92,7 +92,7 @@ class RunningOutcomes(Part):
                 known.due, known.compared = math.inf, now
         changed = {
             target: digest
-            for target, digest in found.items()
+            for target, digest in digests.items()
             if digest is not None and self._is_news(target, digest)
         }
         if changed:
@@ -101,7 +101,7 @@ class RunningOutcomes(Part):
 
     def _is_news(self, target: Target, digest: str) -> bool:
         known = self._known.get(target)
-        return known is not None and known.digest != digest and known.told < MOST_TOLD
+        return known is not None and known.digest != digest and known.reported < MOST_TOLD
 
     async def _tell_of(self, changed: Mapping[Target, str], now: float) -> None:
         keys = {native.session_key(*target): target for target in changed}
@@ -116,5 +116,5 @@ class RunningOutcomes(Part):
             known = self._known.get(keys[key])
             if known is None or session.status != "running":
                 continue
-            known.digest, known.told = changed[keys[key]], known.told + 1
+            known.digest, known.reported = changed[keys[key]], known.reported + 1
             self.tell(OutcomesChanged(key, session.attempt, self.clock.now(), known.digest))

@@ -275,10 +275,10 @@ class RunningReplays(Part):
         targets = {f"{root}/{place}": (root, place) for root, place in due}
         # Before anything is read, so that any later change alters the marks.
         marks = await in_thread(self._quiet.marks, self._native_paths(due))
-        found = await bundles.running_replays(self.store, targets)
-        stretches = await bundles.stretches(self.store, [(each.key, each.attempt) for each in found])
+        recorded = await bundles.running_replays(self.store, targets)
+        stretches = await bundles.stretches(self.store, [(each.key, each.attempt) for each in recorded])
         self._put_off(due, self.clock.monotonic() + TRIED_AGAIN)
-        steps = await in_thread(self._render, found, stretches, targets)
+        steps = await in_thread(self._render, recorded, stretches, targets)
         async with self.placing:
             refused = await self._record(steps)
             with anyio.CancelScope(shield=True):
@@ -329,10 +329,10 @@ class RunningReplays(Part):
 
     def _note(self, target: Target, step: _Step, answer: _Answer, mark: Mark | None) -> None:
         """Remember the result of a step, and when to look at the session again."""
-        told = {"session": step.running.key, "attempt": step.running.attempt}
+        fields = {"session": step.running.key, "attempt": step.running.attempt}
         now = self.clock.monotonic()
         if step.problem is not None:
-            self.log.warning("replay.changed", **told, why=step.problem)
+            self.log.warning("replay.changed", **fields, why=step.problem)
             self._put_off([target], math.inf)
         elif answer is None:
             again = now + PERIOD if step.running.layout == native.LAYOUT else math.inf
@@ -341,10 +341,10 @@ class RunningReplays(Part):
             if not step.more and target in self._due:
                 self._quiet.note(target, mark)
         elif isinstance(answer, KeptAside):
-            self.log.warning("replay.kept_aside", **told, file=answer.name)
+            self.log.warning("replay.kept_aside", **fields, file=answer.name)
             self._put_off([target], now)
         elif isinstance(answer, Unreadable):
-            self.log.warning("replay.delayed", **told, why=answer.why)
+            self.log.warning("replay.delayed", **fields, why=answer.why)
 
     def _let_go(self) -> None:
         """Forget the least recently used folds, to limit the memory used."""
@@ -356,14 +356,14 @@ class RunningReplays(Part):
 
     def _render(
         self,
-        found: Sequence[RunningReplay],
+        recorded: Sequence[RunningReplay],
         stretches: Mapping[tuple[str, int], Stretch],
         targets: Mapping[str, Target],
     ) -> list[_Step]:
         """The next lines of each session, in a thread. The due times of the others are set here."""
         steps: list[_Step] = []
         total = 0
-        for running in found:
+        for running in recorded:
             target, now = targets[running.place], self.clock.monotonic()
             stretch = stretches.get((running.key, running.attempt))
             if total > MOST_PASS:

@@ -77,7 +77,7 @@ class Starts(Part):
     log: structlog.typing.FilteringBoundLogger
     begun: Callable[[StartRun], None] = lambda order: None
     """Called for each run that began: its directory is worth a look."""
-    found: Callable[[StartEvent], None] = lambda event: None
+    report: Callable[[StartEvent], None] = lambda event: None
     """Called for each run that can never begin, vanished before it was seen, or began before its order was recorded."""
     _failed: set[str] = field(default_factory=set)
     _unseen: dict[str, UnseenRun] = field(default_factory=dict)
@@ -87,8 +87,8 @@ class Starts(Part):
 
     async def begin(self) -> None:
         """Continue where an earlier daemon stopped, before anything is started. Raises `sqlite3.Error`."""
-        found = await owed_starts(self.store)
-        owed = [*(each.key for each in found.orders), *(each.key for each in found.hopeless)]
+        owed_now = await owed_starts(self.store)
+        owed = [*(each.key for each in owed_now.orders), *(each.key for each in owed_now.hopeless)]
         self._unseen = await unseen_runs(self.store)
         try:
             await anyio.to_thread.run_sync(self.processes.forget_starts, owed)
@@ -97,8 +97,8 @@ class Starts(Part):
 
     def degraded(self) -> list[str]:
         """What keeps runs from beginning, for `status`."""
-        told = [f"start {key}: {each.why}" for key, each in self._delayed.items() if each.lasts]
-        return sorted(told) + ([f"starts: {self._trouble}"] if self._trouble is not None else [])
+        problems = [f"start {key}: {each.why}" for key, each in self._delayed.items() if each.lasts]
+        return sorted(problems) + ([f"starts: {self._trouble}"] if self._trouble is not None else [])
 
     async def drain(self) -> bool:
         """Begin all runs that are due; returns whether there were any."""
@@ -171,21 +171,21 @@ class Starts(Part):
                 if each.session not in seen:
                     self._fail(key, each.session, _GONE)
                 elif seen[each.session]:
-                    self.found(StartedEarlier(key, each.session, self.clock.now()))
+                    self.report(StartedEarlier(key, each.session, self.clock.now()))
 
     def _is_gone(self, run: UnseenRun) -> bool:
         root, name = os.path.split(run.directory)
         if self.files.away(root) is not None:
             return False
-        found = self.files.look(root, name, (RUN,), {})
-        return isinstance(found, Gone) or (isinstance(found, Sight) and not found.signatures)
+        sight = self.files.look(root, name, (RUN,), {})
+        return isinstance(sight, Gone) or (isinstance(sight, Sight) and not sight.signatures)
 
     def _fail(self, key: str, session: str, why: str) -> None:
         """Report once that this start is hopeless. If a crash prevents recording it, a successor reports again."""
         if key not in self._failed:
             self._failed.add(key)
             self.log.error("run.not_begun", session=session, why=why)
-            self.found(StartFailed(key, session, self.clock.now(), why))
+            self.report(StartFailed(key, session, self.clock.now(), why))
 
     async def _perform(self, orders: Sequence[StartRun]) -> list[tuple[StartRun, Begun | NotBegun]]:
         answers: dict[str, Begun | NotBegun] = {}
@@ -347,15 +347,15 @@ class CancelOrders(Part):
         del self.answers[owed.event]
 
     async def _mark(self, owed: OwedCancellation, answer: Told | NotTold) -> None:
-        told, outcome = self._outcome(owed, answer)
-        row = (self.clock.now(), told, outcome, owed.event)
+        reached, outcome = self._outcome(owed, answer)
+        row = (self.clock.now(), reached, outcome, owed.event)
         try:
             await self.store.run([Statement(starts.CANCELLATION_DONE, [row], exact=True)], "cancel")
         except EpochRefused:
             raise
         except Fenced:
             pass  # marked already, by a commit that seemed to have failed
-        self.log.info("cancel.carried_out", session=owed.key, told=told, outcome=outcome)
+        self.log.info("cancel.carried_out", session=owed.key, told=reached, outcome=outcome)
 
     def _outcome(self, owed: OwedCancellation, answer: Told | NotTold) -> tuple[bool | None, str]:
         """Whether any process got the order (None if that can't be known), and the outcome in words."""

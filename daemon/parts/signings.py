@@ -83,10 +83,10 @@ class Signings(Part):
         if self._seen == 0:
             self.trouble, self._waits = None, False
         try:
-            found = await owed_signings(self.store, self._seen, BATCH)
-            self._seen = found[-1].id if found else 0
+            owed_now = await owed_signings(self.store, self._seen, BATCH)
+            self._seen = owed_now[-1].id if owed_now else 0
             settled: list[Row] = []
-            for owed in found:
+            for owed in owed_now:
                 if owed.is_coming:
                     self._waits = True
                     continue
@@ -106,7 +106,7 @@ class Signings(Part):
             self.log.error("receipts.not_marked", why=str(error))
             self._seen = 0
             return False
-        return bool(found)
+        return bool(owed_now)
 
     def _settled(self, owed: OwedSigning, answer: Signed | str) -> Row:
         now = self.clock.now()

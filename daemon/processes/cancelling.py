@@ -16,8 +16,8 @@ _LONGEST_ORDER = 600
 
 def order_text(said_by: str, reason: str) -> str:
     """An order in words, which `exit.json` keeps as its error. It always names who gave it."""
-    said = f": {reason}" if reason else ""
-    return f"cancelled by {said_by}{said}"[:_LONGEST_ORDER]
+    because = f": {reason}" if reason else ""
+    return f"cancelled by {said_by}{because}"[:_LONGEST_ORDER]
 
 
 def read_word(directory: int) -> str | None:

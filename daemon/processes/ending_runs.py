@@ -207,14 +207,14 @@ def _stop_more(held: dict[int, int], directory: str) -> bool:
                 continue
             if not stat.is_dead:
                 parents[stat.pid] = stat.parent
-    found = [
+    others = [
         pid
         for pid in parents
         if pid not in held
         and pid not in (1, os.getpid())
         and (_descends(pid, parents, held) or _says(pid, directory))
     ]
-    taken = [_take(held, pid, parents[pid], directory) for pid in found]
+    taken = [_take(held, pid, parents[pid], directory) for pid in others]
     return any(taken)
 
 

@@ -158,7 +158,7 @@ _PATIENCE_S = 10.0
 class Killed(Value):
     """What a kill found: `exits` are wait statuses by pid, `left` those that could not be killed."""
 
-    found: frozenset[int]
+    seen: frozenset[int]
     exits: dict[int, int]
     left: frozenset[int]
 
@@ -198,16 +198,16 @@ def send_signal(pid: int, number: int) -> bool:
 
 def kill_tree(without: AbstractSet[int] = frozenset()) -> Killed:
     """Ends all processes below this one, and returns when they have ended and are reaped."""
-    found: set[int] = set()
+    pids: set[int] = set()
     exits: dict[int, int] = {}
     give_up = time.monotonic() + _PATIENCE_S
     while True:
-        refused = _stop_and_kill(without, found)
+        refused = _stop_and_kill(without, pids)
         exits.update(reap())
         left = {pid for pid in descendants(without) if not _is_dead(pid)}
         if not left or left <= refused or time.monotonic() > give_up:
             exits.update(reap())  # those that died since the last time
-            return Killed(frozenset(found), exits, frozenset(left))
+            return Killed(frozenset(pids), exits, frozenset(left))
         signal.sigtimedwait({signal.SIGCHLD}, 0.01)
 
 
@@ -224,7 +224,7 @@ def reap() -> dict[int, int]:
         exits[pid] = status
 
 
-def _stop_and_kill(without: AbstractSet[int], found: set[int]) -> set[int]:
+def _stop_and_kill(without: AbstractSet[int], known: set[int]) -> set[int]:
     """One attempt on all of them; returns those that may not be signalled."""
     stopped: set[int] = set()
     refused: set[int] = set()
@@ -238,7 +238,7 @@ def _stop_and_kill(without: AbstractSet[int], found: set[int]) -> set[int]:
             (stopped if send_signal(pid, signal.SIGSTOP) else refused).add(pid)
     for pid in stopped:
         send_signal(pid, signal.SIGKILL)
-    found |= stopped
+    known |= stopped
     return refused
 
 
@@ -266,11 +266,11 @@ def _children_lookup() -> Callable[[int], Sequence[int]]:
 
 def _children_by_kernel(pid: int) -> Sequence[int]:
     """By /proc/PID/task/TID/children (CONFIG_PROC_CHILDREN): quick, so that little can happen meanwhile."""
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found.extend(map(int, file.read().split()))
+                pids.extend(map(int, file.read().split()))
     except (FileNotFoundError, ProcessLookupError):
         pass
-    return found
+    return pids

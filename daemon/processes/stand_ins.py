@@ -49,8 +49,8 @@ class Value:
         return hash(tuple(self._asdict().values()))
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items())
-        return f"{type(self).__name__}({said})"
+        fields = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items())
+        return f"{type(self).__name__}({fields})"
 
     def _asdict(self) -> dict[str, Any]:
         """All fields by name, in order; as a NamedTuple's."""

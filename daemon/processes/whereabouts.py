@@ -40,17 +40,17 @@ def launcher_of(process: RecordedProcess) -> str | None:
 def ancestors(pid: int) -> tuple[RecordedProcess, ...]:
     """The processes that `pid` descends from, its parent first, at most `MOST_ANCESTORS`, as far as can be seen."""
     boot = current_boot_id()
-    found: list[RecordedProcess] = []
-    while len(found) < MOST_ANCESTORS:
+    processes: list[RecordedProcess] = []
+    while len(processes) < MOST_ANCESTORS:
         try:
             parent = read_stat(pid).parent
             if parent <= 0:
                 break
-            found.append(RecordedProcess(parent, read_stat(parent).start_ticks, boot))
+            processes.append(RecordedProcess(parent, read_stat(parent).start_ticks, boot))
         except OSError:
             break
         pid = parent
-    return tuple(found)
+    return tuple(processes)
 
 
 def _is_still(process: RecordedProcess) -> bool:
@@ -119,10 +119,10 @@ def own_whereabouts() -> Whereabouts:
 def _machine_id() -> str:
     try:
         with open(_MACHINE_ID, "rb") as file:
-            found = file.read(_LENGTH + 1).strip().decode(errors="replace")
+            identifier = file.read(_LENGTH + 1).strip().decode(errors="replace")
     except OSError:
         return ""
-    return found if len(found) == _LENGTH else ""
+    return identifier if len(identifier) == _LENGTH else ""
 
 
 def _boot_id() -> str:

@@ -142,13 +142,13 @@ class Bubblewrapped:
 
     def find(self, deadline: float) -> int | None:
         """The process id that bubblewrap reports."""
-        told = b""
-        while not told.rstrip().endswith(b"}"):
+        content = b""
+        while not content.rstrip().endswith(b"}"):
             piece = os.read(self._told, 4096) if readable(self._told, deadline) else b""
             if not piece:
                 return None
-            told += piece
-        pid = json.loads(told)["child-pid"]
+            content += piece
+        pid = json.loads(content)["child-pid"]
         assert isinstance(pid, int)
         try:
             self.inner = os.pidfd_open(pid)

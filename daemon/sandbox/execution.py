@@ -37,19 +37,19 @@ class Execution(NamedTuple):
 
 def execution_to_json(execution: Execution) -> dict[str, JsonValue]:
     """The result in the seed's form. Code that never ran has no measurements; a failure also has its error code."""
-    said: dict[str, JsonValue] = {
+    fields: dict[str, JsonValue] = {
         "success": execution.code is None,
         "result": execution.result,
         "error": execution.error,
     }
     if execution.began:
-        said["execution_time_ms"] = round(execution.wall_ms, 3)
-        said["resources_consumed"] = {"cpu_seconds": round(execution.cpu_s, 6)}
+        fields["execution_time_ms"] = round(execution.wall_ms, 3)
+        fields["resources_consumed"] = {"cpu_seconds": round(execution.cpu_s, 6)}
     if execution.code is not None:
-        said["error_code"] = execution.code
+        fields["error_code"] = execution.code
     if execution.fix is not None:
-        said["fix"] = execution.fix
-    return said
+        fields["fix"] = execution.fix
+    return fields
 
 
 def read_answer(line: bytes, output: int) -> Execution:
@@ -200,10 +200,10 @@ class Calls:
         self._count(len(line))
         try:
             call = self._read(line)
-            said: dict[str, JsonValue] = {"value": self._answer(call)}
+            fields: dict[str, JsonValue] = {"value": self._answer(call)}
         except NotAnswered as refused:
-            said = {"error": str(refused)[:_LONGEST_REFUSAL]}
-        reply = json.dumps(said, allow_nan=False).encode() + b"\n"
+            fields = {"error": str(refused)[:_LONGEST_REFUSAL]}
+        reply = json.dumps(fields, allow_nan=False).encode() + b"\n"
         if len(reply) > MOST_LINE:
             raise EndExecution("output_limit", f"an answer to the code is larger than {MOST_LINE} bytes")
         self._count(len(reply))
@@ -239,9 +239,9 @@ class Calls:
         return Call(name, tuple(args))
 
 
-def is_call(said: bytes | bytearray) -> bool:
+def is_call(line: bytes | bytearray) -> bool:
     """Whether a line, or the part of it that has arrived, is a call."""
-    return said.startswith(_BEGINNING)
+    return line.startswith(_BEGINNING)
 
 
 def _disturbed_call() -> EndExecution:

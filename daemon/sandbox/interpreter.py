@@ -72,10 +72,10 @@ _NAME: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
 @lru_cache(maxsize=2)
 def interpreter(uid: int | None) -> Interpreter:
     """The interpreter that runs this, readable by the user `uid` (None: the daemon's own). Raises `NoSandbox`."""
-    found = _found()
-    if uid is None or all(_is_public(Path(place)) for place, _ in found.places):
-        return found
-    return _copied(found)
+    survey = _found()
+    if uid is None or all(_is_public(Path(place)) for place, _ in survey.places):
+        return survey
+    return _copied(survey)
 
 
 def _found() -> Interpreter:
@@ -85,11 +85,11 @@ def _found() -> Interpreter:
         survey = subprocess.run(
             (program, "-I", "-S", "-c", _SURVEY), capture_output=True, timeout=_SURVEY_S, check=True
         )
-        told = json.loads(survey.stdout)
+        answer = json.loads(survey.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise NoSandbox(f"{program} does not list its libraries: {error}", "reinstall Python") from error
-    loaded = [name for name in told["loaded"] if name.startswith("/")]
-    modules = os.path.realpath(told["modules"]) if told["modules"] else library
+    loaded = [name for name in answer["loaded"] if name.startswith("/")]
+    modules = os.path.realpath(answer["modules"]) if answer["modules"] else library
     libraries = {Path(name).name: os.path.realpath(name) for name in loaded if not _is_below(name, modules)}
     loader = next((name for name in sorted(libraries) if name.startswith("ld-")), None)
     if loader is None:
@@ -118,17 +118,17 @@ def _is_public(path: Path) -> bool:
         return False
 
 
-def _copied(found: Interpreter) -> Interpreter:
+def _copied(original: Interpreter) -> Interpreter:
     """A copy that everybody may read and only root may write, made once for each version of the files."""
     seal = hashlib.sha256()
-    for place, inside in found.places:
+    for place, inside in original.places:
         seen = os.stat(place)
         seal.update(repr((place, inside, seen.st_ino, seen.st_size, seen.st_mtime_ns)).encode())
     copy = _COPIES / f"{_NAME}-{seal.hexdigest()[:16]}"
     try:
         _COPIES.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not copy.exists():
-            _make(copy, found)
+            _make(copy, original)
         ours = copy.lstat()
     except OSError as error:
         why = f"the interpreter is private, and can't be copied to {copy}: {error.strerror or error}"
@@ -137,15 +137,15 @@ def _copied(found: Interpreter) -> Interpreter:
         ) from error
     if not stat.S_ISDIR(ours.st_mode) or ours.st_uid != os.geteuid() or ours.st_mode & 0o022:
         raise NoSandbox(f"others could change {copy}", "remove it; it is created again")
-    places = tuple((str(copy / inside), inside) for _, inside in found.places)
-    return Interpreter(places, (), found.loader)
+    places = tuple((str(copy / inside), inside) for _, inside in original.places)
+    return Interpreter(places, (), original.loader)
 
 
-def _make(copy: Path, found: Interpreter) -> None:
+def _make(copy: Path, original: Interpreter) -> None:
     """Make the copy whole or not at all: it gets its name when it is complete."""
     made = Path(tempfile.mkdtemp(prefix=".making-", dir=copy.parent))
     try:
-        for place, inside in found.places:
+        for place, inside in original.places:
             target = made / inside
             target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             if os.path.isdir(place):

@@ -197,8 +197,8 @@ def _sizes(directory: int, levels: int) -> Iterator[int]:
 
 def _empty(top: int) -> None:
     """Remove everything in a directory. Deeper directories are first moved up, so that no nesting is too deep."""
-    while found := _entries(top):
-        for name, is_directory in found:
+    while entries := _entries(top):
+        for name, is_directory in entries:
             if not is_directory:
                 os.unlink(name, dir_fd=top)
                 continue

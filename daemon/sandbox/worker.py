@@ -61,12 +61,12 @@ class _Counting(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        said = str(text).encode("utf-8", "replace")
-        self._left -= len(said)
+        content = str(text).encode("utf-8", "replace")
+        self._left -= len(content)
         if self._left < 0:
             _answer({"code": _TOO_MUCH})
         if self._shown:
-            os.write(_PRINTS, said)
+            os.write(_PRINTS, content)
         return len(text)
 
 
@@ -79,9 +79,9 @@ def _write(line: bytes) -> None:
         line = line[os.write(_ANSWERS, line) :]
 
 
-def _answer(said: dict[str, object]) -> NoReturn:
+def _answer(fields: dict[str, object]) -> NoReturn:
     """Write the answer, and end before anything else can."""
-    line = json.dumps(said, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
+    line = json.dumps(fields, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace") + b"\n"
     _talking.acquire()
     _write(line)
     os._exit(0)
@@ -99,8 +99,8 @@ class _Kernel:
             plain = [_as_json(each, _LEVELS_OF_ARGUMENTS) for each in args]
         except _TooMuch as error:
             raise ValueError(f"{name}: an argument {error}") from None
-        said = json.dumps(plain, ensure_ascii=False, allow_nan=False)
-        words = f'"name": "{name}", "args": {said}}}\n'.encode()
+        line = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        words = f'"name": "{name}", "args": {line}}}\n'.encode()
         with _talking:
             self._asked += 1
             _write(b'{"call": %d, ' % self._asked + words)
@@ -318,8 +318,8 @@ def _compiled(source: str) -> CodeType:
     except MemoryError:
         _answer({"code": "invalid_argument", "error": "the code is nested too deeply to be compiled"})
     except SyntaxError as error:
-        said = f"SyntaxError: {error.msg} (line {error.lineno})"
-        _answer({"code": "invalid_argument", "error": said})
+        message = f"SyntaxError: {error.msg} (line {error.lineno})"
+        _answer({"code": "invalid_argument", "error": message})
     except (ValueError, RecursionError, OverflowError) as error:
         _answer({"code": "invalid_argument", "error": f"{type(error).__name__}: {_text(error)}"})
     return code
@@ -408,8 +408,8 @@ def _limit_contract(is_contract: bool) -> None:
 
 def _too_long(number: int, frame: object) -> NoReturn:
     """A contract's time is up. It may hold the lock `_talking`, so the answer doesn't wait for that."""
-    said = f"the contract took longer than {_SECONDS_OF_CONTRACT:g} s"
-    _write(json.dumps({"code": "runtime_error", "error": said}).encode() + b"\n")
+    message = f"the contract took longer than {_SECONDS_OF_CONTRACT:g} s"
+    _write(json.dumps({"code": "runtime_error", "error": message}).encode() + b"\n")
     os._exit(0)
 
 

@@ -142,7 +142,7 @@ def execute(
     `deadline` (monotonic seconds) at the latest. Exceptions of the job's `answer`, except its own two errors,
     propagate.
     """
-    said: dict[str, JsonValue] = {
+    fields: dict[str, JsonValue] = {
         "code": job.code,
         "function": job.function,
         "args": list(job.arguments),
@@ -150,12 +150,12 @@ def execute(
         "contract": job.is_contract,
     }
     if job.answer is not None:
-        said["dependencies"] = list(job.dependencies)
+        fields["dependencies"] = list(job.dependencies)
     if job.is_shown:
-        said["shown"] = True
+        fields["shown"] = True
     if job.defines is not None:
-        said["defines"] = list(job.defines)
-    line = json.dumps(said).encode()
+        fields["defines"] = list(job.defines)
+    line = json.dumps(fields).encode()
     if len(line) > MOST_CODE:
         return Execution(
             "invalid_argument", error=f"the code and its arguments are larger than {MOST_CODE} bytes"
@@ -243,15 +243,15 @@ class Worker:
             self._hang_up()
         ended: EndExecution | None = None
         try:
-            began, said, end = self._hear(bounds, calls)
+            began, output, end = self._hear(bounds, calls)
         except EndExecution as raised:
-            began, said, end, ended = True, b"", "answer", raised
+            began, output, end, ended = True, b"", "answer", raised
         wall_ms = (time.monotonic() - began_at) * 1000
         if self._is_shown:
             self._read_prints()
         self.close()
         execution = (
-            self._became(said, end, bounds, asking=calls is not None and is_call(said))
+            self._became(output, end, bounds, asking=calls is not None and is_call(output))
             if ended is None
             else Execution(ended.code, error=ended.error)
         )
@@ -260,9 +260,9 @@ class Worker:
             began=began, wall_ms=wall_ms, cpu_s=self._cpu_s or 0.0, sandbox=self._isolated.means
         )
 
-    def _became(self, said: bytes, end: _End, bounds: _Bounds, *, asking: bool) -> Execution:
+    def _became(self, output: bytes, end: _End, bounds: _Bounds, *, asking: bool) -> Execution:
         """The result of the code, from its last line and the reason why no more followed."""
-        line, newline, _ = said.partition(b"\n")
+        line, newline, _ = output.partition(b"\n")
         if newline and not asking:
             return read_answer(line, self._executor.output)
         match end:
@@ -356,14 +356,14 @@ class Worker:
         """Why it didn't start, according to the last line on stderr, and what to do about it."""
         stderr = self._process.stderr
         assert stderr is not None
-        said = b""
+        complaint = b""
         deadline = time.monotonic() + END_S
-        while len(said) < _LONGEST_COMPLAINT and readable(stderr.fileno(), deadline):
+        while len(complaint) < _LONGEST_COMPLAINT and readable(stderr.fileno(), deadline):
             piece = os.read(stderr.fileno(), _LONGEST_COMPLAINT)
             if not piece:
                 break
-            said += piece
-        lines = said.decode("utf-8", "replace").strip().splitlines()
+            complaint += piece
+        lines = complaint.decode("utf-8", "replace").strip().splitlines()
         if not lines:
             return "the worker didn't start, and gave no reason", _SILENT
         why = lines[-1]
@@ -405,33 +405,33 @@ class Worker:
         """Whether foreign code began, the first line that isn't a call (or its beginning), and why no more followed."""
         stdout = self._process.stdout
         assert stdout is not None
-        said = bytearray()
+        output = bytearray()
         began = False
         look_again_at = 0.0
         while True:
-            if not began and said.startswith(b"*"):
+            if not began and output.startswith(b"*"):
                 began = True
-                del said[:1]
-            asking = calls if began and is_call(said) else None
-            end = said.find(b"\n")
-            if (asking is None and end >= 0) or len(said) > (self._most if asking is None else MOST_LINE):
-                return began, bytes(said), "answer"
+                del output[:1]
+            asking = calls if began and is_call(output) else None
+            end = output.find(b"\n")
+            if (asking is None and end >= 0) or len(output) > (self._most if asking is None else MOST_LINE):
+                return began, bytes(output), "answer"
             if time.monotonic() >= look_again_at:
                 passed = self._passed(bounds)
                 if passed is not None:
-                    return began, bytes(said.partition(b"\n")[0]), passed
+                    return began, bytes(output.partition(b"\n")[0]), passed
                 if self._is_shown:
                     self._read_prints()
                 look_again_at = time.monotonic() + _turn(bounds.cpu)
             if asking is not None and end >= 0:
-                line = bytes(said[:end])
-                del said[: end + 1]
+                line = bytes(output[:end])
+                del output[: end + 1]
                 self._reply(line, bounds, asking)
             elif readable(stdout.fileno(), min(bounds.deadline, look_again_at)):
                 piece = os.read(stdout.fileno(), 65536)
                 if not piece:
-                    return began, bytes(said), "death"
-                said += piece
+                    return began, bytes(output), "death"
+                output += piece
 
     def _reply(self, line: bytes, bounds: _Bounds, calls: Calls) -> None:
         """Answer a call. Meanwhile all threads of the code are stopped, so it uses no CPU time unwatched."""

@@ -69,16 +69,16 @@ def studio_app(
         host = host_in(request.scope)
         code = request.query_params.get("code", "")
         if not host.may_log_in or not await in_thread(lambda: use_code(state, code)):
-            said = "The link was used before, is older than five minutes, or is not complete."
-            return message_page(403, "Not logged in", said, "Run `runward studio` again for another one.")
+            message = "The link was used before, is older than five minutes, or is not complete."
+            return message_page(403, "Not logged in", message, "Run `runward studio` again for another one.")
         answer = RedirectResponse("/", 303)
         answer.headers["set-cookie"] = cookie_header(studio_key(state), host)
         return answer
 
     async def failed(request: Request, error: Exception) -> Response:
         log.error("studio.failed", path=request.url.path, exc_info=error)
-        said = f"{type(error).__name__}. This is a bug in Runward; log/studio.log in the state directory has more."
-        return message_page(500, "This page can't be shown", said)
+        message = f"{type(error).__name__}. This is a bug in Runward; log/studio.log in the state directory has more."
+        return message_page(500, "This page can't be shown", message)
 
     groups = [group(settings) for group in GROUPS]
     events = Events(settings)
@@ -109,19 +109,19 @@ async def _healthy(request: Request) -> Response:
 
 async def _static(request: Request) -> Response:
     name = request.path_params["name"]
-    found = static_file(name)
-    if found is None or found[0] != request.url.path:
+    file = static_file(name)
+    if file is None or file[0] != request.url.path:
         raise HTTPException(404, "There is no such file.")
     kind = _TYPES[Path(name).suffix]
-    return Response(found[1], headers={"content-type": kind, "cache-control": _FOREVER})
+    return Response(file[1], headers={"content-type": kind, "cache-control": _FOREVER})
 
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     heading = _HEADINGS.get(error.status_code, "Not possible")
     is_ours = error.detail != HTTPStatus(error.status_code).phrase
-    said, fix = (error.detail, "") if is_ours else _ADDRESSES.get(error.status_code, (error.detail, ""))
-    answer = message_page(error.status_code, heading, said, fix)
+    message, fix = (error.detail, "") if is_ours else _ADDRESSES.get(error.status_code, (error.detail, ""))
+    answer = message_page(error.status_code, heading, message, fix)
     for name, value in (error.headers or {}).items():
         answer.headers[name] = value
     return answer

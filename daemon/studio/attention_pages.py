@@ -107,13 +107,13 @@ class AttentionPages(Pages):
             return status, running, settings.state_dir, newest_event(connection)
 
         status, running, state, newest = await self.read(request, look)
-        found = list(needs(status, state))
+        every = list(needs(status, state))
         return page(
             request,
             "attention.html",
             {"status": status, "sessions": running},
-            groups=_groups(found, status),
-            number=_number(found),
+            groups=_groups(every, status),
+            number=_number(every),
             newest=newest,
             how_to_start=how_to_start(state),
         )
@@ -133,11 +133,11 @@ def _last_commit(state: str) -> tuple[str, int, bytes] | None:
         return None
 
 
-def _number(found: Sequence[Need]) -> int:
-    return sum(each.number for each in found)
+def _number(shown: Sequence[Need]) -> int:
+    return sum(each.number for each in shown)
 
 
-def _groups(found: Sequence[Need], status: Mapping[str, JsonValue]) -> list[Group]:
+def _groups(shown: Sequence[Need], status: Mapping[str, JsonValue]) -> list[Group]:
     known = {
         str(each[key]): each
         for each, key in (
@@ -148,7 +148,7 @@ def _groups(found: Sequence[Need], status: Mapping[str, JsonValue]) -> list[Grou
     }
     return [
         Group(heading, [Item(each, _page_of(each), known.get(each.subject or "", {})) for each in group])
-        for heading, group in groupby(found, key=lambda each: _HEADINGS[each.kind])
+        for heading, group in groupby(shown, key=lambda each: _HEADINGS[each.kind])
     ]
 
 

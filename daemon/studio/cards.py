@@ -118,13 +118,13 @@ def _categories(content: JsonValue) -> list[tuple[str, int]]:
 
 
 def _text(value: Mapping[str, JsonValue], key: str) -> str:
-    found = value.get(key)
-    return found if isinstance(found, str) else ""
+    text = value.get(key)
+    return text if isinstance(text, str) else ""
 
 
 def _objects(content: JsonValue, key: str) -> list[dict[str, JsonValue]]:
-    found = content.get(key) if isinstance(content, dict) else None
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    objects = content.get(key) if isinstance(content, dict) else None
+    return [each for each in objects if isinstance(each, dict)] if isinstance(objects, list) else []
 
 
 @cache
@@ -187,10 +187,10 @@ class OutcomePages(Pages):
             producers = [] if by is None else sessions_as_json(connection, settings, [by])
             return outcomes_as_json(settings, [row])[0], next(iter(producers), None)
 
-        found = await self.read(request, look)
-        if found is None:
+        artifact = await self.read(request, look)
+        if artifact is None:
             raise HTTPException(404, f"There is no outcome {identifier}.")
-        outcome, by = found
+        outcome, by = artifact
         assert isinstance(outcome, dict), "our own JSON"
         shown = card(outcome, by if isinstance(by, dict) else None)
         return page(request, "outcome.html", {"outcome": outcome}, card=shown)

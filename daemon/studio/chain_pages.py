@@ -133,19 +133,19 @@ class ChainPages(Pages):
         def look(connection: sqlite3.Connection, settings: Settings) -> _Chain | None:
             return _read(connection, settings, request, name, given)
 
-        found = await self.read(request, look)
-        if found is None:
+        page_of_chain = await self.read(request, look)
+        if page_of_chain is None:
             raise _no_chain(name)
-        chain = None if found.file is None else found.file.parsed.value
+        chain = None if page_of_chain.file is None else page_of_chain.file.parsed.value
         return page(
             request,
             "chain.html",
-            {"chain": found.json, "schedules": found.schedules, "chain_runs": found.runs.shown},
-            found=found,
+            {"chain": page_of_chain.json, "schedules": page_of_chain.schedules, "chain_runs": page_of_chain.runs.shown},
+            found=page_of_chain,
             trigger=None if chain is None else in_words(chain.trigger),
             description=None if chain is None else chain.description,
-            problems=() if found.file is None else found.file.parsed.problems,
-            older=found.runs.older,
+            problems=() if page_of_chain.file is None else page_of_chain.file.parsed.problems,
+            older=page_of_chain.runs.older,
             chosen=dict(request.query_params),
             statuses=RUN_STATUSES,
             longest_note=LONGEST_NOTE,

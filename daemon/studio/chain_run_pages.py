@@ -110,22 +110,22 @@ class ChainRunPages(Pages):
             story = asked_run_story(asked, is_up)
             return _Read(asked_as_json(asked), [], [], story.as_json(), None)
 
-        found = await self.read(request, look)
-        if found is None:
+        shown = await self.read(request, look)
+        if shown is None:
             raise _no_run(identifier)
         redact = self._settings().bundle.rules.redact
         return page(
             request,
             "chain_run.html",
             {
-                "chain_run": found.run,
-                "approvals": found.approvals,
-                "why": json_without_secrets(found.why, redact),
+                "chain_run": shown.run,
+                "approvals": shown.approvals,
+                "why": json_without_secrets(shown.why, redact),
             },
-            run=without_secrets_in(found.run, redact),
-            steps=found.steps,
-            cause=found.cause,
-            can_be_cancelled=found.run["status"] in ENDLESS,
+            run=without_secrets_in(shown.run, redact),
+            steps=shown.steps,
+            cause=shown.cause,
+            can_be_cancelled=shown.run["status"] in ENDLESS,
             longest_note=LONGEST_NOTE,
         )
 
@@ -135,8 +135,8 @@ def _no_run(identifier: str) -> HTTPException:
 
 
 def _recorded(connection: sqlite3.Connection, identifier: str) -> ChainRunRow | None:
-    found = reading_chains.chain_runs_called(connection, identifier, 1)
-    return found[0] if found and found[0].id == identifier else None
+    runs = reading_chains.chain_runs_called(connection, identifier, 1)
+    return runs[0] if runs and runs[0].id == identifier else None
 
 
 def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, story: "Story") -> _Read:
@@ -191,14 +191,14 @@ def _output(connection: sqlite3.Connection, settings: Settings, step: ChainStepR
     row = reading_sessions.session(connection, step.session_key)
     if row is None:
         return []
-    found: list[_Output] = []
+    outputs: list[_Output] = []
     for log in LOGS:
         with suppress(NoFile):  # the page of the session says why
             ends = log_file(settings, row, log).ends()
             lines = [text_of(line)[:_LONGEST_LINE] for line in (ends.end or ends.start).split(b"\n") if line]
             if lines:
-                found.append(_Output(log, row.key, as_it_is("\n".join(lines[-_MOST_LINES:]))))
-    return found
+                outputs.append(_Output(log, row.key, as_it_is("\n".join(lines[-_MOST_LINES:]))))
+    return outputs
 
 
 def _approve(
@@ -230,8 +230,8 @@ def _shown_there(connection: sqlite3.Connection, request: Request, form: Form) -
     Whether it is decided already is for the daemon to say, because another answer may be on its way.
     """
     identifier, digest = form.need("approval"), form.need("digest")
-    found = reading_chains.approvals_called(connection, identifier)
-    row = next((each for each in found if each.id == identifier), None)
+    approvals = reading_chains.approvals_called(connection, identifier)
+    row = next((each for each in approvals if each.id == identifier), None)
     if row is None or row.run != request.path_params["identifier"]:
         raise HTTPException(404, f"This chain run has no approval {identifier}.")
     if row.shown_hash != digest:
@@ -257,5 +257,5 @@ def _cancel(
 
 def _asked(settings: Settings, identifier: str) -> AskedRun | None:
     """The chain run of this very id that no daemon has recorded yet."""
-    found = asked_run(Path(settings.state_dir), identifier)
-    return found if found is not None and found.id == identifier else None
+    asked = asked_run(Path(settings.state_dir), identifier)
+    return asked if asked is not None and asked.id == identifier else None

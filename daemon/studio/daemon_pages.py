@@ -136,13 +136,13 @@ def _lines(figure: Figure, status: Mapping[str, JsonValue]) -> Iterator[str]:
 
 def _samples(figure: Figure, status: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue]]:
     """The values of the label, and what the status says for each."""
-    found: JsonValue = dict(status)
+    at: JsonValue = dict(status)
     for key in figure.at:
-        found = found.get(key) if isinstance(found, dict) else None
+        at = at.get(key) if isinstance(at, dict) else None
     if not figure.label:
-        yield "", found
-    elif isinstance(found, dict):
-        for key, value in found.items():
+        yield "", at
+    elif isinstance(at, dict):
+        for key, value in at.items():
             if figure.keys is None or key in figure.keys:
                 yield key if figure.keys is None else figure.keys[key], value
 

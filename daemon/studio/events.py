@@ -104,7 +104,7 @@ class Events:
             self._has_looked = anyio.Event()
             loop = asyncio.get_running_loop()
             path = os.path.join(self._settings().state_dir, STORE)
-            self._watch = _Watch(path, lambda *found: loop.call_soon_threadsafe(self._changed, *found))
+            self._watch = _Watch(path, lambda *changes: loop.call_soon_threadsafe(self._changed, *changes))
             self._watch.start()
 
     def closed(self, stream: "_Stream") -> None:

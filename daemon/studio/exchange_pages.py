@@ -161,8 +161,8 @@ class ExchangePages(Pages):
                 "log": _log(request, connection, WantedActions(), log_before, older),
             }
 
-        found = await self.read(request, look)
-        return page(request, "exchange.html", found, older=older, chosen=dict(request.query_params))
+        rows = await self.read(request, look)
+        return page(request, "exchange.html", rows, older=older, chosen=dict(request.query_params))
 
     async def artifact(self, request: Request) -> Response:
         """What an artifact says of itself, and what was done with it."""
@@ -180,15 +180,15 @@ class ExchangePages(Pages):
                 "log": _log(request, connection, wanted, before, older),
             }
 
-        found = await self.read(request, look)
-        if found is None:
+        shown = await self.read(request, look)
+        if shown is None:
             raise HTTPException(404, f"There is no artifact {identifier} in the exchange.")
-        artifact = found["artifact"]
+        artifact = shown["artifact"]
         assert isinstance(artifact, dict), "our own JSON"
         return page(
             request,
             "exchange_artifact.html",
-            found,
+            shown,
             interface=interface_of(artifact),
             allowed=_allowed(artifact.get("policy")),
             older=older,
@@ -211,10 +211,10 @@ class ExchangePages(Pages):
                 "log": _log(request, connection, WantedActions(name), log_before, older),
             }
 
-        found = await self.read(request, look)
-        if found is None:
+        shown = await self.read(request, look)
+        if shown is None:
             raise HTTPException(404, f"There is no principal {name}.")
-        return page(request, "exchange_principal.html", found, older=older)
+        return page(request, "exchange_principal.html", shown, older=older)
 
 
 def _ledger(

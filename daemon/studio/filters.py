@@ -41,8 +41,8 @@ class Filters:
         try:
             return None if text is None else time.time() - parse_duration(text)
         except DurationError as error:
-            said = f"{name} is {text!r}: {error}. Write an age, such as 7d or 2h."
-            raise HTTPException(400, said) from error
+            message = f"{name} is {text!r}: {error}. Write an age, such as 7d or 2h."
+            raise HTTPException(400, message) from error
 
     def after(self, name: str) -> tuple[float, str] | None:
         """The time and the key of the last row of the page before. Raises `HTTPException`."""
@@ -53,8 +53,8 @@ class Filters:
         try:
             return float(at), key
         except ValueError as error:
-            said = f"{name} is {text!r}, which no page of this list links to. Open the list again."
-            raise HTTPException(400, said) from error
+            message = f"{name} is {text!r}, which no page of this list links to. Open the list again."
+            raise HTTPException(400, message) from error
 
     def number(self, name: str) -> int | None:
         """The number of the last row of the page before. Raises `HTTPException`."""
@@ -62,8 +62,8 @@ class Filters:
         if text is None:
             return None
         if not (text.isascii() and text.isdigit() and len(text) < 19):
-            said = f"{name} is {text!r}, which no page of this list links to. Open the list again."
-            raise HTTPException(400, said)
+            message = f"{name} is {text!r}, which no page of this list links to. Open the list again."
+            raise HTTPException(400, message)
         return int(text)
 
 

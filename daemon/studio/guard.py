@@ -100,13 +100,13 @@ class Guard:
     ) -> ASGIApp | None:
         """Why this request gets no answer; None if it does."""
         if host is None:
-            said = "This address is not the Studio's."
-            return message_page(421, "Unknown host", said, fix=_LOG_IN)
+            message = "This address is not the Studio's."
+            return message_page(421, "Unknown host", message, fix=_LOG_IN)
         request.scope["runward.host"] = host
         if request.method not in _READING and not is_from_here(request.headers, studio.url):
-            said = "The form was not sent by a page of the Studio, so nothing was changed."
+            message = "The form was not sent by a page of the Studio, so nothing was changed."
             return message_page(
-                403, "Nothing was changed", said, fix="Open the page again, and send it from there."
+                403, "Nothing was changed", message, fix="Open the page again, and send it from there."
             )
         path = request.url.path
         if path in NO_LOGIN or path.startswith(STATIC):
@@ -115,9 +115,9 @@ class Guard:
         if not host.may_log_in or cookie is None or not is_valid_cookie(key, host.name, cookie, time.time()):
             return message_page(401, "Not logged in", "This browser is not logged in.", fix=_LOG_IN)
         if request.method not in _READING and studio.read_only:
-            said = "The Studio only shows here: studio.read_only of the settings is true."
+            message = "The Studio only shows here: studio.read_only of the settings is true."
             return message_page(
-                403, "Nothing was changed", said, fix="Use the command, or change the setting."
+                403, "Nothing was changed", message, fix="Use the command, or change the setting."
             )
         return None
 
@@ -156,10 +156,10 @@ def is_from_here(headers: Headers, url: str | None) -> bool:
 def cookie_of(headers: Headers) -> str | None:
     """The value of our cookie."""
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return None
-    return None if found is None else found.value
+    return None if cookie is None else cookie.value
 
 
 def cookie_header(key: bytes, host: Host) -> str:

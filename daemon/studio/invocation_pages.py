@@ -89,18 +89,20 @@ class InvocationPages(Pages):
             )
             return None if row is None else _read(connection, settings, row)
 
-        found = await self.read(request, look)
-        if found is None:
+        invocation = await self.read(request, look)
+        if invocation is None:
             raise HTTPException(404, f"There is no invocation {identifier}. It may have been pruned.")
-        artifacts = found.json["artifacts"]
+        artifacts = invocation.json["artifacts"]
         assert isinstance(artifacts, list), "our own JSON"
         return page(
             request,
             "invocation.html",
-            {"invocation": found.json},
-            ordered=json_without_secrets(found.json["node_metadata"], self._settings().bundle.rules.redact),
-            asked_by=found.asked_by,
-            steps=found.steps,
+            {"invocation": invocation.json},
+            ordered=json_without_secrets(
+                invocation.json["node_metadata"], self._settings().bundle.rules.redact
+            ),
+            asked_by=invocation.asked_by,
+            steps=invocation.steps,
             cards=[card(each, None) for each in artifacts if isinstance(each, dict)],
         )
 

@@ -132,9 +132,9 @@ class Pages(ABC):
 
         def both() -> tuple[Read, Around | None]:
             with reading(settings.state_dir) as connection:
-                found = look(connection, settings)
+                content = look(connection, settings)
                 if wants_json(request):
-                    return found, None
+                    return content, None
                 menu = [
                     Link(each.name, each.path, each.waiting(connection, settings))
                     for each in entries
@@ -145,10 +145,10 @@ class Pages(ABC):
                     if name is None
                     else request_result(connection, Path(settings.state_dir), _uuid(name))
                 )
-                return found, Around(menu, result)
+                return content, Around(menu, result)
 
-        found, request.state.around = await in_thread(both)
-        return found
+        content, request.state.around = await in_thread(both)
+        return content
 
     async def _change(self, request: Request, actions: Mapping[str, Act]) -> Response:
         form = Form(request.url.path, await self._fields(request))

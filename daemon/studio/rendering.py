@@ -190,10 +190,12 @@ def template_at(path: str) -> Template:
     return _templates().from_string(Path(path).read_text())
 
 
-def message_page(status: int, heading: str, said: str, fix: str = "") -> HTMLResponse:
+def message_page(status: int, heading: str, message: str, fix: str = "") -> HTMLResponse:
     """A page that only says something."""
     text = (
-        _templates().get_template("message.html").render(heading=heading, said=said, fix=fix, now=time.time())
+        _templates()
+        .get_template("message.html")
+        .render(heading=heading, said=message, fix=fix, now=time.time())
     )
     return HTMLResponse(text, status)
 

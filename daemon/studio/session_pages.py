@@ -83,12 +83,17 @@ class ReadSession(NamedTuple):
     is_unseen: bool
 
 
-def session_page(request: Request, found: ReadSession) -> Response:
+def session_page(request: Request, session_read: ReadSession) -> Response:
     """Everything about a session."""
-    session, receipt, why, timeline = found.session, found.receipt, found.why, found.timeline
+    session, receipt, why, timeline = (
+        session_read.session,
+        session_read.receipt,
+        session_read.why,
+        session_read.timeline,
+    )
     reason = session["reason"]
     assert isinstance(reason, dict), "our own JSON"
-    expected = expected_artifacts(session["contract"], session["verification"], found.not_delivered)
+    expected = expected_artifacts(session["contract"], session["verification"], session_read.not_delivered)
     decided = _last_verdict(why)
     return page(
         request,
@@ -104,7 +109,7 @@ def session_page(request: Request, found: ReadSession) -> Response:
         later=None if timeline.next is None else address(request, after=timeline.next),
         is_later="after" in request.query_params,
         facts=_facts(session, receipt),
-        is_unseen=found.is_unseen,
+        is_unseen=session_read.is_unseen,
         exited_with_0=session["status"] == "failed" and decided.get("exit_code") == 0,
         cards=[card(each, session) for each in _objects(session["artifacts"])],
         invalid=_invalid(decided),
@@ -162,21 +167,21 @@ def _last_verdict(why: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 def _invalid(decided: dict[str, JsonValue]) -> list[tuple[str, list[str]]]:
     """Each file that is not a valid outcome, with each wrong field."""
-    found = decided.get("invalid_outcomes")
-    if not isinstance(found, dict):
+    invalid = decided.get("invalid_outcomes")
+    if not isinstance(invalid, dict):
         return []
     return [
         (file, [str(each) for each in (problems if isinstance(problems, list) else [problems])])
-        for file, problems in found.items()
+        for file, problems in invalid.items()
     ]
 
 
 def _files_by_entry(session: dict[str, JsonValue]) -> dict[str, list[str]]:
     """The paths of what was delivered, by the entry of the contract; a glob has several."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for each in _objects(session["files"]):
-        found.setdefault(str(each["id"]).partition(":")[0], []).append(str(each["path"]))
-    return found
+        names.setdefault(str(each["id"]).partition(":")[0], []).append(str(each["path"]))
+    return names
 
 
 def _facts(session: dict[str, JsonValue], receipt: JsonValue) -> list[Fact]:
@@ -226,13 +231,13 @@ def _receipt(session: dict[str, JsonValue], receipt: JsonValue) -> list[Fact]:
         return [Fact("Bundle", f"{_BUNDLE_WORDS[state]}{problem}")]
     if not isinstance(receipt, dict):
         too_large = "too large to be verified for a page: use `runward receipt verify`"
-        said = too_large if _size_of_bundle(session) > _MOST_VERIFIED else "it is not where it was put"
-        return [Fact("Receipt", f"{said}{problem}", state="warning")]
+        message = too_large if _size_of_bundle(session) > _MOST_VERIFIED else "it is not where it was put"
+        return [Fact("Receipt", f"{message}{problem}", state="warning")]
     signature = {"absent": "not signed", "valid": "signed", "unknown_key": "signed by an unknown key"}
     signed = signature.get(str(receipt["signature"]), "its signature is invalid")
     problems = "; ".join(f"{each['part']}: {each['message']}" for each in _objects(receipt["problems"])[:3])
-    said = f"{signed}{f': {problems}' if problems else ''}{problem}"
-    return [Fact("Receipt", said, state="valid" if receipt["valid"] else "invalid")]
+    message = f"{signed}{f': {problems}' if problems else ''}{problem}"
+    return [Fact("Receipt", message, state="valid" if receipt["valid"] else "invalid")]
 
 
 def _objects(value: JsonValue) -> list[dict[str, JsonValue]]:
@@ -306,10 +311,10 @@ class SessionPages(Pages):
             row = session_with_key(connection, settings, key)
             return None if row is None else _read(connection, settings, row, after)
 
-        found = await self.read(request, look)
-        if found is None:
+        session_read = await self.read(request, look)
+        if session_read is None:
             raise _no_session(key)
-        return session_page(request, found)
+        return session_page(request, session_read)
 
     async def _text(self, request: Request, key: str, name: str) -> Response:
         """A text of the timeline that is too long to stand among the others."""
@@ -324,10 +329,10 @@ class SessionPages(Pages):
             except NotOurs as error:
                 raise HTTPException(400, f"text is {name!r}, which no page links to.") from error
 
-        found = await self.read(request, look)
-        if found is None:
+        opened = await self.read(request, look)
+        if opened is None:
             raise HTTPException(404, "The text is no longer there.")
-        return page(request, "text.html", {"entry": found}, back=f"/sessions/{in_address(key)}#timeline")
+        return page(request, "text.html", {"entry": opened}, back=f"/sessions/{in_address(key)}#timeline")
 
     async def _file(self, request: Request, key: str, wanted: WantedFile) -> Response:
         def look(connection: sqlite3.Connection, settings: Settings) -> Opened:

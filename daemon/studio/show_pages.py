@@ -84,12 +84,12 @@ class ShowPages(Pages):
             last = plays[PAGE - 1].name if len(plays) > PAGE else None
             return _Show(show, [each for each in cards if each[1]], last)
 
-        found = await self.read(request, look)
-        if not isinstance(found, _Show):
-            choice: list[JsonValue] = [listed_show(each) for each in found]
+        show_read = await self.read(request, look)
+        if not isinstance(show_read, _Show):
+            choice: list[JsonValue] = [listed_show(each) for each in show_read]
             return page(request, "shows.html", {"shows": choice}, older=None, topic=topic)
-        older = None if found.last is None else address(request, after=found.last)
-        return page(request, "show.html", {"show": found.show}, cards=found.cards, older=older)
+        older = None if show_read.last is None else address(request, after=show_read.last)
+        return page(request, "show.html", {"show": show_read.show}, cards=show_read.cards, older=older)
 
     async def _play(self, request: Request, topic: str, path: str | None, name: str) -> Response:
         from runward.daemon.rundir.play_files import texts_of_play  # imports the types of events
@@ -101,16 +101,16 @@ class ShowPages(Pages):
             files = [] if by is None else texts_of_play(by.path)
             return _Play(shown, _card(connection, settings, row), files)
 
-        found = await self.read(request, look)
-        meta = found.play["meta"]
+        play = await self.read(request, look)
+        meta = play.play["meta"]
         assert isinstance(meta, dict), "our own JSON"
         return page(
             request,
             "play.html",
-            {"play": found.play},
-            card=found.card,
-            files=[] if isinstance(found.files, Unreadable) else _links(request, found.files),
-            problem=found.files.why if isinstance(found.files, Unreadable) else None,
+            {"play": play.play},
+            card=play.card,
+            files=[] if isinstance(play.files, Unreadable) else _links(request, play.files),
+            problem=play.files.why if isinstance(play.files, Unreadable) else None,
             further=None if meta["further"] is None else bounded_json(meta["further"]),
             topic=topic,
             back=address(request, play=None),

@@ -96,11 +96,11 @@ PATIENCE: Final = 180.0
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A call: its words, its exit code, and what it said."""
+    """A call: its words, its exit code, and what it printed."""
 
     words: tuple[str, ...]
     code: int
-    said: str
+    printed: str
 
 
 @dataclass(slots=True)
@@ -117,11 +117,11 @@ class Systemctl:
     def silence(self) -> str | None:
         """Why systemd does not answer; None if it does."""
         asked = self._call(*self.words("show", "--property=Version"))
-        return None if asked.code == 0 else asked.said or f"systemctl ended with {asked.code}"
+        return None if asked.code == 0 else asked.printed or f"systemctl ended with {asked.code}"
 
     def property(self, name: str, unit: str) -> str:
         """A property of a unit according to systemd; empty if systemd gives none."""
-        return self._call(*self.words("show", "--value", f"--property={name}", unit)).said
+        return self._call(*self.words("show", "--value", f"--property={name}", unit)).printed
 
     def change(self, *arguments: str) -> Ran:
         """Have something changed."""

@@ -101,32 +101,32 @@ class Directories:
         Raises `Overflow`.
         """
         until = time.monotonic() + patience
-        found: set[str] = set()
-        while not found and not stop.is_set():
+        changed: set[str] = set()
+        while not changed and not stop.is_set():
             left = until - time.monotonic()
             if left <= 0:
                 break
             if not self._poll.poll(min(left * 1000, _SLICE_MS)):
                 continue
-            self._read(found)
+            self._read(changed)
             last = time.monotonic() + most
-            while time.monotonic() < last and not stop.wait(step) and self._read(found):
+            while time.monotonic() < last and not stop.wait(step) and self._read(changed):
                 pass
         self._let_go_of_moved()
-        return found
+        return changed
 
-    def _read(self, found: set[str]) -> bool:
+    def _read(self, changed: set[str]) -> bool:
         """Read the waiting events; returns whether there were any."""
-        told: set[tuple[int, bytes]] = set()
+        reported: set[tuple[int, bytes]] = set()
         for number in range(_MOST_PIECES):
             try:
                 piece = os.read(self._descriptor, _PIECE)
             except BlockingIOError:
                 return number > 0
-            self._take(piece, found, told)
+            self._take(piece, changed, reported)
         return True
 
-    def _take(self, piece: bytes, found: set[str], told: set[tuple[int, bytes]]) -> None:
+    def _take(self, piece: bytes, changed: set[str], reported: set[tuple[int, bytes]]) -> None:
         offset = 0
         while offset < len(piece):
             watch, mask, move, length = _HEAD.unpack_from(piece, offset)
@@ -142,12 +142,12 @@ class Directories:
                 continue
             name = piece[begin:offset].rstrip(b"\0")
             is_directory = name and mask & _IS_DIRECTORY and node.deep
-            if not is_directory and (watch, name) in told:
+            if not is_directory and (watch, name) in reported:
                 continue
-            told.add((watch, name))
+            reported.add((watch, name))
             path = self._path(node)
             path = b"%s/%s" % (path, name) if name else path
-            found.add(os.fsdecode(path))
+            changed.add(os.fsdecode(path))
             if is_directory and mask & _MOVED_FROM and name in node.below:
                 moved = self._moving[move] = node.below.pop(name)
                 self._nodes[moved].name, self._nodes[moved].above = path, None

@@ -39,13 +39,13 @@ def after_reading(
     hinted: Hinted, key: str, stored: Remembered, after: Remembered, whole: Signature | None, now: float
 ) -> Change:
     """What changed in the session, and in its place if that is new or was read to its end (`whole`)."""
-    found, known = changed(hinted, key, stored, after, now), hinted.known
+    change, known = changed(hinted, key, stored, after, now), hinted.known
     if known.is_new or (whole is not None and whole != known.signature):
-        found += placed(hinted, key, whole)
+        change += placed(hinted, key, whole)
         is_told = after.problems != stored.problems
         if known.signature is None and not known.is_new and not is_told:
-            found += _problems(hinted, stored, after, now)  # a problem of our own making may be among them
-    return found
+            change += _problems(hinted, stored, after, now)  # a problem of our own making may be among them
+    return change
 
 
 def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now: float) -> Change:
@@ -60,14 +60,14 @@ def changed(hinted: Hinted, key: str, stored: Remembered, after: Remembered, now
     phase = after.followed.phase
     activity = after.activity if phase == "open" else None
     row = (key, after.root, after.place, key, phase, dump_remembered(after), activity)
-    found: Change = (Rows(places.UPSERT_CURSOR, [row]),)
+    rows: Change = (Rows(places.UPSERT_CURSOR, [row]),)
     if (stored.root, stored.place) != (after.root, after.place):
-        found += (Rows(sessions.MOVE, [(after.root, hinted.path, key)]),)
+        rows += (Rows(sessions.MOVE, [(after.root, hinted.path, key)]),)
     if after.launcher is not None and after.launcher != stored.launcher:
-        found += (Rows(places.INSERT_LINK, [(key, after.launcher)]),)
+        rows += (Rows(places.INSERT_LINK, [(key, after.launcher)]),)
     if after.problems != stored.problems:
-        found += _problems(hinted, stored, after, now)
-    return found
+        rows += _problems(hinted, stored, after, now)
+    return rows
 
 
 def placed(hinted: Hinted, key: str | None, signature: Signature | None) -> Change:
@@ -226,9 +226,9 @@ class _Batch:
         return looked._replace(mark=mark(signature))
 
     def _stored(self, key: str, hinted: Hinted) -> Remembered:
-        found, state = self._remembered.get(key), hinted.known.state
-        if found is not None:
-            return found
+        stored, state = self._remembered.get(key), hinted.known.state
+        if stored is not None:
+            return stored
         anew = Remembered(hinted.root.name, hinted.place)
         return anew if state is None else read_remembered(state) or anew
 
@@ -260,14 +260,14 @@ class _Batch:
             return self._lost(hinted, key, before)
         self.bytes_read += sight.bytes_read
         scan, resumed = _scanned(hinted, scan, sight)
-        told = scan.tell()
-        if told.is_subagent:
+        report = scan.tell()
+        if report.is_subagent:
             return _nothing(hinted)._replace(
                 rows=placed(hinted, None, sight.signature), mark=mark(sight.signature)
             )
         # The process is checked after its files were read. It may have written its last lines in between, so the end of
         # a process is believed only after a time in which nothing more arrived.
-        writer = self._writer(hinted, told, before)
+        writer = self._writer(hinted, report, before)
         launcher = self._launcher(hinted, writer, before)
         # What can't be read now may say how it ended.
         is_complete = not sight.more and not any(log.may_pass for log in sight.read.logs)
@@ -275,19 +275,28 @@ class _Batch:
         grew = bool(sight.portions) and before.scan is not None and not sight.anew
         began_at = self._began_at(writer) if resumed else None
         sign = Sign(
-            told, resumed, writer, sight.changed_at, self._now, is_complete, lines, sight.anew, grew, began_at
+            report,
+            resumed,
+            writer,
+            sight.changed_at,
+            self._now,
+            is_complete,
+            lines,
+            sight.anew,
+            grew,
+            began_at,
         )
-        declared = _declaration(hinted, told, launcher)
-        found = follow(
+        declared = _declaration(hinted, report, launcher)
+        followed = follow(
             self._noted(key, before.followed), key, declared, self._rule(root, layout, sight.changed_at), sign
         )
         after = before._replace(
-            followed=found.after,
+            followed=followed.after,
             read=sight.read,
             scan=scan.dump(),
-            activity=found.standing.activity if found.standing is not None else before.activity,
-            problems=(*sight.obstacles, *told.complaints),
-            about=about(told),
+            activity=followed.standing.activity if followed.standing is not None else before.activity,
+            problems=(*sight.obstacles, *report.complaints),
+            about=about(report),
             launcher=launcher,
             is_asked=before.is_asked or writer.process is not None,
         )
@@ -297,37 +306,37 @@ class _Batch:
         else:
             self._alive_at.pop(key, None)
         retry_in = sight.read.retry_at - self._now
-        again_in = retry_in if retry_in > 0 else found.again_in
+        again_in = retry_in if retry_in > 0 else followed.again_in
         settled = not sight.more and not sight.unsettled
         whole = sight.signature if settled and again_in is None else None
         return _looked(hinted, after)._replace(
-            events=found.events,
+            events=followed.events,
             rows=(
                 *after_reading(hinted, key, stored, after, whole, self._now),
-                *(shared_home(root, self._now) if found.grew_elsewhere else ()),
+                *(shared_home(root, self._now) if followed.grew_elsewhere else ()),
             ),
             mark=mark(sight.signature) if settled else UNTRUSTED,
             unsettled=sight.unsettled,
             again_in=again_in,
             more=sight.more,
             is_linked=launcher is not None,
-            grew_elsewhere=found.grew_elsewhere,
+            grew_elsewhere=followed.grew_elsewhere,
         )
 
     def _lost(self, hinted: Hinted, key: str, before: Remembered) -> Looked:
         """The session's place has vanished; the session may be moving to another one."""
-        found = lose(before.followed, key, self._now)
-        since = found.after.lost_since or before.followed.lost_since
-        if found.events and not self._is_sought(hinted.layout.name, since):
-            found = found._replace(after=before.followed, events=(), again_in=SOUGHT_AGAIN)
-        after = before._replace(followed=found.after)
+        followed = lose(before.followed, key, self._now)
+        since = followed.after.lost_since or before.followed.lost_since
+        if followed.events and not self._is_sought(hinted.layout.name, since):
+            followed = followed._replace(after=before.followed, events=(), again_in=SOUGHT_AGAIN)
+        after = before._replace(followed=followed.after)
         self._remembered[key] = after
         is_open = after.followed.phase == "open"
         statements = changed(hinted, key, before, after, self._now)
         return _looked(hinted, after)._replace(
-            events=found.events,
+            events=followed.events,
             rows=statements if is_open else (*statements, *forgotten(hinted)),
-            again_in=found.again_in,
+            again_in=followed.again_in,
             lost=key if is_open else None,
         )
 
@@ -336,11 +345,11 @@ class _Batch:
         others = [each for each in self._roots.values() if each.may_hold(layout) and each.health == "ok"]
         return since is None or all(each.listed_at > since for each in others)
 
-    def _writer(self, hinted: Hinted, told: Told, before: Remembered) -> Writer:
+    def _writer(self, hinted: Hinted, report: Told, before: Remembered) -> Writer:
         """What the tool's own files say about its process, or else the process that they, or its hook, named
         before."""
         layout, hook, known = hinted.layout.name, hinted.known.hook, before.followed.process
-        session_id = told.session_id or hinted.known.session_id
+        session_id = report.session_id or hinted.known.session_id
         writer = Writer("unknown") if session_id is None else self._writers(layout, hinted.path, session_id)
         if writer.absence is not None:
             return self._missing(hinted, writer, writer.absence, before.followed)
@@ -349,10 +358,10 @@ class _Batch:
         if writer.liveness == "gone" or (writer.process is not None and writer.process != known):
             return writer
         if known is not None:
-            found = self._known(known, before.followed.seen_in)
-            if found.liveness == "alive" and any(is_same(each, known) for each in writer.elsewhere):
-                return found._replace(liveness="gone", left=True)  # one process runs one session at a time
-            return found
+            process = self._known(known, before.followed.seen_in)
+            if process.liveness == "alive" and any(is_same(each, known) for each in writer.elsewhere):
+                return process._replace(liveness="gone", left=True)  # one process runs one session at a time
+            return process
         if hook is not None and self._now - hook.at > HOOKED_AFTER:
             callers = [self._known(each, hook.whereabouts) for each in hook.callers(layout)]
             states = {each.liveness for each in callers}
@@ -485,23 +494,23 @@ def _lines_read(hinted: Hinted, read: FilesRead) -> int | None:
     """The lines that were read of the log with the session's calls; None if they are in no log, or in several."""
     layout = hinted.layout
     names = (hinted.place.rpartition("/")[2],) if isinstance(layout, LogLayout) else CALLS[layout.name].logs
-    found = [log.cursor.lines for log in read.logs if log.name in names]
-    return found[0] if len(names) == 1 and found else None
+    counts = [log.cursor.lines for log in read.logs if log.name in names]
+    return counts[0] if len(names) == 1 and counts else None
 
 
-def _declaration(hinted: Hinted, told: Told, launcher: str | None) -> SessionDeclaration:
+def _declaration(hinted: Hinted, report: Told, launcher: str | None) -> SessionDeclaration:
     """What a session declares. Its contract's paths begin at its own directory, or where its agent works."""
     path, layout = hinted.path, hinted.layout
-    artifacts = layout.artifacts_path(path) if isinstance(layout, DirectoryLayout) else told.cwd
+    artifacts = layout.artifacts_path(path) if isinstance(layout, DirectoryLayout) else report.cwd
     return SessionDeclaration(
-        session_id=told.session_id or hinted.known.session_id or hinted.place,
+        session_id=report.session_id or hinted.known.session_id or hinted.place,
         layout=layout.name,
         root=hinted.root.name,
         path=path,
         kind="agent",
         artifacts_path=artifacts or path.rpartition("/")[0],
-        agent=told.agent,
-        cwd=told.cwd,
-        prompt=told.prompt,
+        agent=report.agent,
+        cwd=report.cwd,
+        prompt=report.prompt,
         launcher=launcher,
     )

@@ -115,8 +115,8 @@ class Exits:
             del self._waiting[target]
         if self._tasks is None or not processes or len(self._waiting) >= MOST:
             return
-        found = [self.processes.descriptor(each) for each in processes]
-        descriptors = [each for each in found if each is not None]
+        opened = [self.processes.descriptor(each) for each in processes]
+        descriptors = [each for each in opened if each is not None]
         if descriptors:
             scope = anyio.CancelScope()
             self._waiting[target] = (processes, scope)

@@ -145,7 +145,7 @@ class Looker:
         records its launch before the command can write any. `lacking` is what verdicts of a moment ago found missing,
         by session key.
         """
-        found: list[Looked] = []
+        looks: list[Looked] = []
         watched = [each for each in hints if each[0][0] in roots]
         for first in range(0, len(watched), AT_ONCE):
             some = watched[first : first + AT_ONCE]
@@ -154,10 +154,10 @@ class Looker:
                 for (name, directory), why in some
             ]
             known = launches()
-            found += [
+            looks += [
                 each if isinstance(each, Looked) else self._observed(each, known, lacking) for each in read
             ]
-        return found
+        return looks
 
     def _read(self, root: WatchedRoot, directory: str, why: int, text: str | None) -> "_Read | Looked":
         try:
@@ -245,8 +245,10 @@ class Looker:
 
     def _has_arrived(self, path: str, lacking: Lacking) -> bool:
         within = boundary(lacking.artifacts_path, path)
-        found = self._files.artifacts(lacking.artifacts_path, within, lacking.absent)
-        if isinstance(found, RootFacts) and any(each.state in ("file", "unfit") for each in found.files):
+        artifacts = self._files.artifacts(lacking.artifacts_path, within, lacking.absent)
+        if isinstance(artifacts, RootFacts) and any(
+            each.state in ("file", "unfit") for each in artifacts.files
+        ):
             return True
         if lacking.outcome_files is None:
             return False
@@ -283,10 +285,10 @@ class Looker:
         """A further attempt changes the documents before it writes a trace."""
         if after.phase == "open" and after.attempt == 1:
             return after, events
-        found = self._files.signature(root.path, directory, call_readers.TRACE) or (0, 0, 0)
+        signature = self._files.signature(root.path, directory, call_readers.TRACE) or (0, 0, 0)
         known = {directory: dict(after.signatures)}
         is_settled = directory in self._files.unchanged(root.path, native.DOCUMENTS, known)
-        return divided(watched, after, events, TraceRead(*found[:2]), is_settled=is_settled)
+        return divided(watched, after, events, TraceRead(*signature[:2]), is_settled=is_settled)
 
     def _state(self, root: WatchedRoot, watched: Watched, *, is_launched: bool) -> ProcessState:
         if not is_here(watched.host, self._processes.host()):

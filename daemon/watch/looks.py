@@ -122,11 +122,11 @@ class Looks:
     async def at(self, hints: Sequence[Hint], most_requests: int) -> Found:
         """Look at these places. The worker takes `most_requests` from the inbox at once."""
         of_native = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is None]
-        found = await self._native(of_native, most_requests) if of_native else Found([])
+        native_looks = await self._native(of_native, most_requests) if of_native else Found([])
         foreign = [each for each in hints if (root := self.roots.get(each[0][0])) and root.shape is not None]
         if foreign:
-            found.looked.extend(await self._follow(foreign))
-        return found
+            native_looks.looked.extend(await self._follow(foreign))
+        return native_looks
 
     async def _native(self, hints: Sequence[Hint], most_requests: int) -> Found:
         self._native_at = self.clock.monotonic()
@@ -167,8 +167,8 @@ class Looks:
             for key, cursor in keys.items()
         }
         again = [each for each in hints if each[0] in lost]
-        found = await in_thread(self._look_at, again, {**remembered, **anew}, launches, most_requests)
-        return Found([look for look in looked if not look.is_forgotten] + found.looked, found.inbox_waits)
+        looks = await in_thread(self._look_at, again, {**remembered, **anew}, launches, most_requests)
+        return Found([look for look in looked if not look.is_forgotten] + looks.looked, looks.inbox_waits)
 
     def _look_at(
         self,
@@ -185,8 +185,8 @@ class Looks:
             waiting = self.files.inbox()
             inbox_waits = inbox_waits or bool(waiting)
             is_long = is_long or len(waiting) > len(first_batch(waiting, most_requests))
-            told = [event for file in waiting if (event := launch_in(file)) is not None]
-            return {**launches, **{event.session_key: launch_of(event) for event in told}}
+            asked = [event for file in waiting if (event := launch_in(file)) is not None]
+            return {**launches, **{event.session_key: launch_of(event) for event in asked}}
 
         looked = self._judged(self.looker.look(hints, self.roots, remembered, known, lacking))
         return _OfNative(looked, is_long, inbox_waits)
@@ -202,15 +202,15 @@ class Looks:
         known = await known_places(self.store, self.files, [target for target, _ in hints], roots)
         alone = self.clock.monotonic() - self._native_at > ALONE_AFTER
         most = MOST_BYTES if alone else FEWER_BYTES
-        found = await in_thread(self.follower.look, hints, roots, known, most)
-        found = found._replace(looked=await in_thread(self._judged, found.looked))
-        self.hints.add_to_backlog([target for target, _ in found.left], Why.AGAIN)
-        lost = {look.lost.partition(":")[0] for look in found.looked if look.lost is not None}
+        looks = await in_thread(self.follower.look, hints, roots, known, most)
+        looks = looks._replace(looked=await in_thread(self._judged, looks.looked))
+        self.hints.add_to_backlog([target for target, _ in looks.left], Why.AGAIN)
+        lost = {look.lost.partition(":")[0] for look in looks.looked if look.lost is not None}
         self.doubt([root.name for root in self.roots.values() if any(root.may_hold(each) for each in lost)])
-        gone = [f"{look.root.name}/{look.place}" for look in found.looked if look.mark is None]
+        gone = [f"{look.root.name}/{look.place}" for look in looks.looked if look.mark is None]
         if gone:  # if a copy of a session exists, the session continues there
             self.hints.add(await places.places_beside(self.store, gone), Why.AGAIN)
-        return found.looked
+        return looks.looked
 
     async def begin(self) -> None:
         """Look at the runs that the previous daemon judged last: a file that they lacked may have arrived."""
@@ -293,7 +293,7 @@ class HookHints:
 
     async def look_again(self, done: Sequence[tuple[Job, NoteHook]]) -> None:
         """Look again at a session whose hook named its launched run: it may have been read before that was known."""
-        told = [effect.key for _, effect in done if effect.launcher_session is not None]
-        if told:
+        keys = [effect.key for _, effect in done if effect.launcher_session is not None]
+        if keys:
             self.agents.known = True
-            self.hints.add(await places.places_of_sessions(self.store, told), Why.PROCESS)
+            self.hints.add(await places.places_of_sessions(self.store, keys), Why.PROCESS)

@@ -294,18 +294,18 @@ class Translator:
 
     def __call__(self, paths: Iterable[str]) -> tuple[list[Target], bool]:
         in_inbox = False
-        found: dict[Target, None] = {}
+        targets: dict[Target, None] = {}
         held: dict[str, frozenset[str]] = {}
         for path in paths:
             for prefix, root in self._prefixes:
                 if path.startswith(prefix):
                     place = self._place(root, path[len(prefix) :], held)
                     if place is not None and not root.ignores(place):
-                        found[root.name, place] = None
+                        targets[root.name, place] = None
                     break
             else:
                 in_inbox = in_inbox or path.startswith(self._inbox)
-        return [target for target in found if _may_be_a_place(target[1])], in_inbox
+        return [target for target in targets if _may_be_a_place(target[1])], in_inbox
 
     def _place(self, root: WatchedRoot, path: str, held: dict[str, frozenset[str]]) -> str | None:
         """The place that a changed path (relative to the root) belongs to, if any.
@@ -345,13 +345,13 @@ class _Held:
         known = (len(places), places[-1]) if places else (0, "")
         if known != self._known:
             self._known = known
-            found: set[str] = set(places)
+            paths: set[str] = set(places)
             for place in places:
                 above = place.rpartition("/")[0]
-                while above and above not in found:
-                    found.add(above)
+                while above and above not in paths:
+                    paths.add(above)
                     above = above.rpartition("/")[0]
-            self._directories = frozenset(found)
+            self._directories = frozenset(paths)
         return self._directories
 
 
@@ -399,13 +399,13 @@ def plan_watches(
 
 def watch_limit() -> tuple[int, str] | None:
     """How many directories all programs of this user may watch, and the kernel setting that says so."""
-    found = []
+    limits = []
     for name, path in LIMITS.items():
         try:
-            found.append((int(path.read_text()), name))
+            limits.append((int(path.read_text()), name))
         except (OSError, ValueError):
             continue
-    return min(found, default=None)
+    return min(limits, default=None)
 
 
 def _more(name: str, limit: int) -> str:

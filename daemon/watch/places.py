@@ -57,10 +57,12 @@ async def known_places(
     """What is known of these places. Those without a known session are examined again."""
     asked = {f"{name}/{place}": (name, place) for name, place in targets}
     known: dict[Target, Known] = {}
-    for key, found in (await places.known_places(store, asked)).items():
+    for key, place_row in (await places.known_places(store, asked)).items():
         name, place = asked[key]
-        if found.session_key is not None and roots[name].may_hold(found.session_key.partition(":")[0]):
-            known[name, place] = Known(found.session_key, signature=found.signature, is_new=False)
+        if place_row.session_key is not None and roots[name].may_hold(
+            place_row.session_key.partition(":")[0]
+        ):
+            known[name, place] = Known(place_row.session_key, signature=place_row.signature, is_new=False)
     new = [target for target in targets if target not in known]
     if new:
         known |= await anyio.to_thread.run_sync(_identify, files, new, roots)
@@ -84,11 +86,11 @@ def _identify(
 
 
 def _identity(files: Files, root: WatchedRoot, place: str) -> Known:
-    found = files.identify(root.path, place, LAYOUTS if root.layout == AUTO else LAYOUTS.only(root.layout))
-    if isinstance(found, Unreadable):
-        return Known(None, unreadable=found.why)
-    if found is None or found.is_subagent:
+    session = files.identify(root.path, place, LAYOUTS if root.layout == AUTO else LAYOUTS.only(root.layout))
+    if isinstance(session, Unreadable):
+        return Known(None, unreadable=session.why)
+    if session is None or session.is_subagent:
         return Known(None)
     # By the tool's id or, if that is only a directory's name, by its place.
-    own = found.session_id if found.layout.goes_by_id else f"{root.name}/{place}"
-    return Known(f"{found.layout.name}:{own}", found.session_id)
+    own = session.session_id if session.layout.goes_by_id else f"{root.name}/{place}"
+    return Known(f"{session.layout.name}:{own}", session.session_id)

@@ -29,13 +29,13 @@ class About(NamedTuple):
     output_tokens: int | None
 
 
-def about(told: Told) -> About:
+def about(report: Told) -> About:
     """What a session's files say about it."""
-    usage = told.usage
+    usage = report.usage
     return About(
-        None if told.cwd is None else told.cwd[:_LONGEST_PATH],
-        None if told.prompt is None else _shortened(told.prompt),
-        None if told.model is None else told.model[:_LONGEST_NAME],
+        None if report.cwd is None else report.cwd[:_LONGEST_PATH],
+        None if report.prompt is None else _shortened(report.prompt),
+        None if report.model is None else report.model[:_LONGEST_NAME],
         None if usage is None else usage.input_tokens,
         None if usage is None else usage.output_tokens,
     )

@@ -59,17 +59,19 @@ def scan(files: Files, root: WatchedRoot, everything: bool, now: float) -> Scann
     if not isinstance(listing, Listing):
         return Scanned(root, listing, (), now)
     seen = root.seen
-    found = listing.directories
+    directories = listing.directories
     anew = everything and root.shape is None
     changed = [
         name
-        for name, signature in found.items()
+        for name, signature in directories.items()
         if (anew or seen.get(name) != mark(signature)) and not root.ignores(name)
     ]
     if everything and not anew:
-        changed += [name for name in root.open if name in found and seen.get(name) == mark(found[name])]
-    missing = [name for name in list(seen) if name not in found]
-    missing += [name for name in list(root.open) if name not in found and name not in seen]
+        changed += [
+            name for name in root.open if name in directories and seen.get(name) == mark(directories[name])
+        ]
+    missing = [name for name in list(seen) if name not in directories]
+    missing += [name for name in list(root.open) if name not in directories and name not in seen]
     unlisted = tuple(f"{directory}/" for directory in listing.unlisted)
     changed += [name for name in missing if not name.startswith(unlisted)] if unlisted else missing
     return Scanned(root, listing, tuple((root.name, name) for name in changed), now)
@@ -255,15 +257,15 @@ class Rounds:
         everything, self._everything = self._everything, False
         self._scan_at = math.inf  # what is requested from here on may concern what was already listed
         started = self.clock.monotonic()
-        found = 0
+        directories = 0
         for root in list(self.roots.values()):
             scanned = await self._scan(root, everything)
-            found += self._settle(scanned, Why.START if everything else Why.SCAN)
+            directories += self._settle(scanned, Why.START if everything else Why.SCAN)
         cost = self.clock.monotonic() - started
         self.coverage.last_scan_at = self.clock.now()
         self.coverage.last_scan_s = cost
         self._scan_at = min(self._scan_at, self.clock.monotonic() + max(self.period, self._factor * cost))
-        return found
+        return directories
 
     async def scan_doubtful(self) -> None:
         """Scan the roots in which directories appeared or vanished, if the last such scan was long enough ago."""
@@ -291,9 +293,9 @@ class Rounds:
         scanned = await in_thread(scan, self.files, root, everything, self.clock.now())
         if root.shape is not None or not isinstance(scanned.listing, Listing):
             return scanned
-        found = scanned.listing.directories
-        known = await self.unchanged(root, [name for _, name in scanned.targets if name in found])
-        root.seen.update((name, trusted_mark(found[name], scanned.began_at)) for name in known)
+        directories = scanned.listing.directories
+        known = await self.unchanged(root, [name for _, name in scanned.targets if name in directories])
+        root.seen.update((name, trusted_mark(directories[name], scanned.began_at)) for name in known)
         return replace(scanned, targets=tuple(each for each in scanned.targets if each[1] not in known))
 
     def _settle(self, scanned: Scanned, why: int) -> int:
@@ -363,10 +365,10 @@ class Rounds:
         return len(changed)
 
     def _changed(self, asked: list[tuple[WatchedRoot, str]]) -> list[Target]:
-        found = [(root, name, self._signature(root, name)) for root, name in asked]
+        signatures = [(root, name, self._signature(root, name)) for root, name in asked]
         return [
             (root.name, name)
-            for root, name, signature in found
+            for root, name, signature in signatures
             if (root.shape is not None if signature is None else root.seen.get(name) != mark(signature))
         ]
 

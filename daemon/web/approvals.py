@@ -53,9 +53,9 @@ _TEMPLATE: Final = Environment(
 ).get_template("approval_page.html")
 
 
-def said_page(status: int, heading: str, said: str) -> Response:
+def said_page(status: int, heading: str, message: str) -> Response:
     """A page that only shows a message."""
-    return _page(status, heading=heading, said=said, row=None)
+    return _page(status, heading=heading, said=message, row=None)
 
 
 def question_page(row: ApprovalRow) -> Response:
@@ -112,8 +112,8 @@ class Links:
     def approval(self, approval: str) -> ApprovalRow | None:
         """The approval of this very id. For a thread."""
         with reading(str(self._state)) as connection:
-            found = approvals_called(connection, approval)
-        return next((each for each in found if each.id == approval), None)
+            approvals = approvals_called(connection, approval)
+        return next((each for each in approvals if each.id == approval), None)
 
     def signature(self, row: ApprovalRow) -> str:
         """Proves that we made the link of this approval for what it shows."""
@@ -168,8 +168,8 @@ class ApprovalPages:
 
     async def show(self, request: Request) -> Response:
         """What will run. Looking decides nothing."""
-        found = await self._find(request)
-        return found if isinstance(found, Response) else question_page(found)
+        asked = await self._find(request)
+        return asked if isinstance(asked, Response) else question_page(asked)
 
     async def decide(self, request: Request) -> Response:
         """Take the answer, and show its result."""
@@ -177,21 +177,21 @@ class ApprovalPages:
             form = _form(await self._bodies.read(request, _MOST))
         except BodyTooLong:
             return said_page(413, "This is too long", f"An answer has at most {_MOST} bytes.")
-        found = await self._find(request)
-        if isinstance(found, Response):
-            return found
+        row = await self._find(request)
+        if isinstance(row, Response):
+            return row
         if form is None:
             return said_page(400, "Nothing was decided", "The form must say approve or deny, once.")
         try:
             asked = await anyio.to_thread.run_sync(
-                lambda: put_answer(self._state, found, form.answer, form.note, form.without, by_link=True),
+                lambda: put_answer(self._state, row, form.answer, form.note, form.without, by_link=True),
                 limiter=self._threads,
             )
         except OSError as error:
-            self._log.error("approval.not_kept", approval=found.id, why=error.strerror)
+            self._log.error("approval.not_kept", approval=row.id, why=error.strerror)
             return said_page(503, "Nothing was decided", "The answer can't be stored now: try again later.")
-        self._log.info("approval.answered", approval=found.id, answer=form.answer)
-        return _came_of(form.answer, await self._decision(found.id, asked))
+        self._log.info("approval.answered", approval=row.id, answer=form.answer)
+        return _came_of(form.answer, await self._decision(row.id, asked))
 
     async def _find(self, request: Request) -> ApprovalRow | Response:
         """The approval of a valid link, or the page that says why the link is not valid."""
@@ -210,9 +210,9 @@ class ApprovalPages:
     async def _decision(self, approval: str, asked: str) -> Decided | None:
         with anyio.move_on_after(PATIENCE_S):
             while True:
-                found = await anyio.to_thread.run_sync(self._look, approval, asked, limiter=self._threads)
-                if found is not None:
-                    return found
+                decision = await anyio.to_thread.run_sync(self._look, approval, asked, limiter=self._threads)
+                if decision is not None:
+                    return decision
                 await anyio.sleep(_PERIOD)
         return None
 
@@ -249,11 +249,11 @@ def _why_over(row: ApprovalRow, now: float) -> str | None:
     return None
 
 
-def _came_of(answer: Answer, found: Decided | None) -> Response:
-    if found is None:
+def _came_of(answer: Answer, decided: Decided | None) -> Response:
+    if decided is None:
         return said_page(202, "Your answer is stored", "It is not decided yet. Check again later.")
-    if found.refused is not None:
-        return said_page(409, "Your answer does not count", found.refused)
-    if found.status != answer:
-        return said_page(409, "Your answer does not count", f"It was {found.status} at the same time.")
+    if decided.refused is not None:
+        return said_page(409, "Your answer does not count", decided.refused)
+    if decided.status != answer:
+        return said_page(409, "Your answer does not count", f"It was {decided.status} at the same time.")
     return said_page(200, f"The step is {answer}", "You can close this page.")

@@ -44,19 +44,19 @@ def occurrence_of(kind: str, payload: dict[str, JsonValue]) -> Occurrence | None
 
 
 def _pull_request(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    found = "pull_request"
+    name = "pull_request"
     return {
-        "pr_number": _at(payload, found, "number"),
-        "base": _at(payload, found, "base", "ref"),
-        "head": _at(payload, found, "head", "ref"),
-        "base_sha": _at(payload, found, "base", "sha"),
-        "head_sha": _at(payload, found, "head", "sha"),
-        "head_repository": _at(payload, found, "head", "repo", "full_name"),
+        "pr_number": _at(payload, name, "number"),
+        "base": _at(payload, name, "base", "ref"),
+        "head": _at(payload, name, "head", "ref"),
+        "base_sha": _at(payload, name, "base", "sha"),
+        "head_sha": _at(payload, name, "head", "sha"),
+        "head_repository": _at(payload, name, "head", "repo", "full_name"),
         "fork": _is_from_fork(payload),
-        "draft": _at(payload, found, "draft"),
-        "title": _at(payload, found, "title"),
-        "author": _at(payload, found, "user", "login"),
-        "url": _at(payload, found, "html_url"),
+        "draft": _at(payload, name, "draft"),
+        "title": _at(payload, name, "title"),
+        "author": _at(payload, name, "user", "login"),
+        "url": _at(payload, name, "html_url"),
         "repository": _at(payload, "repository", "full_name"),
     }
 
@@ -172,9 +172,9 @@ class GithubWebhook:
             self._trouble = str(error)
             return _Answer(503, "the file of the secret can't be used; `runward status` says why")
         self._trouble = None
-        found = _SIGNATURE.fullmatch(signature)
+        match = _SIGNATURE.fullmatch(signature)
         right = hmac.new(secret, body, hashlib.sha256).hexdigest()
-        if not hmac.compare_digest(right, found[1] if found else "") or found is None:
+        if not hmac.compare_digest(right, match[1] if match else "") or match is None:
             return _Answer(401, "the signature (X-Hub-Signature-256) is missing or wrong")
         return self._keep(body, kind, delivery)
 

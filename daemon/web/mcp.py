@@ -54,8 +54,8 @@ class Forwarding:
     async def ask(self, target: str, headers: Headers, body: bytes) -> Answered:
         """Post a body. Raises `NoAnswer`."""
         length = str(len(body)).encode()
-        said = [*headers, (b"host", b"localhost"), (b"content-length", length), (b"connection", b"close")]
-        request = h11.Request(method="POST", target=target, headers=said)
+        sent = [*headers, (b"host", b"localhost"), (b"content-length", length), (b"connection", b"close")]
+        request = h11.Request(method="POST", target=target, headers=sent)
         events = (request, h11.Data(data=body), h11.EndOfMessage())
         try:
             self._writer.writelines([self._http.send(each) or b"" for each in events])

@@ -215,7 +215,7 @@ class BodyReader:
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared[:20]) > 2 * most:
             raise BodyTooLong
-        found, total, is_large = bytearray(), 0, False
+        body, total, is_large = bytearray(), 0, False
         try:
             async for piece in request.stream():
                 total += len(piece)
@@ -225,13 +225,13 @@ class BodyReader:
                     await self._large.acquire()
                     is_large = True
                 if total <= most:
-                    found += piece
+                    body += piece
         finally:
             if is_large:
                 self._large.release()
         if total > most:
             raise BodyTooLong
-        return bytes(found)
+        return bytes(body)
 
 
 # Such a page can have a browser send requests to us under a name of its own that leads here (DNS rebinding).

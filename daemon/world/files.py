@@ -73,8 +73,8 @@ class Files:
         """Why nothing can be said about a path now: another directory is in its root's place; else None."""
         for root, below, identity in self._roots:
             if path.startswith(below) or path == root:
-                found = run_directories.identity(root)
-                if found is not None and found != identity:
+                standing = run_directories.identity(root)
+                if standing is not None and standing != identity:
                     return f"the directory at {root} is not the one that is known"
         return None
 
@@ -166,10 +166,10 @@ class Files:
         away = self.away(path)
         if away is not None:
             raise OSError(errno.ENOENT, away)
-        found = read_intents(path, cursor, most, is_over)
-        if found is None:
+        lines = read_intents(path, cursor, most, is_over)
+        if lines is None:
             self._check_root_of(path)
-        return found
+        return lines
 
     def _check_root_of(self, path: str) -> None:
         """Raise `OSError` if the root that this is in can't be reached: then nothing in it counts as removed."""
@@ -196,9 +196,9 @@ class Files:
             for each in elsewhere
         ]
         ours = {os.path.realpath(each) for each in (str(self._state), *(root for root, _, _ in self._roots))}
-        found = left_files_in(places, go_on, worked, ours)
+        files = left_files_in(places, go_on, worked, ours)
         paths = [*(each.path for each in places), *(each.path for each in worked)]
-        return tuple(self._unless_away(path, each) for path, each in zip(paths, found, strict=True))
+        return tuple(self._unless_away(path, each) for path, each in zip(paths, files, strict=True))
 
     def append(self, lines: Sequence[JournalLine], epoch: int) -> list[Appended | NotAppended | NotFirst]:
         """Append lines to one journal, in order, up to the first one that can't be written. Raises `EpochPassed`."""
@@ -340,10 +340,10 @@ class Files:
         """A journal's directory; a relative one is among our own state."""
         return os.path.join(self._state, directory)
 
-    def _unless_away(self, path: str, found: _Found) -> _Found | Unreadable:
+    def _unless_away(self, path: str, answer: _Found) -> _Found | Unreadable:
         """What was found at a path, unless another directory was in its root's place at that time."""
         away = self.away(path)
-        return found if away is None else Unreadable(away)
+        return answer if away is None else Unreadable(away)
 
     def _sync_file_system(self, descriptor: int) -> None:
         if self._libc.syncfs(descriptor) != 0:

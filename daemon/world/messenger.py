@@ -188,8 +188,8 @@ def _run(argv: list[str]) -> None:
             raise NotSent(f"{argv[0]} took longer than {PROGRAM_PATIENCE_S:g} s") from None
         if code != 0:
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - 500))
-            said = errors.read().decode(errors="replace").strip().splitlines()
-            raise NotSent(f"{argv[0]} exited with {code}{f': {said[-1]}' if said else ''}")
+            complaint = errors.read().decode(errors="replace").strip().splitlines()
+            raise NotSent(f"{argv[0]} exited with {code}{f': {complaint[-1]}' if complaint else ''}")
 
 
 def _ntfy(recipient: Recipient, notice: PendingNotice, url: str | None) -> None:

@@ -152,8 +152,8 @@ class RealProcesses:
         return Told(f"{in_cgroup} processes in its cgroup were killed{others}")
 
     def is_nowhere(self, process: RecordedProcess) -> bool:
-        found = number_of(process.pid, process.start_ticks)
-        return isinstance(found, NotThere) and found.is_certain
+        number = number_of(process.pid, process.start_ticks)
+        return isinstance(number, NotThere) and number.is_certain
 
     def age(self, process: RecordedProcess) -> float | None:
         if process.boot_id != self.boot_id():

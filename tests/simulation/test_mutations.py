@@ -251,7 +251,7 @@ def without_the_restores_epoch(patch: pytest.MonkeyPatch) -> None:
     """A restored store goes on with the epoch that its backup had."""
 
     def as_it_was(connection: sqlite3.Connection, state: Path, plan: Plan) -> Plan:
-        return plan_of(connection, state, plan)._replace(epoch=plan.found.epoch)
+        return plan_of(connection, state, plan)._replace(epoch=plan.examined.epoch)
 
     patch.setattr(backups, "plan_of", as_it_was)
 

@@ -32,7 +32,7 @@ def test_the_road_is_walked_and_nothing_is_left_of_it(tmp_path: Path, temporary:
     # What the command's own environment says of the real installation must not reach the canary.
     found = walked(tmp_path, RUNWARD_STATE_DIR=str(tmp_path / "state"), RUNWARD_FAULT="outbox.before:1")
     assert found.result == "ok", found
-    assert found.found.startswith("3 runs were launched, judged correctly and verified with their receipts")
+    assert found.message.startswith("3 runs were launched, judged correctly and verified with their receipts")
     assert list(temporary.iterdir()) == []
     assert not (tmp_path / "state").exists()
 
@@ -42,7 +42,7 @@ def test_a_road_that_is_broken_is_said_to_be(
 ) -> None:
     monkeypatch.setitem(checks.EXPECTED, checks.DELIVERS, ("failed", "missing"))
     found = walked(tmp_path)
-    assert (found.result, found.found) == (
+    assert (found.result, found.message) == (
         "failed",
         "the run delivers was judged ('completed', 'passed'), but ('failed', 'missing') is right",
     )
@@ -55,7 +55,7 @@ def test_a_receipt_that_holds_over_changed_bytes_breaks_the_road(
 ) -> None:
     monkeypatch.setattr(checks, "_change", lambda place, name: None)
     found = walked(tmp_path)
-    assert (found.result, found.found) == (
+    assert (found.result, found.message) == (
         "failed",
         "the replay of the run delivers was changed, but its receipt is still valid",
     )
@@ -64,13 +64,13 @@ def test_a_receipt_that_holds_over_changed_bytes_breaks_the_road(
 def test_a_run_that_cannot_be_started_breaks_the_road(tmp_path: Path, temporary: Path) -> None:
     found = walked(tmp_path, PATH=str(tmp_path))
     assert found.result == "failed"
-    assert found.found.startswith("the run that lacks should exit with 1, but exited with 127")
+    assert found.message.startswith("the run that lacks should exit with 1, but exited with 127")
     assert list(temporary.iterdir()) == []
 
 
 def test_each_containment_is_tried_on_a_run(tmp_path: Path, temporary: Path) -> None:
     given = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     found = findings(checks.examine_containment, installation(tmp_path / "state", environment=given))
-    assert "subreaper" in found[-1].found
-    assert all(each.found.startswith("no ") and each.fix for each in found[:-1])
+    assert "subreaper" in found[-1].message
+    assert all(each.message.startswith("no ") and each.fix for each in found[:-1])
     assert list(temporary.iterdir()) == []

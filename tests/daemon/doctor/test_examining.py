@@ -33,7 +33,7 @@ def test_what_a_check_raises_is_a_finding_beside_what_it_found_before(
     tmp_path: Path, error: Exception, said: str
 ) -> None:
     found = carry_out(Check("x", "things are tried", 60, raising(error)), installation(tmp_path))
-    assert [(each.result, each.found) for each in found] == [("ok", "before"), ("failed", said)]
+    assert [(each.result, each.message) for each in found] == [("ok", "before"), ("failed", said)]
     assert found[1].fix
 
 
@@ -57,7 +57,7 @@ def test_a_check_that_hangs_is_left_behind(tmp_path: Path, monkeypatch: pytest.M
     try:
         found = carry_out(check, installation(tmp_path))
         assert [each.result for each in found] == ["ok", "failed"]
-        assert found[1].found == "no answer within 0.05 s, while a dead disk is asked"
+        assert found[1].message == "no answer within 0.05 s, while a dead disk is asked"
     finally:
         free.set()
 

@@ -39,7 +39,7 @@ def test_addresses_that_a_daemon_could_have_and_one_that_it_could_not(tmp_path: 
     assert not (tmp_path / "s").exists()
     with socket.create_server(("127.0.0.1", 0)) as other:
         (found,) = examined(settings(tmp_path, f"127.0.0.1:{other.getsockname()[1]}"))
-    assert (found.result, "is taken by another program" in found.found) == ("failed", True)
+    assert (found.result, "is taken by another program" in found.message) == ("failed", True)
 
 
 def test_an_address_that_other_machines_reach(tmp_path: Path) -> None:
@@ -59,11 +59,11 @@ def test_tools_over_http_need_their_library(tmp_path: Path) -> None:
     assert results(examined(wanted)) == ["ok", "ok"]
     with mock.patch.dict(sys.modules, {"mcp": None}):
         _, found = examined(wanted)
-    assert (found.result, "pipx install --force '.[mcp]'" in found.found) == ("failed", True)
+    assert (found.result, "pipx install --force '.[mcp]'" in found.message) == ("failed", True)
 
 
 def test_a_daemon_that_runs_is_asked(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
-        assert _answers(HttpReport(None, served.path), 5.0).found.endswith("(404 for /)")
+        assert _answers(HttpReport(None, served.path), 5.0).message.endswith("(404 for /)")
         gone = _answers(HttpReport(None, f"{served.path}.gone"), 5.0)
         assert gone.result == "failed"

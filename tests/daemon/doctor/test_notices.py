@@ -23,7 +23,7 @@ def examined(state: Path, *recipients: Recipient) -> list[Finding]:
 
 def test_nobody_is_told(tmp_path: Path) -> None:
     (found,) = examined(tmp_path)
-    assert (found.result, "no [[notify]]" in found.found) == ("ok", True)
+    assert (found.result, "no [[notify]]" in found.message) == ("ok", True)
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_each_recipient_has_what_it_needs_or_the_finding_says_what_is_missing(
     (tmp_path / "empty").touch(mode=0o600)
     (found,) = examined(tmp_path, recipient)
     assert found.result == ("ok" if said is None else "failed")
-    assert said is None or said in found.found
-    assert recipient.name in found.found
+    assert said is None or said in found.message
+    assert recipient.name in found.message
 
 
 def test_what_was_given_up_is_counted(tmp_path: Path) -> None:
@@ -56,4 +56,4 @@ def test_what_was_given_up_is_counted(tmp_path: Path) -> None:
         " values ('nt_1', 'chain.failed', 'cr_1', 'r', 't', 't', 1, 'dead', 1, 1, 2)"
     )
     found = examined(place.state)[-1]
-    assert (found.result, found.found) == ("warning", "1 notice could not be delivered")
+    assert (found.result, found.message) == ("warning", "1 notice could not be delivered")

@@ -77,7 +77,7 @@ def test_a_lock_that_keeps_nobody_out_fails(state: Path, monkeypatch: pytest.Mon
     """As on a file system that takes every lock for granted."""
     monkeypatch.setattr(fcntl, "flock", lambda descriptor, operation: None)
     (found,) = findings(machine.examine_lock, installation(state))
-    assert (found.result, "doesn't keep another process out" in found.found) == ("failed", True)
+    assert (found.result, "doesn't keep another process out" in found.message) == ("failed", True)
     assert found.fix
 
 
@@ -95,7 +95,7 @@ def test_a_store_of_another_version_is_found(state: Path, version: int, result: 
     connection.execute(f"pragma user_version = {version}")
     connection.close()
     found = findings(examine_store, installation(state))
-    assert (found[0].result, f"has version {version}" in found[0].found) == (result, True)
+    assert (found[0].result, f"has version {version}" in found[0].message) == (result, True)
 
 
 def test_a_damaged_store_fails(state: Path) -> None:
@@ -104,8 +104,8 @@ def test_a_damaged_store_fails(state: Path) -> None:
         file.write(b"\xff" * 8192)
     found = findings(examine_store, installation(state))
     assert found[-1].result == "failed"
-    assert found[-1].found.startswith("the store is damaged: ")
-    assert "\n" not in found[-1].found
+    assert found[-1].message.startswith("the store is damaged: ")
+    assert "\n" not in found[-1].message
     assert "runward restore" in str(found[-1].fix)
 
 
@@ -130,7 +130,7 @@ def test_a_lock_without_a_report_is_a_daemon_that_begins(state: Path) -> None:
         (found,) = findings(daemons.examine_daemon, installation(state))
     finally:
         held.release()
-    assert (found.result, "has not reported yet" in found.found) == ("warning", True)
+    assert (found.result, "has not reported yet" in found.message) == ("warning", True)
 
 
 def test_roots_that_are_not_there_or_no_directories_are_found(tmp_path: Path, state: Path) -> None:
@@ -155,7 +155,7 @@ def test_runs_that_the_daemon_can_not_read_fail_with_who_may_start_runs_and_how(
         (found,) = findings(settings.examine_roots, installation(state, root(tmp_path / "runs")))
     finally:
         held.release()
-    assert (found.result, problem in found.found) == ("failed", True)
+    assert (found.result, problem in found.message) == ("failed", True)
     how = f"sudo -u {name_of(os.geteuid())} RUNWARD_STATE_DIR={state} runward run -- COMMAND"
     assert f"`{how}`" in str(found.fix)
 
@@ -174,7 +174,7 @@ def test_directories_are_held_against_what_may_be_watched(
         watches.write_text(f"{limit}\n")
         told[limit] = findings(machine.examine_notifications, installation(state, root(tmp_path / "runs")))[1]
     assert {limit: each.result for limit, each in told.items()} == {1000: "ok", 14: "warning", 10: "warning"}
-    assert "the roots have 6 directories (runs 6) of the 5 that may be watched" in told[10].found
+    assert "the roots have 6 directories (runs 6) of the 5 that may be watched" in told[10].message
     assert str(told[10].fix).startswith("sysctl fs.inotify.max_user_watches=24")
 
 
@@ -217,7 +217,7 @@ def test_a_sqlite_with_the_wal_reset_bug_is_told_of(
     monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
     found = findings(machine.examine_database, installation(state))
     assert results(found) == (["ok", "ok"] if is_told else ["ok"])
-    assert ("WAL-reset" in found[-1].found) is is_told
+    assert ("WAL-reset" in found[-1].message) is is_told
 
 
 def test_a_sqlite_without_strict_tables_fails(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:

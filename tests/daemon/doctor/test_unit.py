@@ -76,9 +76,9 @@ def test_without_a_unit_nothing_starts_the_daemon(place: Path) -> None:
     (found,) = examined(place)
     install_it = "`runward daemon install --user`" if os.geteuid() == 0 else "`runward daemon install`"
     assert (found.result, found.fix) == ("warning", install_it)
-    assert "doesn't answer" not in found.found
+    assert "doesn't answer" not in found.message
     (place / "no-user-manager").touch()
-    assert "doesn't answer" in examined(place)[0].found
+    assert "doesn't answer" in examined(place)[0].message
 
 
 def test_a_unit_that_runs_over_this_state_directory_for_a_user_who_lingers_is_well(place: Path) -> None:
@@ -103,7 +103,7 @@ def test_what_is_wrong_with_a_unit_is_said(
     install(place, "runward.service", **properties)
     wrong = [each for each in examined(place) if each.result != "ok"]
     assert [each.result for each in wrong] == [result]
-    assert said in wrong[0].found
+    assert said in wrong[0].message
     assert wrong[0].fix
 
 
@@ -122,13 +122,13 @@ def test_a_daemon_that_isnt_the_units_is_found(place: Path) -> None:
     finally:
         held.release()
     assert found.result == "failed"
-    assert "is active as process 7" in found.found
+    assert "is active as process 7" in found.message
 
 
 def test_two_active_units_are_one_too_many(place: Path) -> None:
     install(place, "runward.service")
     install(place, f"runward@{USER}.service")
-    assert "more than one unit of Runward is active" in [each.found for each in examined(place)]
+    assert "more than one unit of Runward is active" in [each.message for each in examined(place)]
 
 
 ELSEWHERE = {"Environment": "RUNWARD_STATE_DIR=/var/lib/runward", "User": "runward", "MainPID": "8"}
@@ -148,7 +148,7 @@ def test_a_unit_of_this_user_beside_that_of_the_machine_is_well(
     finally:
         held.release()
     assert results(found) == ["ok", "ok"]
-    assert "keeps its state in /var/lib/runward: that is another installation" in found[0].found
+    assert "keeps its state in /var/lib/runward: that is another installation" in found[0].message
 
 
 def test_an_instance_of_the_template_that_nobody_enabled_is_not_missed(place: Path) -> None:
@@ -164,7 +164,7 @@ def test_where_only_the_machines_unit_is_installed_its_directory_and_the_command
     install(place, "runward.service", **ELSEWHERE)
     (found,) = examined(place)
     assert found.result == "warning"
-    assert f"keeps its state in /var/lib/runward, but this command uses {place}/state" in found.found
+    assert f"keeps its state in /var/lib/runward, but this command uses {place}/state" in found.message
     assert "`sudo -u runward RUNWARD_STATE_DIR=/var/lib/runward runward doctor`" in str(found.fix)
     assert f"`runward daemon install{' --user' if os.geteuid() == 0 else ''}`" in str(found.fix)
 
@@ -210,8 +210,8 @@ def test_root_is_shown_the_state_directory_of_another_user_as_that_user_has_it(p
     found = findings(state.examine_rights, installation(place / "state"))
     assert results(found) == ["warning", "ok"]
     assert found[0].fix == f"`sudo -u {user.pw_name} RUNWARD_STATE_DIR={place}/state runward doctor`"
-    assert found[1].found == f"{place}/state is {user.pw_name}'s alone"
+    assert found[1].message == f"{place}/state is {user.pw_name}'s alone"
     install(place, f"runward@{user.pw_name}.service")
-    assert [each.found for each in examined(place)] == [
+    assert [each.message for each in examined(place)] == [
         f"unit runward@{user.pw_name}.service (no file) is active"
     ]
