@@ -128,7 +128,7 @@ def examined(connection: sqlite3.Connection, path: Path, size: int) -> Examined:
     (epoch,) = connection.execute("select epoch from daemon").fetchone()
     (sessions,) = connection.execute("select count(*) from sessions").fetchone()
     (last_at,) = connection.execute(_LAST_AT).fetchone()
-    return Examined(version, epoch, end, last_at, sessions, size)
+    return Examined(version=version, epoch=epoch, head=end, last_at=last_at, sessions=sessions, size=size)
 
 
 def _pruned(connection: sqlite3.Connection) -> dict[int, Head]:

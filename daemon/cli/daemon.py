@@ -450,7 +450,8 @@ def _json_of(done: Done) -> JsonValue:
         "files": [{"path": each.path, "deed": each.deed, "kept": each.kept} for each in done.changes],
         "planned": [list(words) for words in done.planned],
         "ran": [
-            {"words": list(each.words), "code": each.code, "said": each.printed} for each in done.systemctl.ran
+            {"words": list(each.words), "code": each.code, "said": each.printed}
+            for each in done.systemctl.ran
         ],
         "systemd": done.silence or "answers",
         "done": is_done,

@@ -328,7 +328,14 @@ def rebuild(state: str, on_the_way: OnTheWay) -> Rebuilt:
     with FreshStore() as fresh:
         while last is not None:
             with reading.reading(state) as connection:
-                last = _some(connection, state, fresh, last, rebuilt, on_the_way)
+                last = _some(
+                    connection=connection,
+                    state=state,
+                    fresh=fresh,
+                    last=last,
+                    rebuilt=rebuilt,
+                    on_the_way=on_the_way,
+                )
     return rebuilt
 
 
@@ -347,7 +354,9 @@ def _some(
         rebuilt.sessions += 1
         live = state_of(connection, row.key, packed.get(row.key))
         try:
-            outcome = _compare(connection, state, fresh, row, live, on_the_way)
+            outcome = _compare(
+                connection=connection, state=state, fresh=fresh, row=row, live=live, on_the_way=on_the_way
+            )
         except JournalAway as away:
             why = str(away)
             rebuilt.without_journal[why] = rebuilt.without_journal.get(why, 0) + 1

@@ -153,7 +153,13 @@ class Queue:
         async with self.steps.noted() as now:
             await self._in_order(now)
             due = await jobs.due_in_background(
-                self._store, now, limit, large, long, without, are_long=are_long
+                store=self._store,
+                now=now,
+                limit=limit,
+                large=large,
+                long=long,
+                without=without,
+                are_long=are_long,
             )
         await self._hold(due.broken, now)
         return due.jobs

@@ -297,11 +297,13 @@ def _with(text: str, name: str, event: str, command: str, style: _Style) -> str:
     root = _document(text, name)
     hooks = _only(root, "hooks", text, name)
     if hooks is None:
-        return _put(text, root, 0, "hooks", {event: [_group(command)]}, style)
+        return _put(
+            text=text, container=root, depth=0, key="hooks", value={event: [_group(command)]}, style=style
+        )
     groups = _only(hooks, event, text, name)
     if groups is None:
-        return _put(text, hooks, 1, event, [_group(command)], style)
-    return _put(text, groups, 2, None, _group(command), style)
+        return _put(text=text, container=hooks, depth=1, key=event, value=[_group(command)], style=style)
+    return _put(text=text, container=groups, depth=2, key=None, value=_group(command), style=style)
 
 
 def _put(text: str, container: Span, depth: int, key: str | None, value: JsonValue, style: _Style) -> str:
@@ -363,7 +365,9 @@ def _find(text: str, name: str) -> Iterator[_Ours]:
                 _expect(entry, "{", f"a hook of hooks.{event.key} is not an object", text, name)
                 command = _only(entry, "command", text, name)
                 if command is not None and is_our_shell_command(_read(text, command), AGENT):
-                    yield _Ours(hooks, event, group, entries, entry, command)
+                    yield _Ours(
+                        hooks=hooks, event=event, group=group, entries=entries, entry=entry, command=command
+                    )
 
 
 _FIX: Final = "see Claude Code's documentation of hooks, fix it, and try again"

@@ -63,7 +63,14 @@ def acting_with_code(
             take = ready().take
         with snapshot(state) as connection:
             accounts = accounts_of(asked.event.key, asked.given)
-            code = RunningCode(accounts, connection, rules(), executor(), take, asked.used)
+            code = RunningCode(
+                accounts=accounts,
+                connection=connection,
+                rules=rules(),
+                executor=executor(),
+                take=take,
+                used=asked.used,
+            )
             try:
                 decided = code.drive(worked_out(accounts, asked.event))
             except Exception as error:
@@ -73,7 +80,12 @@ def acting_with_code(
                     trouble.note(code)
             used = round(code.cpu.used, 6)
             return Worked(
-                decided, accounts.all_effects, tuple(accounts.paid), accounts.reading, used, code.sandbox
+                decided=decided,
+                effects=accounts.all_effects,
+                paid=tuple(accounts.paid),
+                reading=accounts.reading,
+                cpu_s=used,
+                sandbox=code.sandbox,
             )
 
     return act
@@ -199,14 +211,14 @@ class RunningCode:
             deadline = min(deadline, time.monotonic() + CONTRACT_S)
         names: dict[str, JsonValue] = {} if asked.frame is None else asked.frame.names
         job = workers.Job(
-            asked.code,
-            asked.args,
-            asked.function,
-            names,
-            None if asked.defines is not None else lambda call: self._call(asked, call),
-            asked.dependencies,
-            is_contract,
-            asked.defines,
+            code=asked.code,
+            arguments=asked.args,
+            function=asked.function,
+            names=names,
+            answer=None if asked.defines is not None else lambda call: self._call(asked, call),
+            dependencies=asked.dependencies,
+            is_contract=is_contract,
+            defines=asked.defines,
         )
         ended = workers.execute(job, executor, self.cpu, deadline, self._take)
         self.sandbox = ended.sandbox or self.sandbox

@@ -144,28 +144,54 @@ class Assembly:
         self.outbox = Outbox(world.files, store, world.clock, log, lambda: self.worker.busy)
         self.orders = CancelOrders(world.files, world.processes, store, world.clock, log)
         self.starts = Starts(
-            world.processes, world.files, store, world.clock, log, self._run_begun, self._found
+            processes=world.processes,
+            files=world.files,
+            store=store,
+            clock=world.clock,
+            log=log,
+            begun=self._run_begun,
+            report=self._found,
         )
         self.worktrees = Worktrees(world.processes, store, world.clock, log)
-        self.notices = Notices(world.messenger, world.quarantined, store, world.clock, self.queue.steps, log)
+        self.notices = Notices(
+            messenger=world.messenger,
+            quarantined=world.quarantined,
+            store=store,
+            clock=world.clock,
+            steps=self.queue.steps,
+            log=log,
+        )
         self.free_slots = FreeSlots(store, world.clock, log, world.chains.steps_at_once, self._found)
         self.bundles = self._make_bundles(settings.state_dir)
         self.restored_bundles = RestoredBundles(self.bundles, store, world.clock, log, self.is_busy)
         self.signings = Signings(world.files, store, world.clock, log, self.bundles.own_key)
         self.schedules = Schedules(store, world.clock, log, world.chains.schedules, self._found)
         self.comparison = Comparison(
-            world.files, store, world.clock, log, self.outbox, self._found, self.outbox.busy
+            files=world.files,
+            store=store,
+            clock=world.clock,
+            log=log,
+            outbox=self.outbox,
+            damaged=self._found,
+            busy=self.outbox.busy,
         )
         self.exits = Exits(world.processes, self.hints)
         self.rounds = self._make_rounds(settings.scan.period)
         self.watch = WatchKeeping(
-            world.notifications, self.roots, self.rounds, self.hints, self.coverage, log
+            notifications=world.notifications,
+            roots=self.roots,
+            rounds=self.rounds,
+            hints=self.hints,
+            coverage=self.coverage,
+            log=log,
         )
         self.changed_files = ChangedFiles(
             *(store, world.clock, log, world.chains.watched_paths, self._file_changed, world.directories),
             *(self.watch.watch_again, lambda: self.rounds.period, settings.state_dir),
         )
-        self.running_outcomes = RunningOutcomes(world.files, store, world.clock, log, self.roots, self._found)
+        self.running_outcomes = RunningOutcomes(
+            files=world.files, store=store, clock=world.clock, log=log, roots=self.roots, tell=self._found
+        )
         self.intents = Intents(
             *(world.files, store, world.clock, log, self.roots, self._observed),
             *(lambda: world.exchange().waiting_intents, os.getuid()),
@@ -201,107 +227,107 @@ class Assembly:
 
     def _make_bundles(self, state: str) -> Bundles:
         return Bundles(
-            self._world.files,
-            self._store,
-            self._world.clock,
-            self._log,
-            lambda read: self.background.go_on(read),
-            lambda scheme: own_key_on_first_use(state, scheme, os.environ).key,
-            self._world.actions,
-            lambda: self.background.give_way(),
-            lambda: self.worker.low_disk,
+            files=self._world.files,
+            store=self._store,
+            clock=self._world.clock,
+            log=self._log,
+            go_on=lambda read: self.background.go_on(read),
+            own_key=lambda scheme: own_key_on_first_use(state, scheme, os.environ).key,
+            actions=self._world.actions,
+            give_way=lambda: self.background.give_way(),
+            low_disk=lambda: self.worker.low_disk,
         )
 
     def _make_running_replays(self) -> RunningReplays:
         return RunningReplays(
-            self._world.files,
-            self._store,
-            self._world.clock,
-            self._log,
-            self.roots,
-            self._world.bundled,
-            self._world.actions,
-            self.is_busy,
-            lambda: self.worker.low_disk,
-            self.bundles.placing,
+            files=self._world.files,
+            store=self._store,
+            clock=self._world.clock,
+            log=self._log,
+            roots=self.roots,
+            bundled=self._world.bundled,
+            actions=self._world.actions,
+            busy=self.is_busy,
+            low_disk=lambda: self.worker.low_disk,
+            placing=self.bundles.placing,
         )
 
     def _make_pruner(self, state: Path | None, retention: float | None) -> Pruner:
         return Pruner(
-            self._store,
-            self._world.files,
-            self.queue,
-            self._world.clock,
-            self._log,
-            lambda: self.is_busy() or self.worker.inbox_waits,
-            retention,
-            ClockTrust(state, self._world.clock),
+            store=self._store,
+            files=self._world.files,
+            queue=self.queue,
+            clock=self._world.clock,
+            log=self._log,
+            busy=lambda: self.is_busy() or self.worker.inbox_waits,
+            retention=retention,
+            trust=ClockTrust(state, self._world.clock),
         )
 
     def _make_rounds(self, period: float) -> Rounds:
         return Rounds(
-            self._world.files,
-            self._world.processes,
-            self._world.clock,
-            self.hints,
-            self.coverage,
-            self._log,
-            self.roots,
-            period,
-            lambda: self.watch.watch_again(),
-            self._due,
-            self._inbox,
-            KnownRuns(self._store, self._world.files).unchanged,
-            RootIdentities(self._store, self._world.files).accept,
+            files=self._world.files,
+            processes=self._world.processes,
+            clock=self._world.clock,
+            hints=self.hints,
+            coverage=self.coverage,
+            log=self._log,
+            roots=self.roots,
+            period=period,
+            watch_again=lambda: self.watch.watch_again(),
+            clock_stepped=self._due,
+            look_in_inbox=self._inbox,
+            unchanged=KnownRuns(self._store, self._world.files).unchanged,
+            accept=RootIdentities(self._store, self._world.files).accept,
         )
 
     def _make_answers(self) -> Answers:
         world = self._world
         return answers_of_the_world(
-            self._store,
-            world.files,
-            world.processes,
-            self.agents,
-            world.declared,
-            world.ruled,
-            world.playable,
-            world.covering,
-            world.chains,
-            world.messenger,
-            lambda read: self.background.go_on(read),
-            world.bundled,
-            self.bundles.draft,
-            world.exchange,
-            world.with_code,
+            store=self._store,
+            files=world.files,
+            processes=world.processes,
+            agents=self.agents,
+            declared=world.declared,
+            ruled=world.ruled,
+            playable=world.playable,
+            covering=world.covering,
+            chains=world.chains,
+            messenger=world.messenger,
+            go_on=lambda read: self.background.go_on(read),
+            bundled=world.bundled,
+            drafted=self.bundles.draft,
+            exchange=world.exchange,
+            with_code=world.with_code,
         )
 
     def _make_worker(self, batch: int) -> Worker:
         looks = Looks(
-            self._world.files,
-            self._world.clock,
-            self._store,
-            Looker(self._world.files, self._world.processes, self._world.clock, self.intents.at_end),
-            Follower(self._world.files, self._world.processes, self._world.clock),
-            self.agents,
-            self.hints,
-            self.coverage,
-            self._log,
-            self.roots,
+            files=self._world.files,
+            clock=self._world.clock,
+            store=self._store,
+            looker=Looker(self._world.files, self._world.processes, self._world.clock, self.intents.at_end),
+            follower=Follower(self._world.files, self._world.processes, self._world.clock),
+            agents=self.agents,
+            hints=self.hints,
+            coverage=self.coverage,
+            log=self._log,
+            roots=self.roots,
             doubt=self.rounds.doubt,
             opened=self._opened,
             closed=self._closed,
         )
         return Worker(
-            self._world.files,
-            self._store,
-            self.queue,
-            looks,
-            self.decider,
-            self.hints,
-            self.outbox,
-            self._log,
-            self._make_reactions(),
-            batch,
+            files=self._world.files,
+            store=self._store,
+            queue=self.queue,
+            looks=looks,
+            decider=self.decider,
+            hints=self.hints,
+            outbox=self.outbox,
+            log=self._log,
+            reactions=self._make_reactions(),
+            batch=batch,
         )
 
     def _opened(self, target: Target, processes: tuple[RecordedProcess, ...]) -> None:
@@ -334,16 +360,16 @@ class Assembly:
 
     def _make_background(self) -> Background:
         return Background(
-            self._store,
-            self.queue,
-            self.decider,
-            self._world.clock,
-            self._log,
-            self.is_busy,
-            self.verdicts.are_expected,
-            self.worker.report,
-            self.bundles.sealed,
-            partial(log_hashed_files, self._log, self._world.clock),
+            store=self._store,
+            queue=self.queue,
+            decider=self.decider,
+            clock=self._world.clock,
+            log=self._log,
+            busy=self.is_busy,
+            expected=self.verdicts.are_expected,
+            report=self.worker.report,
+            prepared=self.bundles.sealed,
+            tell=partial(log_hashed_files, self._log, self._world.clock),
         )
 
     def is_busy(self) -> bool:

@@ -74,7 +74,15 @@ async def serve(
     took over), `StoreMalformed`, `CannotListen`, and `OSError` or `sqlite3.Error` if the state directory can't be used.
     """
     try:
-        await _serve(settings, log, sinks, settings_files, signals, once, waits)
+        await _serve(
+            settings=settings,
+            log=log,
+            sinks=sinks,
+            settings_files=settings_files,
+            signals=signals,
+            once=once,
+            waits=waits,
+        )
     except BaseExceptionGroup as group:
         cause = _cause(group)
         if isinstance(cause, EpochRefused | EpochPassed):
@@ -120,13 +128,30 @@ async def _serve(
         store = Store(await connect(state / STORE))
         try:
             processes = stack.enter_context(closing(StartingProcesses(state)))
-            world = _world(state, declarer, processes, inotify, listener, studio)
-            supervisor = Supervisor(state, settings, world, store, log, make_alarm)
+            world = _world(
+                state=state,
+                declarer=declarer,
+                processes=processes,
+                inotify=inotify,
+                listener=listener,
+                studio=studio,
+            )
+            supervisor = Supervisor(
+                state=state, settings=settings, world=world, store=store, log=log, make_alarm=make_alarm
+            )
             supervisor.assembly.verdicts.tell = sinks.add
             checkpointer = stack.enter_context(closing(Checkpointer(state / STORE)))
             _collect_rarely()
             async with anyio.create_task_group() as tasks:
-                obedience = Obedience(supervisor, declarer, listener, studio, inotify, log, settings_files)
+                obedience = Obedience(
+                    supervisor=supervisor,
+                    declarer=declarer,
+                    listener=listener,
+                    studio=studio,
+                    inotify=inotify,
+                    log=log,
+                    settings_files=settings_files,
+                )
                 signals.obey(asyncio.get_running_loop(), log, obedience.stop, obedience.reload)
                 tasks.start_soon(obedience.run)
                 if listener is not None:
@@ -181,29 +206,29 @@ def _world(
         http = listener.report
         degraded.append(listener.degraded)
     return World(
-        SystemClock(),
-        Files(state),
-        processes,
-        SystemRandomness(),
-        inotify,
-        declarer,
-        declarer.ruled,
-        declarer.play,
-        declarer.covering,
-        declarer,
-        messenger,
-        declarer.bundled,
-        declarer.exchange,
-        ActionsWithCode(
+        clock=SystemClock(),
+        files=Files(state),
+        processes=processes,
+        randomness=SystemRandomness(),
+        notifications=inotify,
+        declared=declarer,
+        ruled=declarer.ruled,
+        playable=declarer.play,
+        covering=declarer.covering,
+        chains=declarer,
+        messenger=messenger,
+        bundled=declarer.bundled,
+        exchange=declarer.exchange,
+        with_code=ActionsWithCode(
             acting_with_code(declarer.exchange, declarer.executor, state, of_code),
             lambda: declarer.executor().workers,
         ),
-        partial(told_actions_in, state),
-        lambda: [why for each in degraded for why in each()],
-        declarer.quarantined,
-        http,
-        of_code.killed.report,
-        studio.report,
+        actions=partial(told_actions_in, state),
+        troubles=lambda: [why for each in degraded for why in each()],
+        quarantined=declarer.quarantined,
+        http=http,
+        killed=of_code.killed.report,
+        studio=studio.report,
         wrong=lambda: declarer.found,
         directories=inotify.directories,
     )

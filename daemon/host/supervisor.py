@@ -173,23 +173,25 @@ class Supervisor:
         self.begun = anyio.Event()
         """Set once the store is taken over and everything remembered."""
         self._held_epoch: HeldEpoch | None = None
-        self.assembly = Assembly(state, settings, world, store, log, make_alarm)
+        self.assembly = Assembly(
+            state=state, settings=settings, world=world, store=store, log=log, make_alarm=make_alarm
+        )
         self.reporting = Reporting(
-            state,
-            world.clock.now(),
-            store,
-            self.assembly.queue,
-            self.assembly.worker,
-            self.assembly.verdicts,
-            self.assembly.coverage,
-            self.assembly.roots,
-            lambda: self.settings_report,
-            (*self.assembly.degraded(), world.troubles),
-            log,
-            world.wrong,
-            world.http,
-            world.killed,
-            world.studio,
+            state=state,
+            since=world.clock.now(),
+            store=store,
+            queue=self.assembly.queue,
+            worker=self.assembly.worker,
+            verdicts=self.assembly.verdicts,
+            coverage=self.assembly.coverage,
+            roots=self.assembly.roots,
+            settings=lambda: self.settings_report,
+            troubles=(*self.assembly.degraded(), world.troubles),
+            log=log,
+            wrong=world.wrong,
+            http=world.http,
+            killed=world.killed,
+            studio=world.studio,
         )
 
     @property
@@ -385,4 +387,6 @@ def _told(settings: Settings, since: float) -> SettingsReport:
     origin = {key: each for key, each in settings.origin.items() if each != DEFAULT}
     rules = tuple((rule.named_at.file, *(rule.named_at.place or (None, None))) for rule in settings.contracts)
     values = settings_to_json(settings)
-    return SettingsReport(values, settings.files, since, settings.absent, origin, rules)
+    return SettingsReport(
+        values=values, files=settings.files, since=since, absent=settings.absent, origin=origin, rules=rules
+    )

@@ -39,7 +39,14 @@ def put_answer(
 
     request = str(uuid.uuid4())
     event = ApprovalRequested(
-        request, time.time(), row.id, row.run, answer, note, by_link=by_link, without=without
+        request=request,
+        at=time.time(),
+        approval=row.id,
+        run=row.run,
+        decision=answer,
+        note=note,
+        by_link=by_link,
+        without=without,
     )
     put(state, request, dump_request(event))
     return request

@@ -110,15 +110,15 @@ def load_note(file: InboxFile, note: dict[str, JsonValue]) -> HookSpoke | str | 
     boot, launcher = note.get("boot_id"), text_in(note.get("launcher_session"))
     knows_boot = isinstance(boot, str) and _BOOT.fullmatch(boot) is not None
     return HookSpoke(
-        file.name,
-        at,
-        agent,
-        reported.session_id,
-        reported.kind,
-        reported.cwd,
-        reported.transcript_path,
-        reported.prompt,
-        reported.source,
+        request=file.name,
+        at=at,
+        layout=agent,
+        session_id=reported.session_id,
+        kind=reported.kind,
+        cwd=reported.cwd,
+        transcript_path=reported.transcript_path,
+        prompt=reported.prompt,
+        source=reported.source,
         boot_id=str(boot) if knows_boot else "",
         ancestors=_ancestors(note.get("ancestors")) if knows_boot else (),
         launcher_session=None if launcher is None else whole(launcher),
@@ -200,7 +200,15 @@ def launch_of(event: RunLaunched) -> Launch:
     """What handlers learn about the launch."""
     contract = snapshot_from_run(event.contract).text
     launcher, process = RecordedProcess(*event.launcher), RecordedProcess(*event.process)
-    return Launch(event.at, event.seal, contract, launcher, process, event.timeout, event.cgroup)
+    return Launch(
+        at=event.at,
+        seal=event.seal,
+        contract_json=contract,
+        launcher=launcher,
+        process=process,
+        timeout=event.timeout,
+        cgroup=event.cgroup,
+    )
 
 
 def kept_with(event: Event | None) -> tuple[Rows, ...]:

@@ -123,7 +123,16 @@ def fork_command(
     if pid == 0:
         os.close(gate_in)
         os.close(report_out)
-        _become(arguments, environment, streams, signal_mask, cwd, prepare, gate_out, report_in)
+        _become(
+            arguments=arguments,
+            environment=environment,
+            streams=streams,
+            signal_mask=signal_mask,
+            cwd=cwd,
+            prepare=prepare,
+            gate=gate_out,
+            report=report_in,
+        )
     os.close(gate_out)
     os.close(report_in)
     return GatedCommand(Forked(pid, gate_in, report_out))

@@ -113,7 +113,14 @@ def launch(
         directory = record.make_run_directory(order.root, order.name or record.new_name(started_at))
     point("launch.directory")
     try:
-        return _Launch(order, environment, directory, signals, started_at, before_release).run()
+        return _Launch(
+            order=order,
+            environment=environment,
+            directory=directory,
+            signals=signals,
+            started_at=started_at,
+            before_release=before_release,
+        ).run()
     finally:
         directory.close()
 
@@ -163,12 +170,12 @@ class _Launch:
         if left:
             complaints.append(f"could not be killed and are still alive: {' '.join(map(str, sorted(left)))}")
         return Launched(
-            self._directory.name,
-            self._directory.path,
-            self._artifacts,
-            self._started_at,
-            ending,
-            tuple(complaints),
+            session_id=self._directory.name,
+            path=self._directory.path,
+            artifacts=self._artifacts,
+            started_at=self._started_at,
+            ending=ending,
+            complaints=tuple(complaints),
         )
 
     def _prepare(self) -> tuple[GatedCommand, Containment, ReservedFile]:
@@ -205,15 +212,15 @@ class _Launch:
             return
         hide_memory()
         self._announcement = Announcement(
-            order.state,
-            f"native:{order.root_name}/{self._directory.name}",
-            self._started_at,
-            identity_of(os.getpid()),
-            identity_of(command.pid),
-            order.contract,
-            order.timeout,
-            order.grace,
-            cgroup,
+            state=order.state,
+            session_key=f"native:{order.root_name}/{self._directory.name}",
+            at=self._started_at,
+            launcher=identity_of(os.getpid()),
+            process=identity_of(command.pid),
+            contract=order.contract,
+            timeout=order.timeout,
+            grace=order.grace,
+            cgroup=cgroup,
         )
         self._announcement.put()
 

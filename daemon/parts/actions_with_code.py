@@ -65,7 +65,14 @@ def no_sandbox(asked: ActedWithCode) -> Unable:
 
 def failed(code: str, why: str) -> Worked:
     """An action that fails before its result is known."""
-    return Worked(Decided(None, Refused(code, why).result()), (), (), Reading(), 0.0, None)
+    return Worked(
+        decided=Decided(None, Refused(code, why).result()),
+        effects=(),
+        paid=(),
+        reading=Reading(),
+        cpu_s=0.0,
+        sandbox=None,
+    )
 
 
 @dataclass(slots=True)

@@ -123,15 +123,17 @@ def begin_replay(
     """Begin to render a replay; None if its written part can't be read now. Raises `OSError`."""
     grown = None if running.begun is None else running.begun.grown
     order = BundleOrder(
-        running.key,
-        running.session_id,
-        running.layout,
-        running.path,
-        journal_directory(running.layout, running.key, running.path),
-        running.attempt,
-        stretch,
-        Verdict(0.0, "running", "", "", None, None),
-        rules,
+        key=running.key,
+        session_id=running.session_id,
+        layout=running.layout,
+        path=running.path,
+        directory=journal_directory(running.layout, running.key, running.path),
+        attempt=running.attempt,
+        stretch=stretch,
+        verdict=Verdict(
+            at=0.0, status="running", reason_code="", reason_summary="", delivery=None, hash=None
+        ),
+        rules=rules,
         grown=grown,
     )
     calls = files.calls(running.layout, running.path)

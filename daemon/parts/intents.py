@@ -207,7 +207,15 @@ class Intents(Part):
         names = await self._recognize(key, reading, lines, launch, is_new=is_new)
         if reading.run is not None:
             reading.known = await intent_files.lines_known(self.store, reading.run)
-        return self._note(key, session, reading, lines, is_over, names, launched=launch is not None)
+        return self._note(
+            key=key,
+            session=session,
+            reading=reading,
+            lines=lines,
+            is_over=is_over,
+            names=names,
+            launched=launch is not None,
+        )
 
     async def _recognize(
         self,

@@ -59,14 +59,22 @@ def _of_job(job: HeldJob, recipient: str, now: float) -> SendNotice:
     )
     # A job that is retried and held again gets a new notice.
     identifier = notice_id(HELD, f"{job.id} {job.held_at!r}", recipient)
-    return SendNotice(identifier, now, HELD, f"job {job.id}", recipient, title, text)
+    return SendNotice(
+        id=identifier, at=now, kind=HELD, subject=f"job {job.id}", recipient=recipient, title=title, text=text
+    )
 
 
 def _of_chain(name: str, why: str, recipient: str, now: float) -> SendNotice:
     title = f"chain {name} is quarantined"
     identifier = notice_id(QUARANTINED, f"{name} {why}", recipient)
     return SendNotice(
-        identifier, now, QUARANTINED, name, recipient, title, f"{why}. It does not fire until that is fixed"
+        id=identifier,
+        at=now,
+        kind=QUARANTINED,
+        subject=name,
+        recipient=recipient,
+        title=title,
+        text=f"{why}. It does not fire until that is fixed",
     )
 
 

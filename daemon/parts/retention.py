@@ -306,7 +306,12 @@ class Pruner(Part):
             # The settings also require that it was recorded long ago: history that was just imported counts as new.
             recorded_before = before if event is None else None
             due = await pruning.sessions_to_prune(
-                self.store, place, before, recorded_before, most, self.clock.now()
+                store=self.store,
+                place=place,
+                before=before,
+                recorded_before=recorded_before,
+                most=most,
+                now=self.clock.now(),
             )
             if due.keys:
                 await self._remove_parts(due.keys)

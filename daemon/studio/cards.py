@@ -101,13 +101,13 @@ def _finding(value: Mapping[str, JsonValue]) -> Finding:
     line = value.get("line")
     place = _text(value, "file") + (f":{line}" if isinstance(line, int) else "")
     return Finding(
-        group,
-        title or described,
-        place,
-        _text(value, "evidence") or (_text(value, "description") if title else rest.strip()),
-        _text(value, "suggestion"),
-        _text(value, "category"),
-        group == "major" or value.get("required") is True,
+        group=group,
+        title=title or described,
+        place=place,
+        evidence=_text(value, "evidence") or (_text(value, "description") if title else rest.strip()),
+        suggestion=_text(value, "suggestion"),
+        category=_text(value, "category"),
+        is_blocking=group == "major" or value.get("required") is True,
     )
 
 
@@ -199,10 +199,10 @@ class OutcomePages(Pages):
 def _wanted(given: Filters) -> Wanted:
     """What the filters in the address want. Raises `HTTPException`."""
     return Wanted(
-        given.one("kind"),
-        given.one("passed", _PASSED),
-        given.one("session"),
-        given.one("chain_run"),
-        given.moment("since"),
-        PAGE,
+        kind=given.one("kind"),
+        passed=given.one("passed", _PASSED),
+        session=given.one("session"),
+        chain_run=given.one("chain_run"),
+        since=given.moment("since"),
+        limit=PAGE,
     )

@@ -140,7 +140,11 @@ class ChainPages(Pages):
         return page(
             request,
             "chain.html",
-            {"chain": page_of_chain.json, "schedules": page_of_chain.schedules, "chain_runs": page_of_chain.runs.shown},
+            {
+                "chain": page_of_chain.json,
+                "schedules": page_of_chain.schedules,
+                "chain_runs": page_of_chain.runs.shown,
+            },
             found=page_of_chain,
             trigger=None if chain is None else in_words(chain.trigger),
             description=None if chain is None else chain.description,
@@ -183,17 +187,17 @@ def _read(
     fired = [] if asked is None else chain_runs_called(connection, run_id(f"{called}@{asked}"), 1)
     firings = newest_firings(connection, called, _FIRINGS)
     return _Chain(
-        called,
-        file,
-        None if file is None else chain_as_json(connection, file.file, file.parsed),
-        "" if file is None else text_without_secrets(file.text, settings.bundle.rules.redact),
-        [schedule_as_json(each, now) for each in due],
-        [(local(each), each) for each in upcoming(due, now, _NEXT)],
-        [each for each in firings if not each.result.startswith("firing.fired")],
-        known.status(called),
-        known.statuses.get(called),
-        fired[0].id if fired else None,
-        _runs(connection, request, given, called),
+        name=called,
+        file=file,
+        json=None if file is None else chain_as_json(connection, file.file, file.parsed),
+        text="" if file is None else text_without_secrets(file.text, settings.bundle.rules.redact),
+        schedules=[schedule_as_json(each, now) for each in due],
+        next=[(local(each), each) for each in upcoming(due, now, _NEXT)],
+        misses=[each for each in firings if not each.result.startswith("firing.fired")],
+        status=known.status(called),
+        decided=known.statuses.get(called),
+        fired=fired[0].id if fired else None,
+        runs=_runs(connection, request, given, called),
     )
 
 
@@ -202,12 +206,12 @@ def _runs(connection: sqlite3.Connection, request: Request, given: Filters, chai
     status, since, after = given.one("status", RUN_STATUSES), given.moment("since"), given.after("after")
     end = None if status is None else search_end(connection, "chain_runs", after and after[0], chain)
     rows = chain_runs(
-        connection,
-        chain,
-        status,
-        max((each for each in (since, end) if each is not None), default=None),
-        PAGE + 1,
-        after,
+        connection=connection,
+        chain=chain,
+        status=status,
+        since=max((each for each in (since, end) if each is not None), default=None),
+        limit=PAGE + 1,
+        after=after,
     )
     last = (rows[PAGE - 1].created_at, rows[PAGE - 1].id) if len(rows) > PAGE else None
     return _Runs([run_as_json(each) for each in rows[:PAGE]], older(request, last, end, since))

@@ -149,12 +149,12 @@ def _read(connection: sqlite3.Connection, settings: Settings, row: ChainRunRow, 
     assert isinstance(shown, list), "our own JSON"
     steps = [
         _step(
-            connection,
-            without_secrets_in(each, settings.bundle.rules.redact),
-            [one for one in tries if one.step == number],
-            [one for one in asked if one.step == number],
-            waiting,
-            settings,
+            connection=connection,
+            shown=without_secrets_in(each, settings.bundle.rules.redact),
+            tries=[one for one in tries if one.step == number],
+            asked=[one for one in asked if one.step == number],
+            waiting=waiting,
+            settings=settings,
         )
         for number, each in enumerate(shown)
         if isinstance(each, dict)
@@ -174,13 +174,13 @@ def _step(
     begun, ended = moment_of(shown["started_at"]), moment_of(shown["finished_at"])
     open_now = next((each for each in asked if each in waiting), None)
     return _Step(
-        shown,
-        tries,
-        None if begun is None or ended is None else ended - begun,
-        outcome_in_words(tries[-1].outcome, settings.bundle.rules.redact) if tries else None,
-        _output(connection, settings, tries[-1]) if tries else [],
-        None if open_now is None else _Question(open_now, shown_approval(open_now)),
-        [each for each in asked if each.status != "asked"],
+        json=shown,
+        tries=tries,
+        took=None if begun is None or ended is None else ended - begun,
+        outcome=outcome_in_words(tries[-1].outcome, settings.bundle.rules.redact) if tries else None,
+        output=_output(connection, settings, tries[-1]) if tries else [],
+        question=None if open_now is None else _Question(open_now, shown_approval(open_now)),
+        decided=[each for each in asked if each.status != "asked"],
     )
 
 
@@ -221,7 +221,15 @@ def _answer(
     from runward.handlers.model.approvals import ApprovalRequested
 
     note = form.text("note").strip()[:LONGEST_NOTE]
-    return ApprovalRequested(form.request, form.now, row.id, row.run, decision, note, without=without)
+    return ApprovalRequested(
+        request=form.request,
+        at=form.now,
+        approval=row.id,
+        run=row.run,
+        decision=decision,
+        note=note,
+        without=without,
+    )
 
 
 def _shown_there(connection: sqlite3.Connection, request: Request, form: Form) -> ApprovalRow:

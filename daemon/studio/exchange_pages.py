@@ -74,12 +74,12 @@ def interface_of(artifact: Mapping[str, JsonValue]) -> Interface:
     methods = _taken(rest, "methods", list) or _listed(artifact.get("genesis_methods"))
     examples = _taken(rest, "examples", list) or []
     return Interface(
-        room.text(described),
-        room.text(data_type),
-        [_method(room, each) for each in methods[:_MOST]],
-        [room.text(each) for each in examples[:_MOST]],
-        room.text(rest, 2) if rest else "",
-        sum(max(0, len(each) - _MOST) for each in (methods, examples)),
+        description=room.text(described),
+        data_type=room.text(data_type),
+        methods=[_method(room, each) for each in methods[:_MOST]],
+        examples=[room.text(each) for each in examples[:_MOST]],
+        rest=room.text(rest, 2) if rest else "",
+        left_out=sum(max(0, len(each) - _MOST) for each in (methods, examples)),
     )
 
 

@@ -64,7 +64,10 @@ class InvocationPages(Pages):
             is_search = skill is not None or status is not None
             end = search_end(connection, "invocations", after and after[0]) if is_search else None
             until = max((each for each in (since, end) if each is not None), default=None)
-            rows = invocations(connection, Wanted(skill, status, None, until, PAGE + 1, after))
+            rows = invocations(
+                connection,
+                Wanted(skill=skill, status=status, chain_run=None, since=until, limit=PAGE + 1, after=after),
+            )
             last = (rows[PAGE - 1].created_at, rows[PAGE - 1].id) if len(rows) > PAGE else None
             return rows[:PAGE], older(request, last, end, since)
 

@@ -141,12 +141,12 @@ def read_session(
     if _size_of_bundle(session) <= _MOST_VERIFIED:
         verified = verified_receipt(connection, settings, row, lambda _: None)
     return ReadSession(
-        session,
-        None if verified is None else verified.as_json(),
-        why,
-        Timeline(connection, settings, row).page(start, session),
-        not_delivered(connection, row.key),
-        is_unseen_failure(connection, row.key, time.time()),
+        session=session,
+        receipt=None if verified is None else verified.as_json(),
+        why=why,
+        timeline=Timeline(connection, settings, row).page(start, session),
+        not_delivered=not_delivered(connection, row.key),
+        is_unseen=is_unseen_failure(connection, row.key, time.time()),
     )
 
 
@@ -433,13 +433,13 @@ def _wanted(request: Request) -> Wanted:
     given = Filters(request, _FILTERS)
     failed = FAILED if given.one("failed") else ()
     return Wanted(
-        (*given.all("status", STATUSES), *failed),
-        given.all("layout"),
-        given.all("root"),
-        given.all("playbook"),
-        given.all("agent"),
-        given.moment("since"),
-        given.one("search"),
-        given.one("cwd"),
-        given.after("after"),
+        statuses=(*given.all("status", STATUSES), *failed),
+        layouts=given.all("layout"),
+        roots=given.all("root"),
+        playbooks=given.all("playbook"),
+        agents=given.all("agent"),
+        since=given.moment("since"),
+        text=given.one("search"),
+        cwd=given.one("cwd"),
+        after=given.after("after"),
     )

@@ -152,7 +152,15 @@ class Follower:
         """Look at each hinted place, until there is too much to read."""
         self._booted_at = _earlier(self._booted_at, self._processes.booted_at())
         now = self._clock.now()
-        batch = _Batch(self._files, self._processes, roots, now, self._booted_at, most_bytes, self._alive_at)
+        batch = _Batch(
+            files=self._files,
+            processes=self._processes,
+            roots=roots,
+            now=now,
+            booted_at=self._booted_at,
+            most_bytes=most_bytes,
+            alive_at=self._alive_at,
+        )
         looked: list[Looked] = []
         for index, (target, why) in enumerate(hints):
             if batch.bytes_read >= most_bytes:
@@ -252,7 +260,12 @@ class _Batch:
         if scan is None:
             before = before._replace(read=NOTHING_READ, scan=None)
         sight = self._files.look_at_session(
-            root.path, hinted.place, layout, before.read, self._most_bytes, self._now
+            root=root.path,
+            place=hinted.place,
+            layout=layout,
+            known=before.read,
+            most_bytes=self._most_bytes,
+            now=self._now,
         )
         if isinstance(sight, Unreadable):
             return _looked(hinted, before)._replace(mark=UNTRUSTED, unreadable=sight.why)
@@ -275,16 +288,16 @@ class _Batch:
         grew = bool(sight.portions) and before.scan is not None and not sight.anew
         began_at = self._began_at(writer) if resumed else None
         sign = Sign(
-            report,
-            resumed,
-            writer,
-            sight.changed_at,
-            self._now,
-            is_complete,
-            lines,
-            sight.anew,
-            grew,
-            began_at,
+            told=report,
+            resumed=resumed,
+            writer=writer,
+            changed_at=sight.changed_at,
+            at=self._now,
+            complete=is_complete,
+            lines=lines,
+            anew=sight.anew,
+            grew=grew,
+            began_at=began_at,
         )
         declared = _declaration(hinted, report, launcher)
         followed = follow(
@@ -312,7 +325,9 @@ class _Batch:
         return _looked(hinted, after)._replace(
             events=followed.events,
             rows=(
-                *after_reading(hinted, key, stored, after, whole, self._now),
+                *after_reading(
+                    hinted=hinted, key=key, stored=stored, after=after, whole=whole, now=self._now
+                ),
                 *(shared_home(root, self._now) if followed.grew_elsewhere else ()),
             ),
             mark=mark(sight.signature) if settled else UNTRUSTED,
@@ -428,13 +443,13 @@ class _Batch:
         self, root: WatchedRoot, layout: LogLayout | DirectoryLayout, changed_at: float | None
     ) -> FollowRule:
         return FollowRule(
-            layout.names_process,
-            root.records_history,
-            root.first_seen_at,
-            self._ended_at_boot(root, changed_at),
-            root.settings.settle,
-            root.settings.stale_after,
-            root.settings.start_within,
+            names_process=layout.names_process,
+            records_history=root.records_history,
+            first_seen_at=root.first_seen_at,
+            booted_at=self._ended_at_boot(root, changed_at),
+            settle=root.settings.settle,
+            stale_after=root.settings.stale_after,
+            start_within=root.settings.start_within,
             names_directory=isinstance(layout, LogLayout),
         )
 
@@ -459,13 +474,33 @@ def written_by(remembered: Remembered) -> tuple[RecordedProcess, ...]:
 
 def _nothing(hinted: Hinted) -> Looked:
     """A look at something that is not a session."""
-    return Looked(hinted.root, hinted.place, hinted.why, "none", (), False, (), (), None)
+    return Looked(
+        root=hinted.root,
+        place=hinted.place,
+        why=hinted.why,
+        phase="none",
+        processes=(),
+        doubted=False,
+        events=(),
+        rows=(),
+        mark=None,
+    )
 
 
 def _looked(hinted: Hinted, remembered: Remembered) -> Looked:
     """A look at a session, with what is now remembered of it."""
     phase, processes = remembered.followed.phase, written_by(remembered)
-    return Looked(hinted.root, hinted.place, hinted.why, phase, processes, False, (), (), None)
+    return Looked(
+        root=hinted.root,
+        place=hinted.place,
+        why=hinted.why,
+        phase=phase,
+        processes=processes,
+        doubted=False,
+        events=(),
+        rows=(),
+        mark=None,
+    )
 
 
 def _kept_scan(hinted: Hinted, remembered: Remembered) -> Scan | None:

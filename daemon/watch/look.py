@@ -183,14 +183,23 @@ class Looker:
         key = native.session_key(root.name, directory)
         now = self._clock.now()
         if isinstance(sight, Unreadable):
-            return _looked(root, directory, why, watched, (), (), UNTRUSTED)._replace(unreadable=sight.why)
+            return _looked(
+                root=root, directory=directory, why=why, after=watched, events=(), rows=(), trusted=UNTRUSTED
+            )._replace(unreadable=sight.why)
         events: tuple[Seen, ...]
         again_in = None
         if isinstance(sight, Gone):
             after, events = vanish(watched, key, now)
             trusted = None
         else:
-            after, events = self._see(root, directory, key, watched, sight, launches.get(key))
+            after, events = self._see(
+                root=root,
+                directory=directory,
+                key=key,
+                watched=watched,
+                sight=sight,
+                launch=launches.get(key),
+            )
             trusted = UNTRUSTED if after.complaints else trusted_mark(sight.directory, now)
             if after.unplanned is not None and after.phase == "open" and not after.plans:
                 run, artifacts = f"{root.path}/{directory}", after.unplanned.artifacts
@@ -200,17 +209,26 @@ class Looker:
             state = self._state(root, after, is_launched=key in launches)
             alive_at = now if state == "alive" else None
             known = self._alive_at(root, directory) if state == "gone" else None
-            after, ended = weigh(after, key, state, now, self._processes.whereabouts(), known)
+            after, ended = weigh(
+                watched=after,
+                key=key,
+                state=state,
+                now=now,
+                here=self._processes.whereabouts(),
+                alive_at=known,
+            )
             events += ended
         if key in lacking and key not in launches and not events:
             after, events = self._corrected(root, directory, key, after, lacking[key])
             again_in = lacking[key].look_in(now) if not events else None
         if events:
             after, events = self._divided(root, directory, watched, after, events)
-        changes = _changes(root, directory, key, watched, after, now)
+        changes = _changes(root=root, directory=directory, key=key, before=watched, after=after, now=now)
         if after.phase == "over" and watched.phase != "over":
             changes += self._at_end(root, directory, after.attempt)
-        looked = _looked(root, directory, why, after, events, changes, trusted)
+        looked = _looked(
+            root=root, directory=directory, why=why, after=after, events=events, rows=changes, trusted=trusted
+        )
         return looked._replace(again_in=again_in, alive_at=alive_at)
 
     def _alive_at(self, root: WatchedRoot, directory: str) -> float | None:
@@ -272,7 +290,9 @@ class Looker:
         rule = RootRule(root.records_history, root.first_seen_at)
         items = list(native.scan(root.name, path, sight.documents))
         watched = _in_todays_digests(watched, sight, items)
-        return see(watched, key, rule, sight.signatures, items, launch)
+        return see(
+            watched=watched, key=key, rule=rule, signatures=sight.signatures, items=items, launch=launch
+        )
 
     def _divided(
         self,
@@ -342,15 +362,15 @@ def _looked(
     trusted: int | None,
 ) -> Looked:
     return Looked(
-        root,
-        directory,
-        why,
-        after.phase,
-        recorded(after),
-        after.gone_since is not None,
-        events,
-        rows,
-        trusted,
+        root=root,
+        place=directory,
+        why=why,
+        phase=after.phase,
+        processes=recorded(after),
+        doubted=after.gone_since is not None,
+        events=events,
+        rows=rows,
+        mark=trusted,
         unsettled=trusted == UNTRUSTED and after.phase != "over",
     )
 
@@ -359,7 +379,17 @@ def _nothing(root: WatchedRoot, directory: str, why: int) -> Looked:
     """A look that found nothing out; the next scan triggers another."""
     phase: Phase = "open" if directory in root.open else "none"
     processes = tuple(root.open.get(directory, ()))
-    return Looked(root, directory, why, phase, processes, directory in root.doubted, (), (), UNTRUSTED)
+    return Looked(
+        root=root,
+        place=directory,
+        why=why,
+        phase=phase,
+        processes=processes,
+        doubted=directory in root.doubted,
+        events=(),
+        rows=(),
+        mark=UNTRUSTED,
+    )
 
 
 def recorded(watched: Watched) -> tuple[RecordedProcess, ...]:

@@ -106,7 +106,9 @@ class Files:
         most_bytes: int,
         now: float,
     ) -> SessionSight | Unreadable | Gone:
-        return look_at_session(root, place, layout, known, most_bytes, now)
+        return look_at_session(
+            root=root, place=place, layout=layout, known=known, most_bytes=most_bytes, now=now
+        )
 
     def look(
         self, root: str, directory: str, names: Sequence[str], known: Mapping[str, Signature]

@@ -57,8 +57,8 @@ _SYSTEM_CALLS: Final = (
     "rundir.session_files.os",
     "rundir.session_logs.os",
     "disk.epoch.os",
-    "store.own_journals.os",
-    "backup.restore.os",
+    "store.journals.os",
+    "backup.os",
 )
 """What makes system calls, below `runward.daemon`."""
 
