@@ -11,6 +11,7 @@ from runward.handlers.model.notices import (
     ResendNotice,
     SendNotice,
 )
+from runward.handlers.subjects import of_notice
 
 _LONGEST = 2000
 
@@ -45,7 +46,7 @@ def retry_notice(event: NoticeRetryRequested, given: Given) -> Deciding:
     Try it again if it was given up.
     """
     state = yield from ask(NoticeStateOf(event.notice))
-    subject = f"notice {event.notice}"
+    subject = of_notice(event.notice)
     if state == "dead":
         return ResendNotice(event.notice, given.at), Explain(
             subject, "decided", f"tried again: {event.said_by} asked"

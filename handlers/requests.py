@@ -33,7 +33,7 @@ from runward.handlers.model.requests import (
     SessionSeenRequested,
 )
 from runward.handlers.model.sessions import LaunchOf, ProcessesOf, RunProcesses, SessionOf
-from runward.handlers.subjects import PRUNE, of_start
+from runward.handlers.subjects import PRUNE, of_job, of_root, of_start
 
 
 def retry_job(event: JobRetryRequested, given: Given) -> Deciding:
@@ -49,7 +49,7 @@ def discard_job(event: JobDiscardRequested, given: Given) -> Deciding:
 
 def _release(job: int, state: Literal["waiting", "discarded"], reason: str) -> Deciding:
     standing = yield from ask(JobStateOf(job))
-    subject = f"job {job}"
+    subject = of_job(job)
     if standing is not None and standing.state == "held":
         effects: Effects = (ReleaseJob(job, state, reason), Explain(subject, "decided", reason))
         # A bundle waits until its run's intents are carried out, and this one never will be.
@@ -126,7 +126,7 @@ def accept_root(event: RootAcceptRequested, given: Given) -> Effects:
     return (
         AcceptRoot(event.root, event.identity),
         ScanRoots(),
-        Explain(f"root {event.root}", "decided", summary),
+        Explain(of_root(event.root), "decided", summary),
     )
 
 

@@ -19,6 +19,7 @@ from runward.handlers.model.schedules import (
     chain_and_item,
 )
 from runward.handlers.model.schedules import LANE as SCHEDULE
+from runward.handlers.subjects import of_chain
 from runward.handlers.times import in_utc
 
 PATIENCE: Final = 30.0
@@ -148,7 +149,7 @@ def _key(item: int | None, due: float) -> str:
 
 
 def _about(chain: str) -> str:
-    return f"chain {chain_and_item(chain)[0]}"
+    return of_chain(chain_and_item(chain)[0])
 
 
 def _miss(
@@ -185,7 +186,7 @@ def define_schedule(event: ScheduleChanged, given: Given) -> Deciding:
     """
     standing = yield from ask(ScheduleOf(event.chain))
     scheduled = yield from ask(ScheduleIn(event.chain))
-    subject = f"chain {chain_and_item(event.chain)[0]}"
+    subject = of_chain(chain_and_item(event.chain)[0])
     if scheduled is None:
         if standing is None or standing.words is None:
             return ()

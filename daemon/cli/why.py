@@ -45,12 +45,12 @@ from runward.daemon.views.why import (
     session_story,
 )
 from runward.handlers.secrets import json_without_secrets, text_without_secrets
-from runward.handlers.subjects import START, of_start
+from runward.handlers.subjects import CHAIN, START, of_start
 
 _JOB = "job:"
 _CHAIN_RUN = "cr_"
 _APPROVAL = "ap_"
-_CHAINS: Final = ("chain ", "chain:")
+_CHAINS: Final = (CHAIN, "chain:")
 _EXCHANGE: Final = re.compile("artifact:|principal:|.*#intent/|[0-9a-f]{8}-[0-9a-f]{4}-")
 """An artifact, a principal, a line of a run, or the action of a person."""
 _TIMERS: Final = ("TimerSet", "TimerRang")
@@ -196,7 +196,7 @@ def _of_chain(connection: sqlite3.Connection, settings: Settings, name: str, is_
     """A chain: what fired it lately, and why it did not fire. `@last` is the newest run of any chain."""
     if name == LAST:
         return chain_run_story(connection, find_run(connection, LAST), is_up)
-    subject = f"chain {name}"
+    subject = f"{CHAIN}{name}"
     decided = reading_queue.decisions_about(connection, subject)
     standing = reading_chains.chain_statuses(connection).get(name)
     return Story(

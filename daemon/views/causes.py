@@ -17,7 +17,7 @@ from runward.daemon.store.reading_queue import CancellationRow, DecisionRow, Eve
 from runward.daemon.store.reading_sessions import StatusChange
 from runward.daemon.views.text import duration, iso, local
 from runward.handlers.exchange.intent import line_without_content, without_content
-from runward.handlers.subjects import of_start
+from runward.handlers.subjects import of_job, of_start
 
 Fact: TypeAlias = Mapping[str, JsonValue]
 
@@ -259,7 +259,7 @@ def _causes(
 
 def causes_of_job(connection: sqlite3.Connection, job: JobRow) -> list[Entry]:
     """Everything that is recorded about a job, first cause first; also what people asked of it."""
-    asked = reading_queue.decisions_about(connection, f"job {job.id}")
+    asked = reading_queue.decisions_about(connection, of_job(job.id))
     about = reading_queue.decisions_about(connection, job.lane)
     decisions = [each for each in about if each.event == job.event and each.handler == job.handler]
     numbers = {job.event, *(each.event for each in asked)}

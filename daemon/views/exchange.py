@@ -27,6 +27,7 @@ from runward.handlers.exchange.artifacts import metadata_of
 from runward.handlers.exchange.genesis import METHODS, genesis_artifact
 from runward.handlers.exchange.intent import without_content
 from runward.handlers.model.exchange import MILLIONTHS, SCRIP, SharedArtifact
+from runward.handlers.subjects import PRINCIPAL
 
 _SCHEMAS: Final = ("inputSchema", "outputSchema")
 _DIALECT: Final = "$schema"
@@ -164,7 +165,6 @@ def action_as_json(row: ActionRow) -> dict[str, JsonValue]:
 
 
 ARTIFACT: Final = "artifact:"
-PRINCIPAL: Final = "principal:"
 
 _NEWEST: Final = 50
 """Actions that are told."""

@@ -55,6 +55,7 @@ from runward.handlers.model.effects import Deciding, Effect, Effects, Emit, Expl
 from runward.handlers.model.invocations import Invocation, OpenInvocation
 from runward.handlers.model.schedules import TimerSet
 from runward.handlers.notices import notices
+from runward.handlers.subjects import of_chain
 from runward.handlers.times import in_utc
 
 
@@ -67,7 +68,7 @@ def fire_what_listens(event: EventOccurred, given: Given) -> Deciding:
     effects: list[Effect] = []
     for chain in chains:
         items, reason = _meant(chain, event)
-        subject = f"chain {chain.name}"
+        subject = of_chain(chain.name)
         if not items:
             effects.append(Explain(subject, "refused", f"{event.name} does not fire it: {reason}"))
             continue
@@ -110,7 +111,7 @@ def fire_as_asked(event: ChainFireRequested, given: Given) -> Deciding:
     Fire it, or say why not.
     """
     chain = yield from ask(ChainNamed(event.chain))
-    subject = f"chain {event.chain}"
+    subject = of_chain(event.chain)
     if isinstance(chain, str):
         return (Explain(subject, "refused", f"it is not fired, as {event.said_by} asked: {chain}"),)
     assert chain.document is not None
@@ -137,7 +138,7 @@ def set_status(event: ChainStatusRequested, given: Given) -> Effects:
     change = f"{event.status}, as {event.said_by} asked" + (f": {event.note}" if event.note else "")
     return (
         SetChainStatus(event.chain, event.at, event.status, event.note, event.said_by),
-        Explain(f"chain {event.chain}", "decided", f"it is {change}"),
+        Explain(of_chain(event.chain), "decided", f"it is {change}"),
     )
 
 
@@ -186,7 +187,7 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
     skipped = yield from _skipped(event, run, given.at)
     if skipped is not None:
         explained = Explain(
-            f"chain {event.chain}",
+            of_chain(event.chain),
             "refused",
             f"{event.event} {event.event_id} is skipped: {skipped.why}",
             {"reason": skipped.code},
@@ -221,7 +222,7 @@ def open_run(event: ChainFired, given: Given) -> Deciding:
     )
     if event.due_at is not None:  # of an event or a request, what led to the firing has said so
         summary = f"{event.event} {event.event_id} fires it, as {run}"
-        fired += (Explain(f"chain {event.chain}", "decided", summary),)
+        fired += (Explain(of_chain(event.chain), "decided", summary),)
     opened = OpenChainRun(
         id=run,
         chain=event.chain,
@@ -403,7 +404,7 @@ def report_end(event: ChainRunFinished, given: Given) -> Deciding:
             why = f"{event.run} ended {event.status}, and its file says pause_on_failure"
             effects += [
                 SetChainStatus(event.chain, given.at, "paused", why, "pause_on_failure"),
-                Explain(f"chain {event.chain}", "decided", f"it is paused: {why}"),
+                Explain(of_chain(event.chain), "decided", f"it is paused: {why}"),
             ]
     # An event that nothing listens to would cost the store a row and a job for nothing.
     if (yield from ask(ListenersTo(FINISHED))):

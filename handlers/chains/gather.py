@@ -28,6 +28,7 @@ from runward.handlers.model.chains import (
     TriggerMatched,
 )
 from runward.handlers.model.effects import Deciding, Effect, Emit, Explain
+from runward.handlers.subjects import of_chain
 from runward.handlers.times import in_utc
 
 
@@ -268,7 +269,7 @@ def gather_event(event: TriggerMatched, given: Given) -> Deciding:
 
     Fire the chain if this completes its trigger, and hold what still counts. While it is paused nothing counts.
     """
-    subject = f"chain {event.chain}"
+    subject = of_chain(event.chain)
     fires = yield from ask(ChainFiresNow(event.chain))
     if fires is not None and fires.status != "active" and event.at >= fires.since:
         why, code = f"it is {fires.status}, as {fires.said_by} asked", "firing.skipped.paused"

@@ -51,6 +51,7 @@ from runward.handlers.model.exchange import (
     RecordAction,
     UseCpu,
 )
+from runward.handlers.subjects import of_principal
 from runward.handlers.times import iso_time
 
 _SHOWN_TEXT: Final = 100
@@ -349,9 +350,6 @@ def _recorded(
 MEMORY: Final = "_memory"
 """The suffix of the id of a principal's memory."""
 
-SUBJECT: Final = "principal:"
-"""How `why` names a principal."""
-
 
 def create_as_asked(event: PrincipalCreateRequested, given: Given) -> Deciding:
     """A person creates a principal, with its artifact and its initial resources."""
@@ -359,9 +357,9 @@ def create_as_asked(event: PrincipalCreateRequested, given: Given) -> Deciding:
     try:
         yield from _create(accounts, event)
     except Refused as refused:
-        return (Explain(f"{SUBJECT}{event.principal}", "refused", refused.message),)
+        return (Explain(of_principal(event.principal), "refused", refused.message),)
     summary = f"created by {event.said_by}, with {event.scrip} scrip"
-    return *accounts.all_effects, Explain(f"{SUBJECT}{event.principal}", "decided", summary)
+    return *accounts.all_effects, Explain(of_principal(event.principal), "decided", summary)
 
 
 def _create(accounts: Accounts, event: PrincipalCreateRequested) -> Asking[None]:
@@ -407,7 +405,7 @@ def mint_units(event: MintRequested, given: Given) -> Deciding:
     """
     accounts = accounts_of(event.key, given)
     reason = event.reason or f"minted by {event.said_by}"
-    subject = f"{SUBJECT}{event.principal}"
+    subject = of_principal(event.principal)
     try:
         if (yield from accounts.principal(event.principal)) is None:
             raise Refused("not_found", f"there is no principal {event.principal}")
