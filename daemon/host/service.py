@@ -173,7 +173,8 @@ async def _serve(
 
 
 def _inotify(settings: Settings, state: Path) -> Inotify:
-    return Inotify(state / INBOX, settings.watch, settings.scan.period)
+    watch = settings.watch
+    return Inotify(state / INBOX, watch.step, watch.debounce, watch.limit_share, settings.scan.period)
 
 
 def _listener(
@@ -353,7 +354,8 @@ class Obedience:
                 store_fix=fix,
             )
             return False
-        self._inotify.use(settings.watch, settings.scan.period)
+        watch = settings.watch
+        self._inotify.use(watch.step, watch.debounce, watch.limit_share, settings.scan.period)
         self._declarer.use(settings)
         await anyio.to_thread.run_sync(self._declarer.check)
         if self._listener is not None:

@@ -18,7 +18,6 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from runward.config.settings import Watch
 from runward.daemon.watch.directories import Directories, Overflow
 from runward.daemon.watch.hints import ITSELF, Target
 from runward.daemon.watch.roots import WatchedRoot
@@ -99,9 +98,11 @@ class Inotify:
     `pulse` belongs to the thread that watches, None if there is none.
     """
 
-    def __init__(self, inbox: Path, settings: Watch, plan_period: float) -> None:
+    def __init__(
+        self, inbox: Path, step_ms: int, debounce_ms: int, limit_share: float, plan_period: float
+    ) -> None:
         self.inbox = str(inbox)
-        self.use(settings, plan_period)
+        self.use(step_ms, debounce_ms, limit_share, plan_period)
         self.directories = WatchedDirectories()
         """What is watched in addition to the roots."""
         self._limiter = anyio.CapacityLimiter(2)
@@ -109,9 +110,11 @@ class Inotify:
         self._refused_until = 0.0
         self._refused = ""
 
-    def use(self, settings: Watch, plan_period: float) -> None:
+    def use(self, step_ms: int, debounce_ms: int, limit_share: float, plan_period: float) -> None:
         """Go by these settings from the next wait, and from the next time that the watch is set up."""
-        self.settings = settings
+        self.step = step_ms
+        self.debounce = debounce_ms
+        self._limit_share = limit_share
         self._plan_period = plan_period
 
     async def watch(
@@ -158,7 +161,7 @@ class Inotify:
         limit, name = watch_limit() or OLDEST_LIMIT
         try:
             beside = self._beside(plan)
-            most = max(int(limit * self.settings.limit_share), 1 + len(flat) + len(beside))
+            most = max(int(limit * self._limit_share), 1 + len(flat) + len(beside))
             return Directories(deep, [self.inbox, *flat, *beside], most, pulse.beat)
         except OSError as error:
             if error.errno != errno.ENOSPC:
@@ -183,7 +186,7 @@ class Inotify:
         flat: dict[str, str] = {}
         if began < self._refused_until:
             flat = dict.fromkeys((root.name for root in roots), self._refused)
-        allowed = int(limit * self.settings.limit_share) - len(self.directories.paths)
+        allowed = int(limit * self._limit_share) - len(self.directories.paths)
         plan = plan_watches(roots, allowed, fix, pulse.beat, flat)
         return plan, self._next_plan(began, Watching(0, plan.flat_names))
 
@@ -247,8 +250,7 @@ class _Watch:
     def _wait(self, directories: Directories) -> None:
         """Wait for changes and pass them on."""
         self.pulse.beat()
-        settings = self._inotify.settings
-        step, debounce = settings.step / 1000, settings.debounce / 1000
+        step, debounce = self._inotify.step / 1000, self._inotify.debounce / 1000
         changes = directories.wait(TIMEOUT_MS / 1000, step, max(step, debounce), self.stop)
         if not changes or self.stop.is_set():
             return

@@ -13,12 +13,21 @@ from typing import Final, Literal, TypeAlias
 
 from runward.config.json_value import JsonValue
 from runward.handlers.foreign_json import parse_time
+from runward.handlers.layouts.call_readers import CallLayout, CallReader
+from runward.handlers.layouts.codex_contents import LEAVES, Calls, CodexCalls, Tokens
 from runward.handlers.layouts.codex_records import (
     LONGEST_PATH,
     META,
     STATE,
+    UNNUMBERED,
     Origin,
+    Turns,
+    apart,
     cwd_in,
+    end_by_abort,
+    end_of_task,
+    ends_turn,
+    failure,
     is_aside,
     is_typed,
     kind_of,
@@ -29,20 +38,18 @@ from runward.handlers.layouts.codex_records import (
     thread_in,
     thread_of,
 )
-from runward.handlers.layouts.codex_turns import (
-    LEAVES,
-    UNNUMBERED,
-    Calls,
-    Tokens,
-    Turns,
-    end_by_abort,
-    end_of_task,
-    ends_turn,
-    failure,
+from runward.handlers.layouts.foreign_values import object_in, whole_text_in
+from runward.handlers.layouts.transcript import (
+    Counts,
+    KeepsState,
+    LogLine,
+    Resumed,
+    Said,
+    Told,
+    Usage,
+    clip_prompt,
 )
-from runward.handlers.layouts.foreign_values import whole_text_in
-from runward.handlers.layouts.transcript import Counts, KeepsState, LogLine, Resumed, Told, Usage, clip_prompt
-from runward.handlers.layouts.transcript_lines import MOST_GLUED, Unreadable, records
+from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
 from runward.handlers.model.sessions import Complaint, Document
 
 Payload: TypeAlias = dict[str, JsonValue]
@@ -327,6 +334,11 @@ class Rollout:
             resumed.append(began._replace(began_at=self.made_at) if began.attempt == 2 else began)
 
     @property
+    def has_begun(self) -> bool:
+        """Whether a turn of the thread's own has begun."""
+        return self.turns.turn != "none"
+
+    @property
     def made_at(self) -> float | None:
         """When the thread was made, or else its first record."""
         made = self.origin.made_at if self.origin is not None else None
@@ -398,8 +410,6 @@ def _joined(content: JsonValue) -> str | None:
 
 LAYOUT: Final = "codex"
 
-_RECORD: Final = b'{"timestamp":"'
-"""How Codex begins each record: after a failed write its full copy may follow the torn one in the same line."""
 
 _KINDS: Final = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _MOST_HEAD_LINES: Final = 20
@@ -502,11 +512,95 @@ def _read(file: str, lines: Sequence[LogLine], unreadable: Unreadable) -> Iterat
             unreadable.add(file, line.number, torn.complaints[0].message)
 
 
-def apart(line: LogLine) -> list[LogLine]:
-    """An unreadable line, split where a further record begins in it."""
-    # A torn line and the full copy of the record may be one line, because no newline followed the torn part.
-    if line.is_cut or line.content.find(_RECORD, 1) < 0:
-        return [line]
-    first, *further = line.content.split(_RECORD, MOST_GLUED)
-    parts = [first, *(_RECORD + part for part in further)]
-    return [LogLine(line.number, part) for part in parts if part.strip(b"\0 \t\r")]
+def _start(name: str) -> CallReader:
+
+    return CodexCalls(Rollout(thread=thread_of(name)))
+
+
+CALLS: Final = CallLayout(_start)
+
+
+_ENDS: Final = frozenset({"task_complete", "turn_complete"})
+
+
+_WORKS_ON: Final = frozenset(
+    {
+        *("task_started", "turn_started", "turn_aborted", "user_message"),
+        *("function_call", "custom_tool_call", "local_shell_call"),
+        *("function_call_output", "custom_tool_call_output"),
+    }
+)
+"""What comes after a message that was not the last one."""
+
+
+def final_message(newest_first: Iterable[bytes]) -> str | None:
+    """The text of the thread's last message. None if a turn was begun or aborted after it, or it called a tool.
+
+    Newer versions repeat it at the end of the turn. Lines that can't be read are skipped.
+    """
+    for line in newest_first:
+        try:
+            record = decode(line)
+        except ValueError:
+            continue
+        if not isinstance(record, dict):
+            continue
+        kind, item = item_of(record)
+        if kind in _ENDS:
+            if item.get("error") is not None:
+                return None
+            message = item.get("last_agent_message")
+            if isinstance(message, str):
+                return message or None
+        elif kind == "message":
+            role = item.get("role")
+            if role == "assistant":
+                return text_of(item.get("content")) or None
+            if role == "user":
+                return None
+        elif kind in _WORKS_ON or (
+            kind == "item_completed" and object_in(item.get("item")).get("type") == "UserMessage"
+        ):
+            return None
+    return None
+
+
+def item_of(record: dict[str, JsonValue]) -> tuple[str, dict[str, JsonValue]]:
+    """What a record says, and its kind. Up to 0.29 it is bare in its line."""
+    kind, payload = record.get("type"), record.get("payload")
+    if payload is None:
+        return str(kind), record
+    item = object_in(payload)
+    return str(item.get("type")) if kind in ("event_msg", "response_item") else "", item
+
+
+def text_of(content: JsonValue) -> str:
+    """The text of a message: that of all its blocks."""
+    blocks = content if isinstance(content, list) else []
+    texts = (object_in(each).get("text") for each in blocks)
+    return "".join(each for each in texts if isinstance(each, str))
+
+
+_INSERTED: Final = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions")
+"""What Codex says to the model in the name of the user."""
+
+
+def message_in(line: bytes) -> Said | None:
+    """The text that a line adds to the conversation. None if it adds none, or can't be read.
+
+    Codex also reports each text as an event; those are left out.
+    """
+    try:
+        record = decode(line)
+    except ValueError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    kind, item = item_of(record)
+    text = text_of(item.get("content")) if kind == "message" else ""
+    if not text:
+        return None
+    role = item.get("role")
+    if role == "user" and not text.lstrip().startswith(_INSERTED):
+        return Said(parse_time(record.get("timestamp")), "user", text)
+    return Said(parse_time(record.get("timestamp")), "assistant" if role == "assistant" else "system", text)

@@ -1,29 +1,252 @@
-"""What a Codex rollout contains: its calls, its texts, and its last message.
+"""What a Codex rollout contains: its calls, its tokens, its texts, and its last message.
 
-Calls are call items and the outputs that come back for them. What a fork copied from its origin does not belong to the
-thread; `codex.py` tells where that ends. Params are the parsed arguments. Codex reports a reply's tokens after its
-calls (up to 0.63 before them), so they come with the first call's output, or with that call.
+Counted are tool calls, failed tools, sub-agents and tokens, each once. The same call is described by several records
+(the call, the finished item, the output), and the same tokens by a repeated running total. A bounded number of ids
+records what was counted.
+
+For a replay, calls are call items and the outputs that come back for them. What a fork copied from its origin does not
+belong to the thread. Params are the parsed arguments. Codex reports a reply's tokens after its calls (up to 0.63 before
+them), so they come with the first call's output, or with that call.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, TypedDict, cast
+from typing import Final, Protocol, TypedDict, cast
 
 import msgspec
 
 from runward.config.json_value import JsonValue
 from runward.handlers.calls import Called, Place, Returned, Told, Unusable
 from runward.handlers.foreign_json import parse_time
-from runward.handlers.layouts.call_readers import CallLayout, CallReader, PlacedLine, Plans
-from runward.handlers.layouts.codex import Rollout, apart
-from runward.handlers.layouts.codex_records import thread_of
-from runward.handlers.layouts.codex_turns import Tokens
+from runward.handlers.layouts.call_readers import PlacedLine, Plans
+from runward.handlers.layouts.codex_records import apart
 from runward.handlers.layouts.foreign_values import Value, object_in, text_value, value_in, whole_text_in
-from runward.handlers.layouts.transcript import LogLine, Said
+from runward.handlers.layouts.transcript import LogLine, Resumed
 from runward.handlers.layouts.transcript_lines import Unreadable, decode, records
 from runward.handlers.model.sessions import Document
+
+MOST_IDS: Final = 16
+"""Ids of each kind that are remembered: the records of one call are close together."""
+
+
+LONGEST_ID: Final = 64
+
+
+MOST_TOKENS: Final = 2**48
+"""The largest believable number of tokens."""
+
+
+SPAWN: Final = "spawn_agent"
+"""The tool that orders a sub-agent."""
+
+
+QUESTIONS: Final = frozenset({"request_user_input", "request_permissions"})
+"""Tools by which the agent asks a person."""
+
+
+LEAVES: Final = frozenset(
+    {
+        "apply_patch_approval_request",
+        "elicitation_request",
+        "exec_approval_request",
+        "request_permissions",
+        "request_user_input",
+    }
+)
+"""Events by which a person is asked, in versions that record them."""
+
+
+_EXIT: Final = "Exit code: "
+
+
+_EXITED: Final = "\nProcess exited with code "
+
+
+_BEGINNING: Final = 200
+"""Characters at an output's beginning in which Codex says how the command ended."""
+
+
+_LONGEST_CODE: Final = 12
+
+
+_JSON_EXIT: Final = re.compile(r'"exit_code":\s*(-?\d+)[^"]*(?:"duration_seconds":[^"]*)?$')
+
+
+@dataclass(slots=True)
+class Calls:
+    """The tool calls so far. It is a part of a scanner's state: only a copy of it is ever changed.
+
+    `question` is the call by which the agent waits for a person, or the name of the event that says so.
+    """
+
+    calls: int = 0
+    errors: int = 0
+    spawned: int = 0
+    started: int = 0
+    question: str | None = None
+    called: dict[str, None] = field(default_factory=dict)
+    failed: dict[str, None] = field(default_factory=dict)
+    agents: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def subagents(self) -> int:
+        """Sub-agents that were ordered, or those that were seen to start if there are more."""
+        return max(self.spawned, self.started)
+
+    def call(self, payload: dict[str, JsonValue]) -> None:
+        """The model called a tool."""
+        call, name = _id_of_call(payload), payload.get("name")
+        if call is not None and not _is_new(self.called, call):
+            return
+        self.calls += 1
+        if type(name) is not str:
+            return
+        if name == SPAWN:
+            self.spawned += 1
+        elif name in QUESTIONS:
+            self.question = call or name
+
+    def output(self, payload: dict[str, JsonValue]) -> None:
+        """A tool's output came back. If something was asked before the tool could run, it has been answered."""
+        if _says_failed(payload.get("output")):
+            self.fail(payload)
+        question = self.question
+        if question is not None and (question in LEAVES or question == _id_of_call(payload)):
+            self.question = None
+
+    def fail(self, payload: dict[str, JsonValue]) -> None:
+        """A tool is reported as failed; `payload` names its call."""
+        call = _id_of_call(payload)
+        if call is None or _is_new(self.failed, call):
+            self.errors += 1
+
+    def start_agent(self, thread: JsonValue) -> None:
+        """A sub-agent with this thread's id began to work."""
+        if isinstance(thread, str) and _is_new(self.agents, thread[:LONGEST_ID]):
+            self.started += 1
+
+    def copy(self) -> "Calls":
+        """A copy that may be changed."""
+        return Calls(
+            calls=self.calls,
+            errors=self.errors,
+            spawned=self.spawned,
+            started=self.started,
+            question=self.question,
+            called=self.called.copy(),
+            failed=self.failed.copy(),
+            agents=self.agents.copy(),
+        )
+
+
+@dataclass(slots=True)
+class Tokens:
+    """The tokens so far. It is a part of a scanner's state: only a copy of it is ever changed.
+
+    `total` is the last reported running total (input, output). `is_ahead` says that a reply was counted by a
+    record of its own (since 0.153), which the next running total repeats.
+    """
+
+    replies: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total: tuple[int, int] | None = None
+    response: str | None = None
+    is_ahead: bool = False
+
+    def count_reply(self, payload: dict[str, JsonValue]) -> bool:
+        """Count a reply by its own record, once per id. Whether it was one to count."""
+        response, usage = payload.get("response_id"), _usage(payload.get("usage"))
+        if usage is None:
+            return False
+        if isinstance(response, str):
+            if response[:LONGEST_ID] == self.response:
+                return False
+            self.response = response[:LONGEST_ID]
+        self._add(usage)
+        self.is_ahead = True
+        return True
+
+    def count_total(self, payload: dict[str, JsonValue]) -> bool:
+        """Count a reply by the running total, which is also reported without a change. Whether a reply was reported.
+
+        A null total says that the process has none: a resumed one may start from zero.
+        """
+        before = self.total
+        self.note_total(payload)
+        if self.total is None or self.total == before:
+            return False
+        if self.is_ahead:
+            self.is_ahead = False
+            return True
+        info = payload["info"]
+        last = _usage(info.get("last_token_usage")) if isinstance(info, dict) else None
+        self._add(last or _difference(before, self.total))
+        return True
+
+    def note_total(self, payload: dict[str, JsonValue]) -> None:
+        """Take the running total without counting."""
+        info = payload.get("info")
+        self.total = _usage(info.get("total_token_usage")) if isinstance(info, dict) else None
+
+    def _add(self, usage: tuple[int, int]) -> None:
+        self.replies += 1
+        self.input_tokens += usage[0]
+        self.output_tokens += usage[1]
+
+
+def _is_new(known: dict[str, None], identifier: str) -> bool:
+    """Whether this id isn't among the known ones. It is then added, and the oldest is forgotten for it."""
+    if identifier in known:
+        return False
+    known[identifier] = None
+    if len(known) > MOST_IDS:
+        del known[next(iter(known))]
+    return True
+
+
+def _id_of_call(payload: dict[str, JsonValue]) -> str | None:
+    call = payload.get("call_id") or payload.get("id")
+    return call[:LONGEST_ID] if isinstance(call, str) else None
+
+
+def _says_failed(output: JsonValue) -> bool:
+    """Whether a tool's output itself says that it failed: by an exit code, in the forms of all versions."""
+    if isinstance(output, dict):
+        return output.get("success") is False
+    if not isinstance(output, str):
+        return False
+    if output.startswith(_EXIT):
+        place = len(_EXIT)
+    elif output.startswith("{"):
+        match = _JSON_EXIT.search(output[-_BEGINNING:])
+        return match is not None and match[1] != "0"
+    else:
+        place = output.find(_EXITED, 0, _BEGINNING) + len(_EXITED)
+        if place < len(_EXITED):
+            return False
+    code = output[place : place + _LONGEST_CODE].partition("\n")[0]
+    return code != "0" and code.removeprefix("-").isdecimal()
+
+
+def _usage(usage: JsonValue) -> tuple[int, int] | None:
+    if not isinstance(usage, dict):
+        return None
+    given, made = usage.get("input_tokens"), usage.get("output_tokens")
+    if type(given) is not int or not 0 <= given <= MOST_TOKENS:
+        return None
+    if type(made) is not int or not 0 <= made <= MOST_TOKENS:
+        return None
+    return given, made
+
+
+def _difference(before: tuple[int, int] | None, now: tuple[int, int]) -> tuple[int, int]:
+    if before is None or now[0] < before[0] or now[1] < before[1]:
+        return now
+    return now[0] - before[0], now[1] - before[1]
+
 
 _HEADER: Final = 200
 """Characters at an output's beginning, or its end, in which Codex says how the command ended."""
@@ -99,7 +322,7 @@ _DECODER: Final = msgspec.json.Decoder(_Line)
 
 
 @dataclass(slots=True)
-class State:
+class CallsState:
     """What is known so far.
 
     `first` is the call that will get a reply's tokens, "" if its first call already has them. `held` are
@@ -115,14 +338,27 @@ class State:
     thread: str | None = None
 
 
+class Beginning(Protocol):
+    """A rollout as the scanner follows it: what it says of the records that a fork copied from its origin."""
+
+    thread: str | None
+    copies: bool
+    tokens: Tokens
+
+    @property
+    def has_begun(self) -> bool: ...
+
+    def take(self, records: Iterable[JsonValue], resumed: list[Resumed]) -> None: ...
+
+
 class CodexCalls:
     """Reads one rollout. `beginning` is the rollout up to here, until something of the thread's own began."""
 
-    def __init__(self, beginning: Rollout) -> None:
-        self._state = State(thread=beginning.thread)
+    def __init__(self, beginning: Beginning) -> None:
+        self._state = CallsState(thread=beginning.thread)
         self._plans = Plans()
         self._tokens = Tokens()
-        self._beginning: Rollout | None = beginning
+        self._beginning: Beginning | None = beginning
 
     def take(self, source: str, lines: Iterable[PlacedLine]) -> Iterator[Told]:
         """What further lines say. Lines whose beginning shows that they say nothing aren't parsed."""
@@ -199,7 +435,7 @@ class CodexCalls:
         if began.copies:
             self._tokens.total = began.tokens.total
             return True
-        if began.turns.turn != "none":
+        if began.has_begun:
             self._beginning = None
         return False
 
@@ -326,94 +562,3 @@ def _params(payload: _Fields) -> Value:
         return value_in(payload["action"])
     prompt = payload.get("revised_prompt")
     return Value({"prompt": prompt} if isinstance(prompt, str) else None)
-
-
-def _start(name: str) -> CallReader:
-    return CodexCalls(Rollout(thread=thread_of(name)))
-
-
-CALLS: Final = CallLayout(_start)
-
-
-_ENDS: Final = frozenset({"task_complete", "turn_complete"})
-_WORKS_ON: Final = frozenset(
-    {
-        *("task_started", "turn_started", "turn_aborted", "user_message"),
-        *("function_call", "custom_tool_call", "local_shell_call"),
-        *("function_call_output", "custom_tool_call_output"),
-    }
-)
-"""What comes after a message that was not the last one."""
-
-
-def final_message(newest_first: Iterable[bytes]) -> str | None:
-    """The text of the thread's last message. None if a turn was begun or aborted after it, or it called a tool.
-
-    Newer versions repeat it at the end of the turn. Lines that can't be read are skipped.
-    """
-    for line in newest_first:
-        try:
-            record = decode(line)
-        except ValueError:
-            continue
-        if not isinstance(record, dict):
-            continue
-        kind, item = item_of(record)
-        if kind in _ENDS:
-            if item.get("error") is not None:
-                return None
-            message = item.get("last_agent_message")
-            if isinstance(message, str):
-                return message or None
-        elif kind == "message":
-            role = item.get("role")
-            if role == "assistant":
-                return text_of(item.get("content")) or None
-            if role == "user":
-                return None
-        elif kind in _WORKS_ON or (
-            kind == "item_completed" and object_in(item.get("item")).get("type") == "UserMessage"
-        ):
-            return None
-    return None
-
-
-def item_of(record: dict[str, JsonValue]) -> tuple[str, dict[str, JsonValue]]:
-    """What a record says, and its kind. Up to 0.29 it is bare in its line."""
-    kind, payload = record.get("type"), record.get("payload")
-    if payload is None:
-        return str(kind), record
-    item = object_in(payload)
-    return str(item.get("type")) if kind in ("event_msg", "response_item") else "", item
-
-
-def text_of(content: JsonValue) -> str:
-    """The text of a message: that of all its blocks."""
-    blocks = content if isinstance(content, list) else []
-    texts = (object_in(each).get("text") for each in blocks)
-    return "".join(each for each in texts if isinstance(each, str))
-
-
-_INSERTED: Final = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions")
-"""What Codex says to the model in the name of the user."""
-
-
-def message_in(line: bytes) -> Said | None:
-    """The text that a line adds to the conversation. None if it adds none, or can't be read.
-
-    Codex also reports each text as an event; those are left out.
-    """
-    try:
-        record = decode(line)
-    except ValueError:
-        return None
-    if not isinstance(record, dict):
-        return None
-    kind, item = item_of(record)
-    text = text_of(item.get("content")) if kind == "message" else ""
-    if not text:
-        return None
-    role = item.get("role")
-    if role == "user" and not text.lstrip().startswith(_INSERTED):
-        return Said(parse_time(record.get("timestamp")), "user", text)
-    return Said(parse_time(record.get("timestamp")), "assistant" if role == "assistant" else "system", text)

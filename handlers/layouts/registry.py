@@ -14,7 +14,6 @@ from runward.handlers.layouts import (
     call_readers,
     claude_code,
     codex,
-    codex_contents,
     ctcp,
     lionagi,
     native,
@@ -245,7 +244,7 @@ LAYOUTS: Final = Layouts(
 CALLS: Final[Mapping[str, CallLayout]] = {
     native.LAYOUT: call_readers.CALLS,
     claude_code.LAYOUT: claude_code.CALLS,
-    codex.LAYOUT: codex_contents.CALLS,
+    codex.LAYOUT: codex.CALLS,
     ctcp.LAYOUT: ctcp.CALLS,
     adjutant.LAYOUT: adjutant.CALLS,
     lionagi.LAYOUT: lionagi.CALLS,
@@ -255,13 +254,13 @@ CALLS: Final[Mapping[str, CallLayout]] = {
 
 FINAL_MESSAGES: Final[Mapping[str, Callable[[Iterable[bytes]], str | None]]] = {
     claude_code.LAYOUT: claude_code.final_message,
-    codex.LAYOUT: codex_contents.final_message,
+    codex.LAYOUT: codex.final_message,
 }
 """How a layout's last message is found in the lines of a log, newest first, by the layout's name."""
 
 MESSAGES: Final[Mapping[str, Callable[[bytes], Said | None]]] = {
     claude_code.LAYOUT: claude_code.message_in,
-    codex.LAYOUT: codex_contents.message_in,
+    codex.LAYOUT: codex.message_in,
 }
 """The text that a line of a layout's log adds to the conversation, by the layout's name."""
 

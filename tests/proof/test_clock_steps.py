@@ -21,7 +21,7 @@ from tests.proof.processes import Forks
 from tests.waiting import PATIENCE_S
 
 from runward.config.root import Root
-from runward.config.settings import Settings, Watch
+from runward.config.settings import Settings
 from runward.daemon.host.assembly import World
 from runward.daemon.host.supervisor import Supervisor
 from runward.daemon.log import LOG, LogFile, Sinks, open_log
@@ -65,7 +65,7 @@ async def _daemon(place: Place) -> AsyncIterator[BrokenArtifacts]:
     migrate(place.state / "runward.db")
     files = BrokenArtifacts(place.state)
     settings = Settings(str(place.state), roots=(Root("runs", str(place.runs)),))
-    inotify = Inotify(place.state / "inbox", Watch(5, 20), 30.0)
+    inotify = Inotify(place.state / "inbox", 5, 20, 0.5, 30.0)
     world = World(
         SystemClock(),
         files,

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from runward.config.problem import Parsed, Problem
-from runward.config.settings import Settings, Watch
+from runward.config.settings import Settings
 from runward.config.settings_layers import read_settings
 from runward.daemon.configuration.declarations import Declarer
 from runward.daemon.configuration.settings_files import Look, SettingsFiles
@@ -97,7 +97,7 @@ async def _obey(daemon: Daemon, settings: Settings, files: Written, looks: int) 
         return found
 
     files.look = look  # type: ignore[method-assign]  # it is this test's own
-    inotify = Inotify(Path("/nowhere"), Watch(1, 1), 1.0)
+    inotify = Inotify(Path("/nowhere"), 1, 1, 0.5, 1.0)
     log = structlog.get_logger()
     studio = StudioSocket(Path("/nowhere"), lambda: settings, log)
     obedience = Obedience(cast("Supervisor", daemon), Declarer(settings), None, studio, inotify, log, files)

@@ -18,7 +18,6 @@ from tests.daemon.cli.calling import Place
 from tests.daemon.notified import NotifySocket
 from tests.waiting import PATIENCE_S, wait_for
 
-from runward.config.settings import Watch
 from runward.daemon.host import systemd
 from runward.daemon.host.systemd import LEAST_PATIENCE, Watchdog
 from runward.daemon.store.schema import migrate
@@ -197,7 +196,7 @@ async def test_the_watchers_pulse_beats_with_its_passes_and_with_nothing_else(
             return set()
 
     monkeypatch.setattr(notifications, "Directories", Hangs)
-    inotify = Inotify(tmp_path, Watch(5, 20), 1e9)
+    inotify = Inotify(tmp_path, 5, 20, 0.5, 1e9)
     assert inotify.seen() is None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(inotify.watch, [], print, print, print)

@@ -16,7 +16,6 @@ import pytest
 from tests.waiting import PATIENCE_S
 
 from runward.config.root import Root
-from runward.config.settings import Watch
 from runward.daemon.watch import notifications
 from runward.daemon.watch.directories import Directories, Overflow
 from runward.daemon.watch.hints import Target
@@ -64,7 +63,7 @@ async def watching(
     inbox = tmp_path / "inbox"
     inbox.mkdir(exist_ok=True)
     told = Told()
-    watcher = Inotify(inbox, Watch(5, 20, limit_share), plan_period)
+    watcher = Inotify(inbox, 5, 20, limit_share, plan_period)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watcher.watch, roots, told.stand, told.hint, told.in_inbox)
         with anyio.fail_after(PATIENCE_S):
@@ -276,7 +275,7 @@ async def test_a_change_in_a_directory_beside_the_roots_is_told_and_counts_as_a_
     (tmp_path / "inbox").mkdir()
     told = Told()
     changes: list[int] = []
-    watcher = Inotify(tmp_path / "inbox", Watch(5, 20), 30.0)
+    watcher = Inotify(tmp_path / "inbox", 5, 20, 0.5, 30.0)
     watcher.directories.paths = frozenset({str(beside), str(inside)})
 
     def changed() -> None:

@@ -10,7 +10,8 @@ from tests.handlers.layouts import claude_code_lines
 from tests.handlers.layouts.claude_code_lines import Transcript
 from tests.handlers.layouts.codex_lines import BareLog, Log, write
 
-from runward.handlers.layouts import claude_code, codex_contents
+from runward.handlers.layouts import claude_code
+from runward.handlers.layouts import codex as codex_layout
 from runward.handlers.model.outcomes import ReadOutcome
 from runward.handlers.outcomes.reading import LARGEST, InvalidOutcome, outcome_in
 
@@ -27,7 +28,7 @@ def claude(transcript: Transcript) -> str | None:
 
 
 def codex(log: Log) -> str | None:
-    return codex_contents.final_message(write(each) for each in reversed(log.records))
+    return codex_layout.final_message(write(each) for each in reversed(log.records))
 
 
 @pytest.mark.parametrize(
@@ -143,6 +144,6 @@ def test_what_codex_said_before_it_went_on_is_not_its_last_message() -> None:
     ):
         assert codex(log) is None
     assert (
-        codex_contents.final_message([b"[1]", b"\xff", b"{}", write({"type": "event_msg", "payload": []})])
+        codex_layout.final_message([b"[1]", b"\xff", b"{}", write({"type": "event_msg", "payload": []})])
         is None
     )
