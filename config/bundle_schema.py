@@ -7,6 +7,8 @@ from typing import Final
 
 from runward.config.json_value import JsonValue
 
+RECEIPT: Final = "runward-receipt-v1"
+
 
 def _text(description: str) -> JsonValue:
     return {"type": "string", "description": description}
@@ -45,32 +47,30 @@ _EVENT_HASH: Final[JsonValue] = {
     "description": "The hash of the event of the verdict in Runward's store. null: it is not recorded.",
 }
 
-_FILE: Final[dict[str, JsonValue]] = {
-    "type": "object",
-    "required": ["sha256", "size"],
-    "additionalProperties": False,
-    "properties": {
-        "sha256": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$", "description": "Its hash."},
-        "size": {"type": "integer", "minimum": 0, "description": "Its bytes."},
-    },
+_FILE_SCHEMAS: Final[dict[str, JsonValue]] = {
+    "sha256": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$", "description": "Its hash."},
+    "size": {"type": "integer", "minimum": 0, "description": "Its bytes."},
 }
 
-_CALL: Final[JsonValue] = {
+_FILE: Final[dict[str, JsonValue]] = {
     "type": "object",
-    "required": ["id", "tool", "params_hash", "output_hash", "step_utility", "latency_ms"],
-    "properties": {
-        "id": _text("The call's id."),
-        "tool": _text("What was called."),
-        "params_hash": _hash("The hash of its params, whole."),
-        "output_hash": _hash("The hash of its output, whole."),
-        "step_utility": _number("How much it helped, as the run says.", -1, 1),
-        "latency_ms": _number("Milliseconds from the call to its result.", 0),
-        "cost_tokens": _whole("The tokens of the reply that made the call, at the reply's first call.", 0),
-    },
+    "required": [*_FILE_SCHEMAS],
+    "additionalProperties": False,
+    "properties": _FILE_SCHEMAS,
+}
+
+_CALL: Final[dict[str, JsonValue]] = {
+    "id": _text("The call's id."),
+    "tool": _text("What was called."),
+    "params_hash": _hash("The hash of its params, whole."),
+    "output_hash": _hash("The hash of its output, whole."),
+    "step_utility": _number("How much it helped, as the run says.", -1, 1),
+    "latency_ms": _number("Milliseconds from the call to its result.", 0),
+    "cost_tokens": _whole("The tokens of the reply that made the call, at the reply's first call.", 0),
 }
 
 _ADDED: Final[dict[str, JsonValue]] = {
-    "schema": {"const": "runward-receipt-v1", "description": "The form of a receipt of Runward's."},
+    "schema": {"const": RECEIPT, "description": "The form of a receipt of Runward's."},
     "layout": _name("The tool's layout, as in the settings."),
     "attempt": {"type": "integer", "minimum": 1, "description": "Which attempt of the session it is."},
     "status": _name("How it ended."),
@@ -102,8 +102,61 @@ _ADDED: Final[dict[str, JsonValue]] = {
     },
 }
 
-_TELLING: Final = ["schema", "event_hash", "canonical_form", "files", "prev", "receipt_hash"]
-"""Any one of these makes the form Runward's, which needs everything that Runward adds."""
+_VERIFICATION: Final[dict[str, JsonValue]] = {
+    "commands_run": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "The commands, in the order of their first run.",
+    },
+    "exit_codes": {
+        "type": "array",
+        "items": {"type": ["integer", "null"]},
+        "description": "The exit code of the last run of each; null: not known.",
+    },
+    "verification_delta": _number("The failing tests at the first count minus those at the last."),
+}
+
+_SEED: Final[dict[str, JsonValue]] = {
+    "session_id": _name("The session's id."),
+    "started_at": _time("When the attempt began."),
+    "completed_at": _time("When it was over."),
+    "issue_number": _number("The issue that it was about."),
+    "plan_hash": _hash("The hash of the first plan that the run declared."),
+    "tool_calls": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "required": [name for name in _CALL if name != "cost_tokens"],
+            "properties": _CALL,
+        },
+        "description": "The calls, in the replay's order.",
+    },
+    "verification": {
+        "type": "object",
+        "required": [*_VERIFICATION],
+        "description": "The verification commands that the run really ran.",
+        "properties": _VERIFICATION,
+    },
+    "final_confidence": _number("How sure the run says it is.", 0, 1),
+    "policy_bundle_id": _text("The policy that the run was under."),
+    "signature": {
+        "type": ["string", "null"],
+        "description": "sig:ed25519:… or sig:nostr:…; null: none.",
+    },
+}
+
+SEED_FIELDS: Final = tuple(_SEED)
+"""The fields of every receipt in their order, as the bundle's specification has them."""
+
+ADDED_FIELDS: Final = tuple(_ADDED)
+"""What Runward adds, so that every byte of a bundle can be proven."""
+
+TELLING_FIELDS: Final = ("schema", "event_hash", "canonical_form", "files", "prev", "receipt_hash")
+"""A receipt with one of these is in Runward's form, and must have everything that Runward adds."""
+
+CALL_FIELDS: Final = tuple(_CALL)
+VERIFICATION_FIELDS: Final = tuple(_VERIFICATION)
+FILE_FIELDS: Final = tuple(_FILE_SCHEMAS)
 
 
 def receipt_schema() -> dict[str, JsonValue]:
@@ -111,57 +164,9 @@ def receipt_schema() -> dict[str, JsonValue]:
     return {
         "title": "Runward RECEIPT.json",
         "type": "object",
-        "required": [
-            "session_id",
-            "started_at",
-            "completed_at",
-            "issue_number",
-            "plan_hash",
-            "tool_calls",
-            "verification",
-            "final_confidence",
-            "policy_bundle_id",
-            "signature",
-        ],
-        "properties": {
-            "session_id": _name("The session's id."),
-            "started_at": _time("When the attempt began."),
-            "completed_at": _time("When it was over."),
-            "issue_number": _number("The issue that it was about."),
-            "plan_hash": _hash("The hash of the first plan that the run declared."),
-            "tool_calls": {
-                "type": "array",
-                "items": _CALL,
-                "description": "The calls, in the replay's order.",
-            },
-            "verification": {
-                "type": "object",
-                "required": ["commands_run", "exit_codes", "verification_delta"],
-                "description": "The verification commands that the run really ran.",
-                "properties": {
-                    "commands_run": {
-                        "type": "array",
-                        "items": {"type": "string"},
-                        "description": "The commands, in the order of their first run.",
-                    },
-                    "exit_codes": {
-                        "type": "array",
-                        "items": {"type": ["integer", "null"]},
-                        "description": "The exit code of the last run of each; null: not known.",
-                    },
-                    "verification_delta": _number(
-                        "The failing tests at the first count minus those at the last."
-                    ),
-                },
-            },
-            "final_confidence": _number("How sure the run says it is.", 0, 1),
-            "policy_bundle_id": _text("The policy that the run was under."),
-            "signature": {
-                "type": ["string", "null"],
-                "description": "sig:ed25519:… or sig:nostr:…; null: none.",
-            },
-        },
-        "if": {"anyOf": [{"required": [each]} for each in _TELLING]},
+        "required": [*_SEED],
+        "properties": _SEED,
+        "if": {"anyOf": [{"required": [each]} for each in TELLING_FIELDS]},
         "then": {"required": [*_ADDED], "properties": _ADDED},
     }
 

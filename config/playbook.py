@@ -195,15 +195,9 @@ def _playbook(document: Document, complaints: list[Complaint]) -> Playbook | Non
     except ValidationError as error:
         complaints.extend(complaints_of(error, KNOWN_KEYS))
         return None
-    return Playbook(
-        name=_name(file.name, document.name, complaints),
-        command=tuple(file.command) if file.command is not None else None,
-        timeout=file.timeout,
-        grace=file.grace,
-        agent=file.agent,
-        artifacts=artifacts,
-        document=document,
-    )
+    name, command = _name(file.name, document.name, complaints), file.command
+    read = {**dict(file), "name": name, "command": None if command is None else tuple(command)}
+    return Playbook(**{**read, "artifacts": artifacts, "document": document})
 
 
 def fill_command(playbook: Playbook, given: Mapping[str, JsonValue]) -> Parsed[tuple[str, ...]]:

@@ -8,14 +8,17 @@ from typing import Final
 from runward.config.contract import declaration_schema
 from runward.config.json_value import JsonValue
 
-_LONGEST_TEXT: Final = 4096
+SCHEMA: Final = "runward-run-v1"
+KINDS: Final = ("agent", "flow", "step")
+CAUSES: Final = ("exited", "signalled", "timed_out", "cancelled", "not_started")
+LONGEST_TEXT: Final = 4096
 
 
 def _text(description: str) -> JsonValue:
     return {
         "type": ["string", "null"],
         "minLength": 1,
-        "maxLength": _LONGEST_TEXT,
+        "maxLength": LONGEST_TEXT,
         "description": description,
     }
 
@@ -31,10 +34,10 @@ def run_schema() -> dict[str, JsonValue]:
         "type": "object",
         "required": ["schema"],
         "properties": {
-            "schema": {"const": "runward-run-v1", "description": "What makes the directory a run."},
+            "schema": {"const": SCHEMA, "description": "What makes the directory a run."},
             "session_id": _text("The session's id. Default: the directory's name."),
             "kind": {
-                "enum": ["agent", "flow", "step"],
+                "enum": [*KINDS],
                 "default": "agent",
                 "description": "What runs; a flow's legs are planned in flow.json.",
             },
@@ -107,7 +110,7 @@ def exit_schema() -> dict[str, JsonValue]:
                 "description": "The signal that ended it, or that told it to stop.",
             },
             "cause": {
-                "enum": ["exited", "signalled", "timed_out", "cancelled", "not_started"],
+                "enum": [*CAUSES],
                 "description": "Why it is over. Default: signalled if there is a signal, else exited.",
             },
             "error": {"type": ["string", "null"], "description": "What went wrong, in words."},

@@ -5,6 +5,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from runward.config.run_schema import SCHEMA
 from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
@@ -99,7 +100,7 @@ def recognise_inside(within: int, names: frozenset[str], layouts: Layouts) -> Di
 
 def says_native(within: int, names: frozenset[str]) -> bool:
     """Whether an open directory's own `run.json` says that it is one of our runs."""
-    return native.SCHEMA.encode() in _heads(within, names, (native.RUN,)).get(native.RUN, b"")
+    return SCHEMA.encode() in _heads(within, names, (native.RUN,)).get(native.RUN, b"")
 
 
 def _heads(within: int, names: frozenset[str], markers: tuple[str, ...]) -> dict[str, bytes]:

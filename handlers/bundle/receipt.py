@@ -7,57 +7,20 @@ from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from runward.config.bundle_schema import (
+    ADDED_FIELDS,
+    CALL_FIELDS,
+    FILE_FIELDS,
+    RECEIPT,
+    SEED_FIELDS,
+    TELLING_FIELDS,
+    VERIFICATION_FIELDS,
+)
 from runward.config.json_value import JsonValue
 from runward.config.problem import quoted
 from runward.handlers.bundle.canonical import FORMS, Form, hash_of
 from runward.handlers.bundle.parts import REPLAY, SUMMARY
 from runward.handlers.bundle.replay_lines import is_number, is_whole, moment_of
-
-SCHEMA: Final = "runward-receipt-v1"
-
-SEED_FIELDS: Final = (
-    "session_id",
-    "started_at",
-    "completed_at",
-    "issue_number",
-    "plan_hash",
-    "tool_calls",
-    "verification",
-    "final_confidence",
-    "policy_bundle_id",
-    "signature",
-)
-"""The fields of every receipt, as the bundle's specification has them."""
-
-ADDED_FIELDS: Final = (
-    "schema",
-    "layout",
-    "attempt",
-    "status",
-    "reason_code",
-    "delivery",
-    "event_hash",
-    "canonical_form",
-    "files",
-    "prev",
-    "receipt_hash",
-)
-"""What Runward adds, so that every byte of a bundle can be proven."""
-
-TELLING_FIELDS: Final = frozenset({"schema", "event_hash", "canonical_form", "files", "prev", "receipt_hash"})
-"""A receipt with one of these is in Runward's form, and must have everything that Runward adds."""
-
-CALL_FIELDS: Final = (
-    "id",
-    "tool",
-    "params_hash",
-    "output_hash",
-    "step_utility",
-    "latency_ms",
-    "cost_tokens",
-)
-VERIFICATION_FIELDS: Final = ("commands_run", "exit_codes", "verification_delta")
-FILE_FIELDS: Final = ("sha256", "size")
 
 _ORDER: Final = (*SEED_FIELDS[:-1], *ADDED_FIELDS, "signature")
 _OUTSIDE_THE_HASH: Final = frozenset({"receipt_hash", "signature"})
@@ -118,7 +81,7 @@ class SealedReceipt(NamedTuple):
 
 def sealed(fields: Mapping[str, JsonValue], prev: str | None, form: Form) -> SealedReceipt:
     """The receipt that follows `prev` in the chain, with its form and its hash. Raises `NotCanonical`."""
-    whole: dict[str, JsonValue] = {**fields, "schema": SCHEMA, "canonical_form": form, "prev": prev}
+    whole: dict[str, JsonValue] = {**fields, "schema": RECEIPT, "canonical_form": form, "prev": prev}
     # `prev` and the canonical form are in the hash. So a receipt can't be removed, exchanged or read in another form
     # without breaking the one after it.
     digest = receipt_hash(whole, form)
@@ -209,7 +172,7 @@ _VERIFICATION: Final = {
     "verification_delta": _or_null(_NUMBER),
 }
 _ADDED: Final = {
-    "schema": _Rule(lambda value: value == SCHEMA, f"`{SCHEMA}`"),
+    "schema": _Rule(lambda value: value == RECEIPT, f"`{RECEIPT}`"),
     "layout": _NAME,
     "attempt": _Rule(lambda value: is_whole(value) and value >= 1, "a whole number from 1"),
     "status": _NAME,
@@ -229,7 +192,7 @@ def form_of(fields: Fields) -> ReceiptForm:
     """Runward's form if one of its additions is present."""
     # One of our fields is enough: otherwise a receipt would be checked less strictly once another one is removed from
     # it.
-    return "runward" if TELLING_FIELDS & fields.keys() else "seed"
+    return "runward" if fields.keys() & TELLING_FIELDS else "seed"
 
 
 def hash_form_of(fields: Fields) -> Form:

@@ -11,8 +11,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from runward.config.bundle import Scheme
+from runward.config.bundle_schema import RECEIPT
 from runward.config.json_value import JsonValue
-from runward.handlers.bundle.receipt import SCHEMA, is_hash
+from runward.handlers.bundle.receipt import is_hash
 from runward.handlers.bundle.replay_lines import moment_of
 from runward.handlers.bundle.verify import SignatureState
 
@@ -131,7 +132,7 @@ def _nostr_parts(fields: dict[str, JsonValue]) -> tuple[int, list[JsonValue], st
 
 
 def _ed25519_message(fields: dict[str, JsonValue]) -> bytes:
-    return f"{SCHEMA}\n{_receipt_hash(fields)}".encode()
+    return f"{RECEIPT}\n{_receipt_hash(fields)}".encode()
 
 
 def _receipt_hash(fields: dict[str, JsonValue]) -> str:

@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.flow import Leg, flow_from_json
 from runward.config.json_value import JsonValue
+from runward.config.run_schema import CAUSES, KINDS, LONGEST_TEXT, SCHEMA
 from runward.handlers.bundle.parts import is_part_or_temporary
 from runward.handlers.foreign_json import NotJson, parse_time, read_json, sane_time
 from runward.handlers.model.processes import RecordedProcess, host_with_namespace
@@ -74,7 +75,6 @@ Item: TypeAlias = Started | ProcessNamed | Planned | Ended | Complaint
 
 
 LAYOUT: Final = NATIVE
-SCHEMA: Final = "runward-run-v1"
 RUN: Final = "run.json"
 PROCESS: Final = "process.json"
 EXIT: Final = "exit.json"
@@ -102,9 +102,6 @@ UNTELLING: Final = frozenset(
 )
 """Names in a known run directory whose change alone says nothing about start or end."""
 
-KINDS: Final = ("agent", "flow", "step")
-CAUSES: Final = ("exited", "signalled", "timed_out", "cancelled", "not_started")
-_MAXIMUM_TEXT: Final = 4096
 _MOST_COMPLAINTS: Final = 20
 
 
@@ -400,7 +397,7 @@ def _text(run: dict[str, JsonValue], key: str, complaints: list[Complaint]) -> s
     value = run.get(key)
     if value is None:
         return None
-    if isinstance(value, str) and 0 < len(value) <= _MAXIMUM_TEXT and "\0" not in value:
+    if isinstance(value, str) and 0 < len(value) <= LONGEST_TEXT and "\0" not in value:
         return value
     complaints.append(Complaint(RUN, None, f"{key} is {_short(value)}", f"write {key} as a short text"))
     return None
@@ -409,7 +406,7 @@ def _text(run: dict[str, JsonValue], key: str, complaints: list[Complaint]) -> s
 def _artifacts_path(value: JsonValue, path: str, launched: bool, complaints: list[Complaint]) -> str:
     if value is None:
         return f"{path}/artifacts"
-    if isinstance(value, str) and 0 < len(value) <= _MAXIMUM_TEXT and "\0" not in value:
+    if isinstance(value, str) and 0 < len(value) <= LONGEST_TEXT and "\0" not in value:
         if value.startswith("/"):
             if launched:
                 return value

@@ -9,7 +9,7 @@ from cronsim import CronSim
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runward.config.cron import CronError, parse_cron
+from runward.config.schedule import CronError, parse_cron
 
 ZONES = (
     *("Europe/Riga", "America/New_York", "Europe/London", "Asia/Kathmandu", "America/Sao_Paulo"),

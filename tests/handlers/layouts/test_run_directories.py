@@ -23,6 +23,7 @@ from tests.handlers.layouts.directories import (
 from tests.handlers.layouts.lionagi_lines import OWN, WORKER
 
 from runward.config.json_value import JsonValue
+from runward.config.run_schema import SCHEMA
 from runward.handlers.layouts import adjutant, ctcp, lionagi, native
 from runward.handlers.layouts.transcript import MOST_COMPLAINTS, TranscriptScanner
 from runward.handlers.model.sessions import Document
@@ -162,7 +163,7 @@ def who_says_yes(names: frozenset[str], heads: Mapping[str, bytes]) -> list[str]
     """The layouts that take a directory for theirs; ours is told by its `run.json` as the native scanner reads it."""
     found = [name for name, layout in LAYOUTS.items() if layout.recognises(names, heads)]
     run = heads.get(native.RUN)
-    if run and isinstance(value := json.loads(run), dict) and value.get("schema") == native.SCHEMA:
+    if run and isinstance(value := json.loads(run), dict) and value.get("schema") == SCHEMA:
         found.append("native")
     return found
 
