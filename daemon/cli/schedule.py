@@ -62,7 +62,7 @@ def next_times(expression: str, timezone: str | None, begin: float | None, count
       runward schedule next "30 2 * * *" --timezone Europe/Riga --count 3
     """
     from runward.config.schedule import ScheduleError, parse_times
-    from runward.daemon.configuration.settings import machines_zone
+    from runward.daemon.configuration.declared_files import machines_zone
 
     zone = machines_zone() if timezone is None else timezone
     start = float(int(time.time())) if begin is None else begin

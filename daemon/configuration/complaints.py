@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from runward.config.problem import Parsed, Problem
-from runward.daemon.configuration.extras import FIX, why_not_over_http, why_not_signed
-from runward.daemon.configuration.secret_file import SecretUnusable, first_line, secret_of
-from runward.daemon.configuration.settings import (
+from runward.daemon.configuration.declared_files import (
     NotFound,
     agent_file,
     agent_names,
@@ -23,6 +21,8 @@ from runward.daemon.configuration.settings import (
     playbook_file,
     playbook_names,
 )
+from runward.daemon.configuration.extras import FIX, why_not_over_http, why_not_signed
+from runward.daemon.configuration.secret_file import SecretUnusable, first_line, secret_of
 
 if TYPE_CHECKING:
     from runward.config.agent import AgentProfile

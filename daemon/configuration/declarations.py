@@ -18,7 +18,7 @@ from runward.config.settings import Settings
 from runward.daemon.configuration.checked_chains import CheckedChain, CheckedChains, schedules_of
 from runward.daemon.configuration.complaints import Reading, Wrong, complaints_about
 from runward.daemon.configuration.covering_root import bundle_rules, innermost_root
-from runward.daemon.configuration.settings import (
+from runward.daemon.configuration.declared_files import (
     NotFound,
     agent_file,
     callables,

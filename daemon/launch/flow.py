@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from runward.config.contract import Contract
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.configuration.settings import NotFound, load_settings
+from runward.daemon.configuration.declared_files import NotFound
+from runward.daemon.configuration.settings import load_settings
 from runward.daemon.rundir.legs import early_legs
 from runward.daemon.rundir.opening import Gone
 from runward.daemon.rundir.run_directories import look

@@ -99,7 +99,8 @@ def _has_settings(config: str | None, environment: Mapping[str, str], cwd: str) 
 def _read(
     playbook: str | None, agent: str | None, config: str | None, environment: Mapping[str, str], cwd: str
 ) -> JsonValue:
-    from runward.daemon.configuration.settings import NotFound, load_settings
+    from runward.daemon.configuration.declared_files import NotFound
+    from runward.daemon.configuration.settings import load_settings
 
     try:
         parsed = load_settings(config, environment, cwd)
@@ -114,7 +115,7 @@ def _read_declarations(
     playbook: str | None, agent: str | None, settings: Settings, warnings: tuple[Problem, ...]
 ) -> JsonValue:
     from runward.config.contract import contract_to_json, resolve_contract
-    from runward.daemon.configuration.settings import NotFound, find_agent, find_playbook
+    from runward.daemon.configuration.declared_files import NotFound, find_agent, find_playbook
 
     root = settings.launch_root
     if root is None:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.config.template import WrongValue, given_values
-from runward.daemon.configuration.settings import chain_names
+from runward.daemon.configuration.declared_files import chain_names
 from runward.daemon.inbox.approval_answers import LONGEST_NOTE
 from runward.daemon.store.reading_chains import (
     ChainStatusRow,

@@ -13,7 +13,7 @@ from runward.config.problem import Parsed
 from runward.config.schedule import Schedule
 from runward.config.settings import Settings
 from runward.config.trigger import Trigger
-from runward.daemon.configuration.settings import NotFound, callables, chain_names, find_chain
+from runward.daemon.configuration.declared_files import NotFound, callables, chain_names, find_chain
 from runward.daemon.store.reading_chains import (
     ChainRunRow,
     ChainStatusRow,

@@ -16,7 +16,8 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed, Severity
 from runward.config.settings import Settings
 from runward.daemon.configuration.complaints import complaints_about, reading_of_names
-from runward.daemon.configuration.settings import NotFound, chain_names, changed_files, find_chain
+from runward.daemon.configuration.declared_files import NotFound, chain_names, find_chain
+from runward.daemon.configuration.settings import changed_files
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
 from runward.daemon.store import (
     reading,

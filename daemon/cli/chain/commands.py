@@ -26,7 +26,8 @@ from runward.daemon.cli.terminal.output import (
     print_table,
     safe,
 )
-from runward.daemon.configuration.settings import MAXIMUM_FILE, NotFound, chain_names, find_chain
+from runward.daemon.configuration.declared_files import NotFound, chain_names, find_chain
+from runward.daemon.configuration.settings import MAXIMUM_FILE
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.store.reading import reading
 from runward.daemon.store.reading_chains import ChainRunRow, HeldRow, chain_statuses

@@ -13,7 +13,7 @@ from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
 from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import coloured, complain, fail, print_json, print_table, safe
-from runward.daemon.configuration.settings import NotFound, playbook_names
+from runward.daemon.configuration.declared_files import NotFound, playbook_names
 
 
 @click.group(cls=Group)

@@ -88,7 +88,7 @@ def verify(context: click.Context, playbook: str | None, agent: str | None, root
 def _declared(context: click.Context, playbook: str | None, agent: str | None) -> Contract | None:
     """The contract that playbook and agent declare; ends the program if they are invalid."""
     from runward.daemon.cli.play.declared import declared
-    from runward.daemon.configuration.settings import NotFound
+    from runward.daemon.configuration.declared_files import NotFound
 
     if playbook is None and agent is None:
         fail("name the contract: --playbook NAME, --agent NAME, or both", WRONG_USAGE)

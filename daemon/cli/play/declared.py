@@ -8,7 +8,7 @@ from runward.config.contract import Contract, resolve_contract
 from runward.config.playbook import Playbook
 from runward.config.problem import Problem, has_errors
 from runward.config.settings import Settings
-from runward.daemon.configuration.settings import NotFound, find_agent, find_playbook, playbook_file
+from runward.daemon.configuration.declared_files import NotFound, find_agent, find_playbook, playbook_file
 
 
 @dataclass(frozen=True, slots=True)

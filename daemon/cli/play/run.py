@@ -18,7 +18,7 @@ from runward.config.template import WrongValue, given_values
 from runward.daemon.cli.exits import NOT_FOUND, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.play.declared import declared
 from runward.daemon.cli.terminal.output import complain, fail, note, print_json
-from runward.daemon.configuration.settings import NotFound
+from runward.daemon.configuration.declared_files import NotFound
 from runward.daemon.inbox.spool import MAXIMUM_REQUEST, dump_request, put
 from runward.daemon.store.ownership import holder, prepare
 from runward.handlers.layouts.native import session_key

@@ -10,15 +10,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from runward.config.settings import Settings
-from runward.daemon.configuration.settings import (
+from runward.daemon.configuration.declared_files import (
     NotFound,
     agent_names,
     chain_names,
     find_playbook,
-    load_settings,
     playbook_names,
-    working_directory,
 )
+from runward.daemon.configuration.settings import load_settings, working_directory
 from runward.daemon.store import reading, reading_queue, reading_sessions
 
 _OFFERED = 200

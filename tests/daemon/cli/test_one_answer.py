@@ -118,7 +118,7 @@ def test_a_directory_that_can_not_be_listed_is_said_and_nothing_else_is_left_out
         return listdir(path)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("runward.daemon.configuration.settings.os.listdir", refuse)
+        patched.setattr("runward.daemon.configuration.declared_files.os.listdir", refuse)
         found = [each.problem.render() for each in complaints_about(Parsed(settings))]
     assert len(found) == 2
     assert "playbooks: can't be read: Permission denied" in found[0]

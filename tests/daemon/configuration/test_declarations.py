@@ -210,7 +210,7 @@ def test_a_directory_that_can_not_be_listed_is_a_problem(
     def refuse(path: str) -> list[str]:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr("runward.daemon.configuration.settings.os.listdir", refuse)
+    monkeypatch.setattr("runward.daemon.configuration.declared_files.os.listdir", refuse)
     declarer = Declarer(settings)
     declarer.check()
     assert all("can't be read: Permission denied" in each for each in declarer.degraded())

@@ -15,7 +15,7 @@ from runward.config.settings import Settings
 from runward.daemon.configuration import declaration_check, declarations, settings_files
 from runward.daemon.configuration.declaration_check import DeclarationCheck
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.configuration.settings import named_chain
+from runward.daemon.configuration.declared_files import named_chain
 from runward.daemon.configuration.settings_files import Look, look_at, wait_until_quiet
 
 T = TypeVar("T")

@@ -1,0 +1,275 @@
+"""Playbooks, agent profiles and chains: found by their names, and read with the files that they name.
+
+Imports stay cheap, for the launcher's start-up.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+from runward.daemon.configuration.settings import text_of
+
+TYPE_CHECKING = False  # importing typing would cost the launcher a third of its start
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from runward.config.agent import AgentProfile
+    from runward.config.chain import Chain
+    from runward.config.contract import ExpectedArtifact
+    from runward.config.playbook import Playbook
+    from runward.config.problem import Parsed, Problem
+    from runward.config.settings import Settings
+    from runward.config.step import Callables
+
+    T = TypeVar("T")
+
+
+class NotFound(LookupError):
+    """There is no playbook or agent of this name, or no such file."""
+
+
+def find_playbook(
+    settings: Settings, name: str, parse: Callable[[str, str], Parsed[Playbook]] | None = None
+) -> Parsed[Playbook]:
+    """The playbook of this name, or in the file of this name. Raises `NotFound`.
+
+    `parse` is called with the text and the path, in place of `read_playbook`.
+    """
+    from dataclasses import replace
+
+    from runward.config.playbook import read_playbook
+    from runward.config.problem import Parsed, Problem
+
+    path = playbook_file(settings, name)
+    text = text_of(path)
+    if isinstance(text, Problem):
+        return Parsed(None, (text,))
+    parsed = (parse or read_playbook)(text, path)
+    if parsed.value is None or not _name_schemas(parsed.value.artifacts):
+        return parsed
+    artifacts, problems = _with_schemas(parsed.value.artifacts or (), path)
+    playbook = replace(parsed.value, artifacts=artifacts)
+    return Parsed(None if problems else playbook, (*parsed.problems, *problems))
+
+
+def find_agent(
+    settings: Settings, name: str, parse: Callable[[str, str], Parsed[AgentProfile]] | None = None
+) -> Parsed[AgentProfile]:
+    """The agent profile of this name, or in the file of this name. Raises `NotFound`.
+
+    `parse` is called with the text and the path, in place of `read_agent`.
+    """
+    from dataclasses import replace
+
+    from runward.config.agent import read_agent
+    from runward.config.problem import Parsed, Problem
+
+    path = agent_file(settings, name)
+    text = text_of(path)
+    if isinstance(text, Problem):
+        return Parsed(None, (text,))
+    parsed = (parse or read_agent)(text, path)
+    if parsed.value is None or not _name_schemas(parsed.value.artifact_defaults):
+        return parsed
+    artifacts, problems = _with_schemas(parsed.value.artifact_defaults or (), path)
+    agent = replace(parsed.value, artifact_defaults=artifacts)
+    return Parsed(None if problems else agent, (*parsed.problems, *problems))
+
+
+def _name_schemas(artifacts: tuple[ExpectedArtifact, ...] | None) -> bool:
+    """Whether any of the declared artifacts names a file with a JSON Schema."""
+    return any(each.rules is not None and each.rules.schema_file for each in artifacts or ())
+
+
+def _with_schemas(
+    artifacts: tuple[ExpectedArtifact, ...], file: str
+) -> tuple[tuple[ExpectedArtifact, ...], tuple[Problem, ...]]:
+    """The artifacts declared by `file`, with the schemas that they name; and what is wrong with those."""
+    from runward.config.problem import Problem
+
+    problems: list[Problem] = []
+    complete: list[ExpectedArtifact] = []
+    for artifact in artifacts:
+        rules = artifact.rules
+        if rules is not None and rules.schema_file is not None:
+            schema = _schema(os.path.join(os.path.dirname(file), rules.schema_file))
+            if isinstance(schema, Problem):
+                problems.append(schema)
+            else:
+                artifact = artifact._replace(rules=rules._replace(schema=schema, schema_file=None))
+        complete.append(artifact)
+    return tuple(complete), tuple(problems)
+
+
+def _schema(path: str) -> str | Problem:
+    """The schema in a file as compact text."""
+    import json
+
+    import jsonschema_rs
+    from runward.config.document import read_json
+
+    from runward.config.artifact_rules import MAX_SCHEMA
+    from runward.config.problem import Problem
+
+    text = text_of(path)
+    if isinstance(text, Problem):
+        return text
+    parsed = read_json(text, path)
+    if parsed.value is None:
+        return parsed.problems[0]
+    root = parsed.value.root
+    if not isinstance(root, dict | bool):
+        return Problem(path, 1, 1, "is not a JSON Schema", "write an object, or true or false")
+    schema = json.dumps(root, sort_keys=True, separators=(",", ":"))
+    if len(schema) > MAX_SCHEMA:
+        return Problem(path, None, None, f"is larger than {MAX_SCHEMA >> 10} KiB", "make it smaller")
+    try:
+        jsonschema_rs.validator_for(root, pattern_options=jsonschema_rs.RegexOptions(), offline=True)
+    except ValueError as error:
+        reason = str(error).partition("\n")[0]
+        return Problem(path, None, None, f"is not a JSON Schema: {reason}", "fix it, or remove 'schema'")
+    return schema
+
+
+def playbook_file(settings: Settings, name: str) -> str:
+    """Where the playbook of this name is. Raises `NotFound`."""
+    from runward.config.settings import PLAYBOOK_SUFFIX
+
+    return _find(name, settings.playbooks, [f"{name}{PLAYBOOK_SUFFIX}"], PLAYBOOK_SUFFIX, "playbook")
+
+
+def agent_file(settings: Settings, name: str) -> str:
+    """Where the agent profile of this name is. Raises `NotFound`."""
+    return _find(name, settings.agents, [f"{name}.md", f"{name}/{name}.md"], ".md", "agent")
+
+
+def only_a_name(name: str) -> str:
+    """A name that isn't the operator's own word here, and must not become a path of somebody's choosing.
+
+    Raises `NotFound`.
+    """
+    from runward.config.settings import PLAYBOOK_SUFFIX
+
+    if "/" in name or name.endswith((PLAYBOOK_SUFFIX, ".md")):
+        raise NotFound(f"{name!r} is a file; only the name of a playbook or an agent is allowed here")
+    return name
+
+
+def playbook_names(settings: Settings) -> tuple[str, ...]:
+    """The names of all playbooks in the directories of the settings."""
+    from runward.config.settings import PLAYBOOK_SUFFIX
+
+    return _names(settings.playbooks, PLAYBOOK_SUFFIX)
+
+
+def find_chain(
+    settings: Settings, name: str, parse: Callable[[str, str], Parsed[Chain]] | None = None
+) -> Parsed[Chain]:
+    """The chain of this name, or in the file of this name. Raises `NotFound`.
+
+    `parse` is called with the text and the path, in place of `read_chain`.
+    """
+    from runward.config.chain import read_chain
+
+    return named_chain(
+        settings, name, parse or (lambda text, path: read_chain(text, path, callables(settings)))
+    )
+
+
+def named_chain(settings: Settings, name: str, parse: Callable[[str, str], Parsed[T]]) -> Parsed[T]:
+    """What `parse` finds in the text of the chain of this name, or in the file of this name, and its path.
+
+    Raises `NotFound`.
+    """
+    from runward.config.chain import CHAIN_SUFFIX
+    from runward.config.problem import Parsed, Problem
+
+    path = _find(name, settings.chains, [f"{name}{CHAIN_SUFFIX}"], CHAIN_SUFFIX, "chain")
+    text = text_of(path)
+    return Parsed(None, (text,)) if isinstance(text, Problem) else parse(text, path)
+
+
+def callables(settings: Settings) -> Callables:
+    """What steps of chains can name now."""
+    from runward.config.step import Callables
+
+    actions = tuple(each.name for each in settings.actions)
+    return Callables(playbook_names(settings), actions, machines_zone(), _directory(settings))
+
+
+def _directory(settings: Settings) -> str:
+    """Where relative paths of chains start: next to the settings file, as the default directory of chains is."""
+    if settings.files:
+        return os.path.dirname(settings.files[0][0])
+    return os.path.dirname(settings.chains[0]) if settings.chains else "/"
+
+
+@lru_cache(maxsize=1)
+def machines_zone() -> str:
+    """The name of the machine's time zone, as it was at the first call; UTC if it has none."""
+    from tzlocal import get_localzone_name
+
+    try:
+        return get_localzone_name() or "UTC"
+    except (OSError, LookupError, ValueError):
+        return "UTC"
+
+
+def chain_names(settings: Settings) -> tuple[str, ...]:
+    """The names of all chains in the directories of the settings, by their files."""
+    from runward.config.chain import CHAIN_SUFFIX
+
+    return _names(settings.chains, CHAIN_SUFFIX)
+
+
+def agent_names(settings: Settings) -> tuple[str, ...]:
+    """The names of all agent profiles in the directories of the settings: `NAME.md` or `NAME/NAME.md`."""
+    names = set(_names(settings.agents, ".md"))
+    for directory in settings.agents:
+        if os.path.isdir(directory):
+            names.update(
+                each for each in os.listdir(directory) if os.path.isfile(f"{directory}/{each}/{each}.md")
+            )
+    return tuple(sorted(names))
+
+
+def _names(directories: tuple[str, ...], suffix: str) -> tuple[str, ...]:
+    names: set[str] = set()
+    for directory in directories:
+        if os.path.isdir(directory):
+            # An editor's lock or a link to nothing is not a playbook: a lookup by name would not find it either.
+            names.update(
+                each.removesuffix(suffix)
+                for each in os.listdir(directory)
+                if each.endswith(suffix)
+                and not each.startswith(".")
+                and os.path.isfile(os.path.join(directory, each))
+            )
+    return tuple(sorted(names))
+
+
+def _find(name: str, directories: tuple[str, ...], files: list[str], suffix: str, noun: str) -> str:
+    """An existing path: `name` itself if it looks like one, else the first in the directories."""
+    if "/" in name or name.endswith(suffix):
+        if os.path.isfile(name):
+            return name
+        if os.path.exists(name):
+            raise NotFound(f"{name} is not a regular file")
+        raise NotFound(f"there is no {noun} file {name}")
+    if "\0" not in name and name not in ("", ".", ".."):
+        for directory in directories:
+            for file in files:
+                path = os.path.join(directory, file)
+                if os.path.isfile(path):
+                    return path
+    places = ", ".join(directories) or "no directory"
+    raise NotFound(f"there is no {noun} {name!r} in {places}{_suggestion(name, directories, suffix)}")
+
+
+def _suggestion(name: str, directories: tuple[str, ...], suffix: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, _names(directories, suffix), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
