@@ -43,17 +43,17 @@ def address_of(text: str) -> TcpAddress | SocketPath | None:
     if text.startswith(UNIX):
         path = text.removeprefix(UNIX)
         return SocketPath(path) if path else None
-    found = _TCP.fullmatch(text)
-    if found is None or int(found[3]) > 65535:
+    match = _TCP.fullmatch(text)
+    if match is None or int(match[3]) > 65535:
         return None
     from ipaddress import ip_address  # loaded only for listeners
 
-    host = found[1] or found[2]
+    host = match[1] or match[2]
     try:
         is_six = ip_address(host).version == 6
     except ValueError:
         return None
-    return TcpAddress(host, int(found[3])) if is_six == (found[1] is not None) else None
+    return TcpAddress(host, int(match[3])) if is_six == (match[1] is not None) else None
 
 
 class _Address(Text):

@@ -67,21 +67,21 @@ def accept(context: click.Context, name: str, as_json: bool) -> None:
     from runward.handlers.model.requests import RootAcceptRequested
 
     settings = settings_in_force(context)
-    asked = next((each for each in settings.roots if each.name == name), None)
-    if asked is None:
+    accepted = next((each for each in settings.roots if each.name == name), None)
+    if accepted is None:
         names = ", ".join(each.name for each in settings.roots) or "none"
         raise click.UsageError(f"there is no root {name!r}; the settings have: {names}")
-    found = standing(asked.path)
-    if found is None:
-        raise click.UsageError(f"there is no directory at {asked.path}: make or mount it first")
+    directory = standing(accepted.path)
+    if directory is None:
+        raise click.UsageError(f"there is no directory at {accepted.path}: make or mount it first")
     prepare(Path(settings.state_dir))
     request = str(uuid.uuid4())
-    content = dump_request(RootAcceptRequested(request, time.time(), name, found.identity))
+    content = dump_request(RootAcceptRequested(request, time.time(), name, directory.identity))
     put(Path(settings.state_dir), request, content)
     if as_json:
-        print_json({"request": request, "root": name, "path": asked.path})
+        print_json({"request": request, "root": name, "path": accepted.path})
         return
-    click.echo(f"the directory at {safe(asked.path)} is the root {safe(name)} from now on")
+    click.echo(f"the directory at {safe(accepted.path)} is the root {safe(name)} from now on")
 
 
 def _row(each: dict[str, JsonValue]) -> tuple[str, ...]:

@@ -62,12 +62,11 @@ class CheckedChains:
 
     def keep(self, read: "Reading") -> None:
         """Keep what this reading found, and nothing else."""
-        known, self._known = self._known, read.found
-        if self._state is not None and known.keys() != read.found.keys():
-            with suppress(
-                OSError
-            ):  # a full disk is told elsewhere, and the next daemon checks the files again
-                write_durably(self._state, NAME, msgspec.json.encode(read.found))
+        before, self._known = self._known, read.valid
+        if self._state is not None and before.keys() != read.valid.keys():
+            # A full disk is reported elsewhere, and the next daemon checks the files again.
+            with suppress(OSError):
+                write_durably(self._state, NAME, msgspec.json.encode(read.valid))
 
     def forget(self) -> None:
         """Have all files checked again: something known turned out to be wrong."""
@@ -83,12 +82,12 @@ class CheckedChains:
 
 
 class Reading:
-    """Takes the text of each file, and checks what is not known. `found` is what the valid files say."""
+    """Takes the text of each file, and checks what is not known. `valid` is what the valid files say."""
 
     def __init__(self, known: Mapping[str, CheckedChain], basis: object, given: Callables) -> None:
         self._known, self._given = known, given
         self._basis = sha256(repr(basis).encode(errors="surrogateescape"))
-        self.found: dict[str, CheckedChain] = {}
+        self.valid: dict[str, CheckedChain] = {}
 
     def __call__(self, text: str, path: str) -> Parsed[CheckedChain]:
         """What the chain in `text`, which came from `path`, waits for; or everything that is wrong with it."""
@@ -96,12 +95,13 @@ class Reading:
         digest.update(text.encode())
         key = digest.hexdigest()
         chain = self._known.get(key)
+        # The machine's time zones can change without any of the files, so a zone is looked up again each time.
         if chain is None or not all(_is_zone(zone) for zone in chain.zones):
             parsed = read_chain(text, path, self._given)
             if parsed.value is None:
                 return Parsed(None, parsed.problems)
             chain = checked(parsed.value)
-        self.found[key] = chain
+        self.valid[key] = chain
         return Parsed(chain, ())
 
 
@@ -123,8 +123,8 @@ def schedules_of(chain: Chain) -> dict[str, tuple[Schedule, str]]:
     trigger = chain.trigger
     if trigger.schedule is not None:
         root = chain.document.root if chain.document is not None else None
-        said = root.get("trigger") if isinstance(root, dict) else None
-        words = {"trigger": said, "zone": trigger.schedule.times.zone}
+        written = root.get("trigger") if isinstance(root, dict) else None
+        words = {"trigger": written, "zone": trigger.schedule.times.zone}
         return {chain.name: (trigger.schedule, json.dumps(words, sort_keys=True))}
     return {
         schedule_of_item(chain.name, number): (leaf.schedule, _words(leaf.schedule))
@@ -149,8 +149,8 @@ def _is_zone(name: str) -> bool:
 
 def _code() -> tuple[object, ...]:
     """The code that checks chains and tells what they wait for, without reading it. Raises `OSError`."""
-    found = [find_spec(each) for each in _LIBRARIES]
-    files = [each.origin for each in found if each is not None and each.origin is not None]
+    specs = [find_spec(each) for each in _LIBRARIES]
+    files = [each.origin for each in specs if each is not None and each.origin is not None]
     for ours in (os.path.dirname(runward.config.chain.__file__), os.path.dirname(__file__)):
         with os.scandir(ours) as entries:
             files += [entry.path for entry in entries if entry.name.endswith(".py")]

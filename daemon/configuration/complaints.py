@@ -56,10 +56,10 @@ class Reading(NamedTuple):
 
 def complaints_about(parsed: Parsed[Settings], reading: Reading | None = None) -> tuple[Wrong, ...]:
     """Every complaint, each once; where the settings can't be used, those about them alone."""
-    found = [Wrong(each) for each in parsed.problems]
+    wrong = [Wrong(each) for each in parsed.problems]
     if parsed.value is not None:
-        found += _about(parsed.value, reading or reading_of(parsed.value))
-    return tuple(dict.fromkeys(found))
+        wrong += _about(parsed.value, reading or reading_of(parsed.value))
+    return tuple(dict.fromkeys(wrong))
 
 
 def reading_of(settings: Settings) -> Reading:
@@ -74,12 +74,12 @@ def reading_of(settings: Settings) -> Reading:
 def reading_of_names(settings: Settings) -> Reading:
     """Read the chains, and of playbooks and agent profiles only whether they are there: the rest takes libraries."""
 
-    def there(find: Callable[[Settings, str], str], name: str) -> Parsed[Any]:
+    def exists(find: Callable[[Settings, str], str], name: str) -> Parsed[Any]:
         find(settings, name)
         return Parsed(None)
 
     return reading_of(settings)._replace(
-        playbook=lambda name: there(playbook_file, name), agent=lambda name: there(agent_file, name)
+        playbook=lambda name: exists(playbook_file, name), agent=lambda name: exists(agent_file, name)
     )
 
 
@@ -106,17 +106,17 @@ def _of_each(
     settings: Settings,
 ) -> list[Problem]:
     """What is wrong with the files of these names, or with a directory that can't be listed."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     try:
         for name in names(settings):
             try:
-                found += read(name).problems
+                problems += read(name).problems
             except NotFound as error:
-                found.append(Problem(name, None, None, str(error), None))
+                problems.append(Problem(name, None, None, str(error), None))
     except OSError as error:
         fix = "check its permissions"
-        found.append(Problem(str(error.filename), None, None, f"can't be read: {error.strerror}", fix))
-    return found
+        problems.append(Problem(str(error.filename), None, None, f"can't be read: {error.strerror}", fix))
+    return problems
 
 
 def _of_playbook(settings: Settings, name: str, reading: Reading) -> Parsed[Playbook]:

@@ -26,22 +26,22 @@ class DeclarationCheck:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        known: set[str] = set()
-        seen: Look | None = None
+        logged: set[str] = set()
+        look: Look | None = None
         while True:
-            before, seen = seen, await anyio.to_thread.run_sync(self._look)
-            self._tell(before, seen)
+            before, look = look, await anyio.to_thread.run_sync(self._look)
+            self._log_changes(before, look)
             await anyio.to_thread.run_sync(self.declarer.check)
-            now = set(self.declarer.degraded())
-            for why in sorted(now - known):
+            complaints = set(self.declarer.degraded())
+            for why in sorted(complaints - logged):
                 self.log.warning("declaration.wrong", why=why)
-            known = now
+            logged = complaints
             await anyio.sleep(PERIOD)
 
     def _look(self) -> Look:
         return wait_until_quiet(self.declarer.look)
 
-    def _tell(self, before: Look | None, now: Look) -> None:
+    def _log_changes(self, before: Look | None, now: Look) -> None:
         """Log which files are in force that were not, or no longer are. Nothing else has to be done for that."""
         if before is None:
             return

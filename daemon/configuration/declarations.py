@@ -57,13 +57,13 @@ class Remembering(Generic[T]):
 
     def __call__(self, text: str, path: str) -> Parsed[T]:
         """The parsed content of the file at `path` with this text."""
-        known, said = self._known.get(path), (text, self._given())
-        if known is not None and known[0] == said:
+        known, basis = self._known.get(path), (text, self._given())
+        if known is not None and known[0] == basis:
             return known[1]
         if len(self._known) >= self.MOST:
             self._known.clear()
         parsed = self._parse(text, path)
-        self._known[path] = (said, parsed)
+        self._known[path] = (basis, parsed)
         return parsed
 
 
@@ -81,7 +81,7 @@ class Declarer:
             lambda text, path: read_chain(text, path, callables(self._settings)),
             lambda: callables(self._settings),
         )
-        self.found: tuple[Wrong, ...] | None = None
+        self.wrong: tuple[Wrong, ...] | None = None
         """What the last check found wrong with all configuration; None before the first one."""
         self._chains: tuple[object, _Chains] = (None, _NO_CHAINS)
         self._reading_chains = threading.Lock()
@@ -105,7 +105,7 @@ class Declarer:
             lambda name: find_agent(settings, name, self._read_agent),
             lambda: [problem for each in self._all_chains().wrong.values() for problem in each],
         )
-        self.found = complaints_about(Parsed(settings), reading)
+        self.wrong = complaints_about(Parsed(settings), reading)
 
     def look(self) -> Look:
         """What exists in the directories of playbooks, agent profiles and chains."""
@@ -113,7 +113,7 @@ class Declarer:
 
     def degraded(self) -> list[str]:
         """What is wrong with the operator's files, and what follows, for `status`."""
-        return list(_lines(self.found or ()))
+        return list(_lines(self.wrong or ()))
 
     def quarantined(self) -> list[tuple[str, str]]:
         """The chains whose files are wrong, each with the reason. Raises `OSError` for a directory that can't be read."""
@@ -178,16 +178,17 @@ class Declarer:
 
     def listening(self, event: str) -> tuple[Chain, ...]:
         """The valid chains that an event of this name may fire, by name."""
-        found = (
+        chains = (
             self._usable(file) for file, each in self._all_chains().right.items() if event in each.events
         )
-        return tuple(each for each in found if each is not None)
+        return tuple(each for each in chains if each is not None)
 
     def _usable(self, file: str) -> Chain | None:
         """The chain in the file of this name, which was found valid; None if it is no longer."""
         try:
             return self._chain(self._settings, file)
         except _Unusable:
+            # The file was known as valid, so what is known of checked files is wrong: all are checked again.
             self._checked.forget()
             self._chains = (None, _NO_CHAINS)
             return None
@@ -202,10 +203,12 @@ class Declarer:
             return _NO_CHAINS
         with self._reading_chains:
             given = callables(settings)
-            said = (given, settings.chains, look_into(settings.chains))
+            basis = (given, settings.chains, look_into(settings.chains))
             known, chains = self._chains
-            if known != said:
-                said = (*said[:2], wait_until_quiet(lambda: look_into(settings.chains)))
+            if known != basis:
+                # The look comes before the reading. A file that changes in between then differs from the look, and is read
+                # again; a look after the reading would take the change as read.
+                basis = (*basis[:2], wait_until_quiet(lambda: look_into(settings.chains)))
                 right: dict[str, CheckedChain] = {}
                 wrong: dict[str, tuple[Problem, ...]] = {}
                 files: dict[str, str] = {}
@@ -228,7 +231,7 @@ class Declarer:
                             right[name] = read.value
                 chains = _Chains(right, wrong, files)
                 self._checked.keep(reading)
-                self._chains = said, chains
+                self._chains = basis, chains
             return chains
 
     def _chain(self, settings: Settings, name: str) -> Chain:
@@ -241,8 +244,8 @@ class Declarer:
         """The schedule of this name: that of the chain of this name, or an item of its trigger."""
         called, _ = chain_and_item(name)
         chain = self.chain(called)
-        found = {} if isinstance(chain, str) else schedules_of(chain)
-        return Scheduled(*found[name], self.patience) if name in found else None
+        schedules = {} if isinstance(chain, str) else schedules_of(chain)
+        return Scheduled(*schedules[name], self.patience) if name in schedules else None
 
     def schedules(self) -> dict[str, str]:
         """What the files of all valid chains with schedules say about them, by the names of the schedules.
@@ -251,18 +254,20 @@ class Declarer:
         """
         chains = self._all_chains()
         if self._schedules[0] is not chains:
-            found = {name: words for each in chains.right.values() for name, words in each.schedules.items()}
-            self._schedules = chains, found
+            schedules = {
+                name: words for each in chains.right.values() for name, words in each.schedules.items()
+            }
+            self._schedules = chains, schedules
         return self._schedules[1]
 
     def watched_paths(self) -> Mapping[str, list[str]]:
         """The globs of the files whose changes fire valid chains, each with the files of these chains."""
         chains = self._all_chains()
-        found: dict[str, list[str]] = {}
+        files: dict[str, list[str]] = {}
         for name, each in chains.right.items():
             for path in each.paths:
-                found.setdefault(path, []).append(chains.files[name])
-        return found
+                files.setdefault(path, []).append(chains.files[name])
+        return files
 
     def steps_at_once(self) -> int:
         """How many steps of chains may run at the same time."""
@@ -271,10 +276,10 @@ class Declarer:
     def chain(self, name: str) -> Chain | str:
         """The chain of this name, or why none can be fired. Usually its file has the same name."""
         try:
-            found = self._chain(self._settings, only_a_name(name))
-            if found.name == name:
-                return found
-            why = f"there is no chain {name!r}: its file calls it {found.name!r}"
+            chain = self._chain(self._settings, only_a_name(name))
+            if chain.name == name:
+                return chain
+            why = f"there is no chain {name!r}: its file calls it {chain.name!r}"
         except (NotFound, _Unusable) as error:
             why = str(error)
         files = (file for file, each in self._all_chains().right.items() if each.name == name)
@@ -334,11 +339,11 @@ class _Unusable(Exception):
     """What was declared can't be used; the message says why, to the operator."""
 
 
-def _lines(found: Iterable[Wrong]) -> Iterator[str]:
+def _lines(wrong: Iterable[Wrong]) -> Iterator[str]:
     """One line for what is wrong with each file, and what follows."""
-    errors = [each for each in found if each.problem.severity == "error"]
-    for (_, consequence), wrong in groupby(errors, lambda each: (each.problem.file, each.consequence)):
-        yield "; ".join(filter(None, (_rendered([each.problem for each in wrong]), consequence)))
+    errors = [each for each in wrong if each.problem.severity == "error"]
+    for (_, consequence), of_file in groupby(errors, lambda each: (each.problem.file, each.consequence)):
+        yield "; ".join(filter(None, (_rendered([each.problem for each in of_file]), consequence)))
 
 
 def _rendered(errors: Sequence[Problem]) -> str:

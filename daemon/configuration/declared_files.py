@@ -108,9 +108,9 @@ def _schema(path: str) -> str | Problem:
     import json
 
     import jsonschema_rs
-    from runward.config.document import read_json
 
     from runward.config.artifact_rules import MAX_SCHEMA
+    from runward.config.document import read_json
     from runward.config.problem import Problem
 
     text = text_of(path)

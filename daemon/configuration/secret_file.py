@@ -16,6 +16,7 @@ def first_line(path: str) -> str:
     try:
         # Without waiting: a FIFO may have no writer.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
+            # Of what was opened: at the path, there may be another file by now.
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise SecretUnusable(f"{path} is not a regular file")

@@ -26,7 +26,7 @@ _PAUSE_S: Final = 0.05
 _LONGEST_S: Final = 1.0
 
 
-# Who remembers what files said, remembers it with a look from before the reading. A later look that sees the
+# A reader remembers what files said together with a look from before the reading. A later look that sees the
 # same then means that the files still say the same.
 def wait_until_quiet(look: Callable[[], Look]) -> Look:
     """Wait until two looks see the same, a second at most; returns the last look.
@@ -35,31 +35,32 @@ def wait_until_quiet(look: Callable[[], Look]) -> Look:
     the same tick of the file system's clock would leave their times as they are.
     """
     end = time.monotonic() + _LONGEST_S
-    began, seen = time.time_ns(), look()
-    while lately := _changed_lately(seen, began):
+    began, last = time.time_ns(), look()
+    while lately := _changed_lately(last, began):
         if time.monotonic() >= end:
-            return seen | {path: (*seen[path], began) for path in lately}
+            # A time that no other look has. Compared with this look, each later one differs, so the files are read again.
+            return last | {path: (*last[path], began) for path in lately}
         # Longer than a tick: if two looks see the same, the next change has another time.
         time.sleep(_PAUSE_S)
         began, now = time.time_ns(), look()
-        if now == seen:
+        if now == last:
             break
-        seen = now
-    return seen
+        last = now
+    return last
 
 
 def look_into(directories: Iterable[str]) -> Look:
     """The files in these directories; of a directory in one of them, the file in it that has its name."""
-    found: Look = {}
+    look: Look = {}
     for directory in directories:
         try:
             with os.scandir(directory) as entries:
                 for entry in entries:
                     within = f"{entry.path}/{entry.name}.md" if _is_directory(entry) else entry.path
-                    found[within] = _signature(within)
+                    look[within] = _signature(within)
         except OSError as error:
-            found[directory] = (error.errno or 0, 0)
-    return found
+            look[directory] = (error.errno or 0, 0)
+    return look
 
 
 def look_at(path: str) -> Look:
@@ -82,14 +83,14 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _changed_lately(seen: Look, began: int) -> list[str]:
+def _changed_lately(look: Look, began: int) -> list[str]:
     """The files that changed shortly before the look began, or while it lasted: it may last long on a busy machine.
 
     The clock of a file server may go a little ahead. A clock that was set back makes no look wait.
     """
     lately = int(_LATELY_S * 1e9)
     first, last = began - lately, time.time_ns() + lately
-    return [path for path, signature in seen.items() if first < signature[-1] < last]
+    return [path for path, signature in look.items() if first < signature[-1] < last]
 
 
 class SettingsFiles:

@@ -230,7 +230,7 @@ def _world(
         http=http,
         killed=of_code.killed.report,
         studio=studio.report,
-        wrong=lambda: declarer.found,
+        wrong=lambda: declarer.wrong,
         directories=inotify.directories,
     )
 

@@ -11,8 +11,7 @@ from runward.config.chain import Chain, read_chain
 from runward.config.problem import Parsed, Problem
 from runward.config.settings import Settings
 from runward.config.step import Callables
-from runward.daemon.configuration import checked_chains, declarations
-from runward.daemon.configuration import settings as finding
+from runward.daemon.configuration import checked_chains, declarations, declared_files
 from runward.daemon.configuration.checked_chains import NAME, CheckedChains
 from runward.daemon.configuration.declarations import Declarer
 
@@ -101,7 +100,7 @@ def other_code(settings: Settings, patch: pytest.MonkeyPatch) -> Settings:
 
 
 def other_zone(settings: Settings, patch: pytest.MonkeyPatch) -> Settings:
-    patch.setattr(finding, "machines_zone", lambda: "Asia/Tokyo")
+    patch.setattr(declared_files, "machines_zone", lambda: "Asia/Tokyo")
     return settings
 
 
