@@ -112,10 +112,10 @@ def new_cookie(key: bytes, host: str, now: float) -> str:
 
 def is_valid_cookie(key: bytes, host: str, value: str, now: float) -> bool:
     """Whether we made this cookie for this host name, and it is still valid."""
-    found = _COOKIE.fullmatch(value)
-    if found is None or int(found[1]) < now:
+    match = _COOKIE.fullmatch(value)
+    if match is None or int(match[1]) < now:
         return False
-    return hmac.compare_digest(_signed(key, host, int(found[1])), found[2])
+    return hmac.compare_digest(_signed(key, host, int(match[1])), match[2])
 
 
 def _signed(key: bytes, host: str, expires: int) -> str:
@@ -186,12 +186,12 @@ def revoke_token(state: Path, identifier: str) -> bool:
 
 def principal_of_token(state: Path, text: str) -> str | None:
     """Who acts with this token; None if it isn't valid. Raises `OSError`."""
-    found = _TOKEN.fullmatch(text)
-    kept = None if found is None else _read(state, found[1])
-    if found is None or kept is None:
+    match = _TOKEN.fullmatch(text)
+    kept = None if match is None else _read(state, match[1])
+    if match is None or kept is None:
         return None
     token, right = kept
-    return token.principal if hmac.compare_digest(right, _hash(found[2])) else None
+    return token.principal if hmac.compare_digest(right, _hash(match[2])) else None
 
 
 def _hash(secret: str) -> str:

@@ -69,10 +69,10 @@ class ReservedFile:
     def _is_in_place(self) -> bool:
         """Whether the name still leads to our file: anyone who may write to the directory may have changed that."""
         try:
-            found = os.stat(self._temporary, dir_fd=self._directory, follow_symlinks=False)
+            status = os.stat(self._temporary, dir_fd=self._directory, follow_symlinks=False)
         except FileNotFoundError:
             return False
-        return os.path.samestat(found, os.fstat(self._descriptor))
+        return os.path.samestat(status, os.fstat(self._descriptor))
 
 
 def make_durably(within: str | os.PathLike[str], path: str) -> None:
@@ -106,8 +106,8 @@ class _Opened:
         self._given = directory
 
     def __enter__(self) -> int:
-        given = self._given
-        self._descriptor = given if isinstance(given, int) else os.open(given, _DIRECTORY)
+        directory = self._given
+        self._descriptor = directory if isinstance(directory, int) else os.open(directory, _DIRECTORY)
         return self._descriptor
 
     def __exit__(self, *failure: object) -> None:

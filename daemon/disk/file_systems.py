@@ -38,15 +38,15 @@ def mounts() -> list[Mount]:
 
 def parse(lines: Iterable[str]) -> list[Mount]:
     """The mounts of such a file."""
-    found = []
+    parsed = []
     for line in lines:
         before, _, after = line.partition(" - ")
         fields, rest = before.split(" "), after.split(" ")
         if len(fields) < 6 or len(rest) < 3:
             continue
         read_only = "ro" in fields[5].split(",") or "ro" in rest[2].split(",")
-        found.append(Mount(_unescaped(fields[4]), rest[0], read_only))
-    return found
+        parsed.append(Mount(_unescaped(fields[4]), rest[0], read_only))
+    return parsed
 
 
 def mount_of(path: str, known: Iterable[Mount]) -> Mount | None:
@@ -60,10 +60,10 @@ def mount_of(path: str, known: Iterable[Mount]) -> Mount | None:
 def is_local(path: str) -> bool:
     """Whether only this machine's kernel writes the file system that `path` is on. If that can't be told, it is not."""
     try:
-        found = mount_of(path, mounts())
+        mount = mount_of(path, mounts())
     except OSError:
         return False
-    return found is not None and not found.is_remote
+    return mount is not None and not mount.is_remote
 
 
 def _unescaped(text: str) -> str:
@@ -86,10 +86,10 @@ class Space(NamedTuple):
 
 def space_of(place: Path | int) -> Space:
     """The space where a directory or an open file is. Raises `OSError`."""
-    found = os.statvfs(place)
+    space = os.statvfs(place)
     # Where files aren't counted, as on btrfs, there are 0 of 0.
-    no_files = found.f_files > 0 and found.f_favail == 0
-    return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, no_files)
+    no_files = space.f_files > 0 and space.f_favail == 0
+    return Space(space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize, no_files)
 
 
 def limit_of(space: Space, low_disk: int) -> int:

@@ -5,10 +5,10 @@ from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio.to_thread
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
 
 
-async def in_thread(read: Callable[[Unpack[Arguments]], Found], *arguments: *Arguments) -> Found:
+async def in_thread(read: Callable[[Unpack[Arguments]], Result], *arguments: *Arguments) -> Result:
     """The result of `read`. If this is cancelled, the thread still runs to its end."""
     return await anyio.to_thread.run_sync(read, *arguments, abandon_on_cancel=True)

@@ -34,17 +34,17 @@ def own_key(state: str, scheme: Scheme, environment: Mapping[str, str]) -> OwnKe
     credentials = environment.get("CREDENTIALS_DIRECTORY")
     if credentials:
         path = os.path.join(credentials, f"runward-receipt-{scheme}")
-        found = _read(path, scheme, is_credential=True)
-        if found is not None:
-            return found
+        credential = _read(path, scheme, is_credential=True)
+        if credential is not None:
+            return credential
     return _read(os.path.join(state, KEYS, _name(scheme)), scheme, is_credential=False)
 
 
 def own_key_on_first_use(state: str, scheme: Scheme, environment: Mapping[str, str]) -> OwnKey:
     """The key of this kind; it is made if there is none. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
-    found = own_key(state, scheme, environment)
-    if found is not None:
-        return found
+    known = own_key(state, scheme, environment)
+    if known is not None:
+        return known
     key = SecretKey(scheme, os.urandom(SECRET_BYTES))
     named(key)  # a key that no library can use is not kept
     make_durably(state, KEYS)
@@ -55,8 +55,8 @@ def own_key_on_first_use(state: str, scheme: Scheme, environment: Mapping[str, s
 
 def own_public_keys(state: str, environment: Mapping[str, str]) -> frozenset[str]:
     """Our public keys, as `authorized_keys` has them. Raises `KeyRefused`, `NoLibrary` and `OSError`."""
-    found = (own_key(state, scheme, environment) for scheme in SCHEMES)
-    return frozenset(named(each.key) for each in found if each is not None)
+    keys = (own_key(state, scheme, environment) for scheme in SCHEMES)
+    return frozenset(named(each.key) for each in keys if each is not None)
 
 
 def _name(scheme: Scheme) -> str:

@@ -43,15 +43,15 @@ class StateDirectoryUnsafe(Exception):
 class Opening(NamedTuple):
     """A way in for another user, and how to close it."""
 
-    said: str
+    message: str
     fix: str
 
 
 def check(state: Path) -> None:
     """Raises `StateDirectoryUnsafe` if somebody else may write to what controls the daemon of `state`."""
-    found = list(openings(state))
-    if found:
-        raise StateDirectoryUnsafe("; ".join(f"{each.said}: {each.fix}" for each in found))
+    problems = list(openings(state))
+    if problems:
+        raise StateDirectoryUnsafe("; ".join(f"{each.message}: {each.fix}" for each in problems))
 
 
 @contextmanager
@@ -72,26 +72,26 @@ def openings(state: Path, me: int | None = None) -> Iterator[Opening]:
 
     Raises `OSError`.
     """
-    found = [
+    entries = [
         (path, status) for path in (state, *(state / name for name in STEERING)) if (status := _stat(path))
     ]
     me = os.geteuid() if me is None else me
-    if found and (owner := found[0][1].st_uid) != me:
-        said = f"{_names([state])} belongs to {name_of(owner)}, and this is {name_of(me)}"
-        yield Opening(f"{said}: {_STEERED.format(name_of(owner))}", _fix_of_owner(state, owner, me))
-        found = [each for each in found if each[1].st_uid != owner]
+    if entries and (owner := entries[0][1].st_uid) != me:
+        problem = f"{_names([state])} belongs to {name_of(owner)}, and this is {name_of(me)}"
+        yield Opening(f"{problem}: {_STEERED.format(name_of(owner))}", _fix_of_owner(state, owner, me))
+        entries = [each for each in entries if each[1].st_uid != owner]
     foreign: dict[int, list[Path]] = {}
-    for path, status in found:
+    for path, status in entries:
         if status.st_uid != me:
             foreign.setdefault(status.st_uid, []).append(path)
     for uid, paths in foreign.items():
         owner_name, names = name_of(uid), _names(paths)
-        said = f"{names} {'belongs' if len(paths) == 1 else 'belong'} to {owner_name}, and the daemon here runs as {name_of(me)}"
+        problem = f"{names} {'belongs' if len(paths) == 1 else 'belong'} to {owner_name}, and the daemon here runs as {name_of(me)}"
         yield Opening(
-            f"{said}: {_STEERED.format(owner_name)}",
+            f"{problem}: {_STEERED.format(owner_name)}",
             f"take over what is there: {as_root(f'chown {shlex.quote(name_of(me))}: {names}')}",
         )
-    writable = [path for path, status in found if status.st_uid == me and status.st_mode & _OTHERS_WRITE]
+    writable = [path for path, status in entries if status.st_uid == me and status.st_mode & _OTHERS_WRITE]
     if writable:
         names = _names(writable)
         yield Opening(

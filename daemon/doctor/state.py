@@ -19,7 +19,7 @@ from runward.daemon.disk.state_rights import openings
 from runward.daemon.doctor.findings import Finding, Installation, Patience
 from runward.daemon.host.report import read_report
 from runward.daemon.inbox.spool import INBOX, REJECTED, SUFFIX
-from runward.daemon.rundir.journal_reading import JournalAway, told_lines
+from runward.daemon.rundir.journal_reading import JournalAway, lines_with_hashes
 from runward.daemon.store import reading, reading_problems, reading_queue, reading_sessions
 from runward.daemon.store.journals import read_standing_lines
 from runward.daemon.store.ownership import holder, how_to_start_daemon
@@ -78,7 +78,7 @@ def _of_state(state: Path, status: os.stat_result) -> Iterator[Finding]:
     owner, me = name_of(status.st_uid), os.geteuid()
     # Root examines the directory as its owner uses it.
     for opening in openings(state, status.st_uid if me == 0 else me):
-        yield Finding("failed", opening.said, opening.fix)
+        yield Finding("failed", opening.message, opening.fix)
     if status.st_uid != me:
         if me != 0:
             return  # the openings say so
@@ -413,7 +413,7 @@ def _on_disk(
     directory = os.path.join(state, journal_directory(row.layout, row.key, row.path))
     if row.layout != NATIVE and not os.path.lexists(directory):
         return  # it was in our own state: nobody but Runward may remove it
-    yield from told_lines(directory, EVENTS, hashes, on_the_way.read)
+    yield from lines_with_hashes(directory, EVENTS, hashes, on_the_way.read)
 
 
 def _compared(

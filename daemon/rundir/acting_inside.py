@@ -46,24 +46,24 @@ class ResultsOfRun:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._cursor = UNREAD
-        self._found: dict[str, dict[str, JsonValue] | None] = {}
+        self._results: dict[str, dict[str, JsonValue] | None] = {}
         self._lock = threading.Lock()
 
     def expect(self, identifier: str) -> None:
         """Keep the result of the intent with this id when it arrives. Call this before the intent is appended."""
         with self._lock:
-            self._found[identifier] = None
+            self._results[identifier] = None
 
     def forget(self, identifier: str) -> None:
         """Stop waiting for the result of this intent."""
         with self._lock:
-            self._found.pop(identifier, None)
+            self._results.pop(identifier, None)
 
     def result(self, identifier: str) -> dict[str, JsonValue] | None:
         """The ActionResult of the intent with this id; None until it exists. Raises `OSError` and `NotRegular`."""
         with self._lock:
             self._read_on()
-            return self._found.get(identifier)
+            return self._results.get(identifier)
 
     def _read_on(self) -> None:
         try:
@@ -82,11 +82,11 @@ class ResultsOfRun:
 
     def _keep(self, content: bytes) -> None:
         try:
-            told: JsonValue = json.loads(content)
+            line_value: JsonValue = json.loads(content)
         except (ValueError, RecursionError):
             return  # the daemon did not write this line
-        if not isinstance(told, dict):
+        if not isinstance(line_value, dict):
             return
-        identifier, result = told.get("id"), told.get("result")
-        if isinstance(identifier, str) and identifier in self._found and isinstance(result, dict):
-            self._found[identifier] = result
+        identifier, result = line_value.get("id"), line_value.get("result")
+        if isinstance(identifier, str) and identifier in self._results and isinstance(result, dict):
+            self._results[identifier] = result

@@ -21,6 +21,7 @@ from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
     LINK,
+    LISTED,
     REFUSED,
     ROOT,
     open_below,
@@ -106,8 +107,8 @@ def _facts(root: int, paths: Sequence[str | RuledPath]) -> tuple[FileFact, ...]:
         return tuple(fact_at(root, path) for path in paths if isinstance(path, str))
     from runward.daemon.rundir.ruled_artifacts import RuledLook  # only contracts with rules pay for this
 
-    found = iter(RuledLook(root).facts(ruled))
-    return tuple(fact_at(root, path) if isinstance(path, str) else next(found) for path in paths)
+    ruled_facts = iter(RuledLook(root).facts(ruled))
+    return tuple(fact_at(root, path) if isinstance(path, str) else next(ruled_facts) for path in paths)
 
 
 def open_artifacts(root: str, within: str) -> int | None:
@@ -213,13 +214,13 @@ class Resolved(NamedTuple):
 def _through_links(root: int, parts: list[str]) -> FileFact:
     """The slow way, for a path with a link in it."""
     try:
-        found = resolve(root, parts)
+        target = resolve(root, parts)
     except OSError as error:
         return refusal(error)
-    if isinstance(found, FileFact):
-        return found
-    os.close(found.directory)
-    return _of(found.status)
+    if isinstance(target, FileFact):
+        return target
+    os.close(target.directory)
+    return _of(target.status)
 
 
 def resolve(root: int, parts: list[str]) -> Resolved | FileFact:
@@ -317,10 +318,10 @@ def contract_facts(
         from runward.daemon.rundir.session_reading import final_message
         from runward.handlers.outcomes.reading import outcome_in
 
-        said = final_message(layout, run)
-        if isinstance(said, Unreadable):
-            return said
-        own = None if said is None else outcome_in(said, "final message")
+        message = final_message(layout, run)
+        if isinstance(message, Unreadable):
+            return message
+        own = None if message is None else outcome_in(message, "final message")
         read += [own] if isinstance(own, ReadOutcome) else []
     return with_outcomes(contract, facts, read)
 
@@ -340,8 +341,6 @@ DEEPEST: Final = 2
 ABOVE: Final = ".."
 _SHORTEST: Final = 3
 """Characters before the ending that a name has at least, if one wrong character is forgiven."""
-
-_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def near_misses(
@@ -406,7 +405,7 @@ def _names(start: int, parts: list[str], most: int) -> list[tuple[str, bool]]:
     names: list[tuple[str, bool]] = []
     with (
         opened_below(start, [part for part in parts if part]) as place,
-        opened(".", _LISTED, place) as listed,
+        opened(".", LISTED, place) as listed,
         os.scandir(listed) as entries,
     ):
         for _, entry in zip(range(most), entries, strict=False):

@@ -450,8 +450,8 @@ def lines_on_demand(
 ) -> tuple[Replay, Iterator[bytes]]:
     """The replay according to the session's current files and its `actions`, and its lines."""
     replay = Replay(order)
-    told = by_time(told_by(order.layout, order.path, _always), actions)
-    return replay, replay.lines(told, is_over=is_over)
+    events = by_time(told_by(order.layout, order.path, _always), actions)
+    return replay, replay.lines(events, is_over=is_over)
 
 
 def make_on_demand(order: BundleOrder, actions: Iterable[Told], directory: str) -> MadeBundle:

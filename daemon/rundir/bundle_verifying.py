@@ -127,7 +127,7 @@ def verify_bundle(
 
 def part_hashes(directory: str, attempt: int) -> dict[str, str]:
     """The SHA-256 of each part by its plain name, in hex. Raises `OSError`."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     with opened(directory, ROOT) as within:
         for part in PARTS:
             name = part_name(part, attempt)
@@ -136,8 +136,8 @@ def part_hashes(directory: str, attempt: int) -> dict[str, str]:
                 digest = sha256()
                 while piece := os.read(descriptor, 1 << 20):
                     digest.update(piece)
-            found[part] = digest.hexdigest()
-    return found
+            hashes[part] = digest.hexdigest()
+    return hashes
 
 
 def receipt_fields(directory: str, attempt: int) -> dict[str, JsonValue] | None:
@@ -158,8 +158,8 @@ def _replay(within: int, name: str, receipt: ReadReceipt) -> tuple[HashCounts, l
         return check.facts.hashes, [missing_part(REPLAY, "the file is missing")]
     except OSError as error:
         return check.facts.hashes, [missing_part(REPLAY, _why(error))]
-    found = FileFacts(file.sha256, file.size)
-    return check.facts.hashes, list(replay_problems(receipt, check.facts, found, check.finish()))
+    file_facts = FileFacts(file.sha256, file.size)
+    return check.facts.hashes, list(replay_problems(receipt, check.facts, file_facts, check.finish()))
 
 
 def _summary(within: int, name: str, receipt: ReadReceipt) -> list[BundleProblem]:
@@ -168,8 +168,8 @@ def _summary(within: int, name: str, receipt: ReadReceipt) -> list[BundleProblem
         return [missing_part(SUMMARY, "the file is missing")]
     if isinstance(content, Unread):
         return [missing_part(SUMMARY, content.why)]
-    found = FileFacts(sha256(content).hexdigest(), len(content))
-    return list(summary_problems(receipt, content, found))
+    file_facts = FileFacts(sha256(content).hexdigest(), len(content))
+    return list(summary_problems(receipt, content, file_facts))
 
 
 def _part(within: int, name: str, largest: int) -> bytes | Unread | None:

@@ -59,11 +59,11 @@ class CallReading:
                         yield from self._log(within, name, name, most_bytes)
             else:
                 with opened(os.path.dirname(self._path) or "/", DIRECTORY) as within:
-                    found = log_at(within, self._name)
-                    if found is None:
+                    log_file = log_at(within, self._name)
+                    if log_file is None:
                         self._hindered(self._name, "is gone")
                     else:
-                        yield from self._log(within, found[0], self._name, most_bytes)
+                        yield from self._log(within, log_file[0], self._name, most_bytes)
         except OSError as error:
             self._refused(self._name, error)
 
@@ -75,14 +75,14 @@ class CallReading:
     def _documents(self, within: int) -> Iterator[Told]:
         if not self._layout.documents:
             return
-        found = _Found()
-        files = SessionFiles(within, self._files, time.time(), found)
+        new_documents = _NewDocuments()
+        files = SessionFiles(within, self._files, time.time(), new_documents)
         files.documents(self._layout.documents)
         self.obstacles += files.obstacles
         for name, error in files.refused:
             self._may_pass(name, error)
         self._files = files.read()
-        for document in found.documents:
+        for document in new_documents.documents:
             yield from self._reader.see(document)
 
     def _log(self, within: int, file: str, name: str, most_bytes: int | None) -> Iterator[Told]:
@@ -126,9 +126,9 @@ class CallReading:
                 else:
                     yield line
 
-        for told in self._reader.take(name, readable()):
+        for each in self._reader.take(name, readable()):
             yield from _passed_over(name, too_long)
-            yield told
+            yield each
         yield from _passed_over(name, too_long)
 
     def _refused(self, name: str, error: OSError) -> None:
@@ -150,7 +150,7 @@ def _passed_over(name: str, too_long: list[TooLong]) -> Iterator[Told]:
         yield Unusable(Place(name, line.number, line.start, line.length), problem)
 
 
-class _Found:
+class _NewDocuments:
     """Collects the new documents."""
 
     def __init__(self) -> None:

@@ -50,7 +50,7 @@ class Changes:
         Of the run directory itself, what Runward writes does not count, nor does the directory's own time, which changes
         with it: a replay that grows would keep a silent run alive.
         """
-        found = 0
+        total = 0
         try:
             for name in os.listdir(descriptor):
                 if self._left <= 0:
@@ -60,14 +60,14 @@ class Changes:
                     continue
                 try:
                     status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                    found += self._note(status)
+                    total += self._note(status)
                     if stat.S_ISDIR(status.st_mode) and depth > 0:
-                        found += self._within(os.open(name, _FLAGS, dir_fd=descriptor), depth - 1)
+                        total += self._within(os.open(name, _FLAGS, dir_fd=descriptor), depth - 1)
                 except OSError:
                     continue  # removed in the meantime, or not readable for us
         finally:
             os.close(descriptor)
-        return found
+        return total
 
     def _note(self, status: os.stat_result) -> int:
         self._newest = max(self._newest, status.st_ctime_ns)

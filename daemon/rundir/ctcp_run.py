@@ -54,17 +54,17 @@ class _File:
         count = max(0, self._size - self._at) if count < 0 else count
         if count > LARGEST_DIRECTORY:
             raise _TooLarge
-        found = os.pread(self._descriptor, count, self._at)
-        self._at += len(found)
-        return found
+        piece = os.pread(self._descriptor, count, self._at)
+        self._at += len(piece)
+        return piece
 
 
 def read_zip_directory(descriptor: int) -> ZipDirectory:
     """The entries of the zip file with this descriptor, or why there are none."""
     file = _File(descriptor)
     try:
-        with zipfile.ZipFile(file) as found:
-            entries = tuple(Entry(each.orig_filename, each.file_size) for each in found.infolist())
+        with zipfile.ZipFile(file) as zip_file:
+            entries = tuple(Entry(each.orig_filename, each.file_size) for each in zip_file.infolist())
     except _TooLarge:
         return ZipDirectory(is_too_large=True)
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, ValueError) as error:
@@ -152,8 +152,8 @@ def _bundle(root: int) -> ZipDirectory | None:
                 return ZipDirectory(problem="is not a regular file")
             return read_zip_directory(file)
     except OSError as error:
-        found = _refused(error)
-        return None if found.state == "absent" else ZipDirectory(problem="can't be read as a file")
+        refusal = _refused(error)
+        return None if refusal.state == "absent" else ZipDirectory(problem="can't be read as a file")
 
 
 def ctcp_facts(root: int, paths: Sequence[str]) -> list[FileFact]:
@@ -219,17 +219,17 @@ def _why_not(tree: str, patch: bytes | bytearray) -> str | None:
     import subprocess
     import tempfile
 
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
-        given.write(patch)
-        given.seek(0)
+    with tempfile.TemporaryFile() as patch_file, tempfile.TemporaryFile() as errors:
+        patch_file.write(patch)
+        patch_file.seek(0)
         try:
             process = subprocess.Popen(
                 _COMMAND,
                 cwd=tree,
                 env=_environment(),
-                stdin=given,
+                stdin=patch_file,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=errors,
                 start_new_session=True,
             )
         except FileNotFoundError as error:
@@ -242,8 +242,8 @@ def _why_not(tree: str, patch: bytes | bytearray) -> str | None:
             return f"git apply --check did not end within {PATIENCE_S:g} s"
         if code == 0:
             return None
-        said.seek(0)
-        text = said.read(_MOST_SAID).decode(errors="replace").strip()
+        errors.seek(0)
+        text = errors.read(_MOST_SAID).decode(errors="replace").strip()
         return printable(text.split("\n")[0][:_SHOWN]) or f"git apply --check ended with {code}"
 
 

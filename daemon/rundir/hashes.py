@@ -76,15 +76,15 @@ def _hash(root: int, path: str, most: int, go_on: Callable[[int], bool]) -> File
 def _open(root: int, parts: list[str]) -> int | FileHash:
     """A descriptor to read the file from, or why there is none. Raises `OSError` if the machine is at fault."""
     try:
-        found = resolve(root, parts)
-        if isinstance(found, FileFact):
-            return _without(found)
+        target = resolve(root, parts)
+        if isinstance(target, FileFact):
+            return _without(target)
         try:
-            if not stat.S_ISREG(found.status.st_mode):
+            if not stat.S_ISREG(target.status.st_mode):
                 return FileHash("not_regular")
-            return os.open(found.name, REGULAR, dir_fd=found.directory)
+            return os.open(target.name, REGULAR, dir_fd=target.directory)
         finally:
-            os.close(found.directory)
+            os.close(target.directory)
     except OSError as error:
         if error.errno == errno.ELOOP:
             return _CHANGING  # a link took its place since it was looked at

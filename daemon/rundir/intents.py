@@ -95,8 +95,8 @@ def read_intents(directory: str, cursor: IntentCursor, most: int, is_over: bool)
                 now = f"{status.st_dev}:{status.st_ino}"
                 if status.st_size < cursor.offset or _before(descriptor, cursor.offset) != cursor.before:
                     return refused(_REWRITTEN)
-                found = _read(descriptor, cursor._replace(identity=now), most, is_over, owner)
-                return refused(_ENDLESS) if found is None else found._replace(says=says)
+                read = _read(descriptor, cursor._replace(identity=now), most, is_over, owner)
+                return refused(_ENDLESS) if read is None else read._replace(says=says)
             finally:
                 os.close(descriptor)
     except OSError as error:

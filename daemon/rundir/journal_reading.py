@@ -157,7 +157,7 @@ class JournalAway(Exception):
     """The lines can't be read, so nothing is known about them; the message says why."""
 
 
-def told_lines(
+def lines_with_hashes(
     directory: str, name: str, hashes: Container[str], read: Callable[[int], None]
 ) -> Iterator[JsonValue]:
     """The lines that carry one of these hashes. `read` is called with the number of bytes that were read.

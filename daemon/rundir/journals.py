@@ -212,14 +212,16 @@ def _complete(descriptor: int, line: JournalLine, size: int) -> Appended | NotAp
     than others twice.
     """
     lines = line.content.splitlines(keepends=True)
-    found = [find(descriptor, each, size) for each in lines]
-    for each, offset in zip(lines, found, strict=True):
+    offsets = [find(descriptor, each, size) for each in lines]
+    for each, offset in zip(lines, offsets, strict=True):
         if offset >= 0:
             _write_again(descriptor, each, offset)
-    missing = [each for each, offset in zip(lines, found, strict=True) if offset < 0]
+    missing = [each for each, offset in zip(lines, offsets, strict=True) if offset < 0]
     if not missing:
-        return _standing(lines, found, Appended(0, already=True, closed=_closed_before(descriptor, found[0])))
-    end = max(offset + len(each) if offset >= 0 else 0 for each, offset in zip(lines, found, strict=True))
+        return _standing(
+            lines, offsets, Appended(0, already=True, closed=_closed_before(descriptor, offsets[0]))
+        )
+    end = max(offset + len(each) if offset >= 0 else 0 for each, offset in zip(lines, offsets, strict=True))
     owed = b"".join(missing)
     begun = _begun(descriptor, missing[0], end, size)
     if begun:
@@ -227,14 +229,14 @@ def _complete(descriptor: int, line: JournalLine, size: int) -> Appended | NotAp
         result = _write(descriptor, owed[begun:], size, -begun)
     else:
         result = _append(descriptor, owed, size, line.live)
-    return _standing(lines, found, result) if isinstance(result, Appended) else result
+    return _standing(lines, offsets, result) if isinstance(result, Appended) else result
 
 
-def _standing(lines: Sequence[bytes], found: Sequence[int], written: Appended) -> Appended:
+def _standing(lines: Sequence[bytes], offsets: Sequence[int], written: Appended) -> Appended:
     """Where all the lines are: each where it was found, or one after another if they were `written`."""
     pieces: list[tuple[int, int]] = []
     following = written.offset
-    for line, offset in zip(lines, found, strict=True):
+    for line, offset in zip(lines, offsets, strict=True):
         if offset < 0:
             offset, following = following, following + len(line)
         if pieces and sum(pieces[-1]) == offset:
@@ -281,11 +283,11 @@ def find(descriptor: int, line: bytes, size: int) -> int:
     position, overlap = 0, len(line) - 1
     while position < size:
         piece = os.pread(descriptor, _CHUNK + overlap, position)
-        found = piece.find(line)
-        while found >= 0:
-            if position + found == 0 or _after_newline(descriptor, position + found):
-                return position + found
-            found = piece.find(line, found + 1)
+        index = piece.find(line)
+        while index >= 0:
+            if position + index == 0 or _after_newline(descriptor, position + index):
+                return position + index
+            index = piece.find(line, index + 1)
         if len(piece) <= overlap:
             return -1
         position += _CHUNK

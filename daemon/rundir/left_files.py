@@ -20,6 +20,7 @@ from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
     LINK,
+    LISTED,
     REFUSED,
     REGULAR,
     ROOT,
@@ -39,7 +40,6 @@ from runward.handlers.model.files import FileHash, Unreadable
 DEEPEST: Final = 40
 """Directories below a run's own: each one is open while what is in it is listed."""
 
-_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _EVERYTHING: Final = "."
 _NANOSECONDS: Final = 1e9
 _ROUNDING_S: Final = 1e-6
@@ -129,7 +129,7 @@ class _Reading:
             listed.commit = _commit(place.path)
         for root in _roots(place):
             try:
-                with opened(root, _flags(place, root)) as top, opened(".", _LISTED, top) as directory:
+                with opened(root, _flags(place, root)) as top, opened(".", LISTED, top) as directory:
                     listed.is_there = True
                     for entry in self._entries(directory, "", 0, listed, is_run=root == place.path):
                         self._take(listed, root, entry)
@@ -188,7 +188,7 @@ class _Reading:
         self, within: int, name: str, path: str, status: os.stat_result, depth: int, listed: _Listed
     ) -> Iterator[_Entry]:
         try:
-            with opened(name, _LISTED, within) as directory:
+            with opened(name, LISTED, within) as directory:
                 yield from self._entries(directory, f"{path}/", depth + 1, listed, is_run=False)
         except PermissionError:
             yield _Entry(path, "denied", _identity(status))
@@ -198,13 +198,13 @@ class _Reading:
         for size, root, path, listed in sorted(self._to_hash, key=lambda each: each[:3]):
             entry = listed.entries[root, path]
             if size == 0:
-                found = FileHash("empty")
+                hashed = FileHash("empty")
             elif size > self._bytes:
-                found = FileHash("too_large", size)
+                hashed = FileHash("too_large", size)
             else:
-                found = self._digest(listed.place, root, entry)
-            identity = entry.identity if found.state == "too_large" else None
-            listed.states[root, path] = LeftFile(path, found.state, found.size, found.sha256, identity)
+                hashed = self._digest(listed.place, root, entry)
+            identity = entry.identity if hashed.state == "too_large" else None
+            listed.states[root, path] = LeftFile(path, hashed.state, hashed.size, hashed.sha256, identity)
 
     def _digest(self, place: LeftPlace | WorkPlace, root: str, entry: _Entry) -> FileHash:
         *parts, name = entry.path.split("/")
@@ -266,8 +266,8 @@ class _Reading:
         if isinstance(answer, Unreadable):
             yield from (LeftFile(_visible(name), "unreadable") for name in names)
             return
-        found = answer.files if answer.exists else (FileHash("absent"),) * len(names)
-        for name, each in zip(names, found, strict=True):
+        hashed = answer.files if answer.exists else (FileHash("absent"),) * len(names)
+        for name, each in zip(names, hashed, strict=True):
             if each.state == "too_large":
                 yield LeftFile(_visible(name), "unreadable")  # through a link, so its identity is not bound
             else:
@@ -278,10 +278,10 @@ def _commit(worktree: str) -> LeftFile | None:
     """What binds a worktree beside its files."""
     if not os.path.lexists(worktree):
         return None
-    found = checked_out(worktree)
-    if found is None:
+    checkout = checked_out(worktree)
+    if checkout is None:
         return LeftFile(_visible(worktree), "unreadable")
-    return LeftFile(_visible(worktree), "commit", sha256=found.staged, target=found.commit)
+    return LeftFile(_visible(worktree), "commit", sha256=checkout.staged, target=checkout.commit)
 
 
 def _roots(place: LeftPlace | WorkPlace) -> tuple[str, ...]:

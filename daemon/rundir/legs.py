@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from runward.daemon.rundir.artifacts import open_artifacts
-from runward.daemon.rundir.opening import ABSENT, LINK, REFUSED, open_below, unreadable
+from runward.daemon.rundir.opening import ABSENT, LINK, LISTED, REFUSED, open_below, unreadable
 from runward.handlers.contracts.verify import boundary
 from runward.handlers.model.contracts import EarlyLegs, LegsBefore
 from runward.handlers.model.files import Unreadable
@@ -24,8 +24,6 @@ LEAST_ENTRIES: Final = 32
 
 MAXIMUM_DEPTH: Final = 16
 """How many levels a walk goes down."""
-
-_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
@@ -41,18 +39,18 @@ def early_legs(question: LegsBefore) -> EarlyLegs | Unreadable:
     if root is None:
         return EarlyLegs(())
     most = max(LEAST_ENTRIES, MAXIMUM_ENTRIES // len(question.paths))
-    found = []
+    early = []
     try:
         for path in question.paths:
             for name, status in _things(root, path, most):
                 if status.st_ctime_ns < question.changed_ns and status.st_mtime_ns <= question.modified_ns:
-                    found.append((path, _shown(name)))
+                    early.append((path, _shown(name)))
                     break
     except OSError as error:
         return unreadable(error)
     finally:
         os.close(root)
-    return EarlyLegs(tuple(found))
+    return EarlyLegs(tuple(early))
 
 
 def filled_without(plan: str, run: str, artifacts: str) -> tuple[str, ...]:
@@ -112,7 +110,7 @@ def _listed(top: int, way: str) -> int | None:
     try:
         place = open_below(top, way.split("/") if way else ["."])
         try:
-            return os.open(".", _LISTED, dir_fd=place)
+            return os.open(".", LISTED, dir_fd=place)
         finally:
             os.close(place)
     except OSError as error:

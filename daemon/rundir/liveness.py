@@ -50,8 +50,8 @@ class Writers:
         if config is None:
             return NOBODY_KNOWS
         if config not in self._pid_files:
-            self._pid_files[config] = found = pid_files(config)
-            self._named[config] = named_by(each for files in found.values() for each in files)
+            self._pid_files[config] = by_session = pid_files(config)
+            self._named[config] = named_by(each for files in by_session.values() for each in files)
         if session_id not in self._pid_files[config]:
             return Writer("unknown", elsewhere=self._named[config])
         return claude_code_writer(self._pid_files[config][session_id], config)
@@ -107,23 +107,23 @@ def config_directory(transcript: str) -> str | None:
 
 def pid_files(config: str) -> Mapping[str, tuple[PidFile, ...]]:
     """The pid files in Claude Code's directory, by session. Half-written ones are left out."""
-    found: dict[str, tuple[PidFile, ...]] = {}
+    by_session: dict[str, tuple[PidFile, ...]] = {}
     directory = f"{config}/{PID_FILES}"
     try:
         with os.scandir(directory) as entries:
             names = [entry.name for _, entry in zip(range(_MOST_FILES), entries, strict=False)]
     except OSError:
-        return found
+        return by_session
     for name in sorted(names):
         stem, dot, kind = name.partition(".")
         if stem.isascii() and stem.isdigit() and dot and kind == "json":
             read = _read(directory, name)
             if read is not None and stem == str(read.pid):
-                found[read.session_id] = (*found.get(read.session_id, ()), read)
-    return found
+                by_session[read.session_id] = (*by_session.get(read.session_id, ()), read)
+    return by_session
 
 
-class _Found(NamedTuple):
+class _Process(NamedTuple):
     """Whether a file's process is alive, and its identity, so that it can be found again.
 
     `named` is what the file calls it. `is_nowhere`: no process of this machine has that start with that number.
@@ -143,42 +143,42 @@ def named_by(files: Iterable[PidFile]) -> frozenset[RecordedProcess]:
 
 def claude_code_writer(files: tuple[PidFile, ...], config: str) -> Writer:
     """What is known about the processes that one session's pid files name; if there are several, a live one counts."""
-    found = [_found(each) for each in files]
-    liveness = together([each.state for each in found])
+    processes = [_process_of(each) for each in files]
+    liveness = together([each.state for each in processes])
     absence = None
     if liveness == "gone":
         absence = Absence(
-            tuple(each.named for each in found),
+            tuple(each.named for each in processes),
             is_in_first_namespace=pid_namespace() == FIRST_NAMESPACE,
             is_local=is_local(config),
-            is_nowhere=all(each.is_nowhere for each in found),
+            is_nowhere=all(each.is_nowhere for each in processes),
         )
-    for file, each in zip(reversed(files), reversed(found), strict=True):
+    for file, each in zip(reversed(files), reversed(processes), strict=True):
         if each.state == liveness:
             status = _STATUSES.get(file.status) if each.state == "alive" else None
             return Writer(liveness, status, each.process, absence)
     return Writer(liveness)
 
 
-def _found(file: PidFile) -> _Found:
+def _process_of(file: PidFile) -> _Process:
     """The process of a file. The files name no boot, so this one is assumed.
 
     If the pid belongs to no process, or to another one, it may be from a PID namespace below ours.
     """
     if file.start_ticks is None:
-        return _found_by_time(file)
+        return _process_by_time(file)
     boot = current_boot_id()
     named = RecordedProcess(file.pid, file.start_ticks, boot)
     state = state_of(ProcessIdentity(*named))
     if state != "gone":
-        return _Found(state, named, named)
+        return _Process(state, named, named)
     number = number_of(file.pid, file.start_ticks)
     if isinstance(number, NotThere):
-        return _Found("gone", named, named, number.is_certain)
+        return _Process("gone", named, named, number.is_certain)
     inner = named._replace(pid=number)
     state = state_of(ProcessIdentity(*inner))
     # One that is found and has ended is a zombie.
-    return _Found(state, inner, named, is_nowhere=state == "gone")
+    return _Process(state, inner, named, is_nowhere=state == "gone")
 
 
 def is_claude_code(process: RecordedProcess, config: str) -> bool:
@@ -198,8 +198,10 @@ def is_claude_code(process: RecordedProcess, config: str) -> bool:
 def _directory_of(pid: int) -> str:
     with open(f"/proc/{pid}/environ", "rb") as file:
         entries = os.fsdecode(file.read(_LONGEST_ENVIRONMENT)).split("\0")
-    said = dict(entry.partition("=")[::2] for entry in entries)
-    return agent_home(claude_code.LAYOUT, said, said.get("HOME", ""), os.readlink(f"/proc/{pid}/cwd"))
+    environment = dict(entry.partition("=")[::2] for entry in entries)
+    return agent_home(
+        claude_code.LAYOUT, environment, environment.get("HOME", ""), os.readlink(f"/proc/{pid}/cwd")
+    )
 
 
 def _names_of(pid: int) -> list[bytes]:
@@ -211,7 +213,7 @@ def _is_its_name(word: bytes) -> bool:
     return word.rpartition(b"/")[2] == b"claude" or word.endswith(b"/claude-code/cli.js")
 
 
-def _found_by_time(file: PidFile) -> _Found:
+def _process_by_time(file: PidFile) -> _Process:
     """The process of a file that names no start in ticks (up to 2.1.101): identified by the start time it gives.
 
     If another process has its number, the session's process may be in a PID namespace where it can't be found.
@@ -221,16 +223,16 @@ def _found_by_time(file: PidFile) -> _Found:
         identity = identity_of(file.pid)
     except ProcessLookupError:
         number = number_of(file.pid, None)
-        return _Found("gone", None, named, isinstance(number, NotThere) and number.is_certain)
+        return _Process("gone", None, named, isinstance(number, NotThere) and number.is_certain)
     except OSError:
-        return _Found("unknown", None, named)
+        return _Process("unknown", None, named)
     if file.started_at is not None:
         began_at = time.time() - seconds_since_start(identity)
         if -_CLOCKS_DIFFER <= file.started_at - began_at <= _LONGEST_START:
-            return _Found(
+            return _Process(
                 "alive", RecordedProcess(identity.pid, identity.start_ticks, identity.boot_id), named
             )
-    return _Found("unknown", None, named)
+    return _Process("unknown", None, named)
 
 
 def _read(directory: str, name: str) -> PidFile | None:

@@ -25,6 +25,9 @@ class Halted(Exception):
 DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """A directory as a place to start from. O_PATH, because an ordinary open would notify our own watch."""
 
+LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""A directory whose names are read, which O_PATH doesn't allow."""
+
 ROOT: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 REGULAR: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 

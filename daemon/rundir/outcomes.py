@@ -13,6 +13,7 @@ from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
     LASTING,
+    LISTED,
     NotRegular,
     open_regular,
     opened,
@@ -43,8 +44,6 @@ MOST_AT_ONCE: Final = 64 << 10
 MOST_REPORTS: Final = 256 << 20
 """Bytes of a run's other reports; reports beyond this count as too large."""
 
-_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
 
 def outcomes_digest(path: str) -> str | None:
     """Distinguishes this state of a run's outcome files from the next; None if there are none.
@@ -53,8 +52,8 @@ def outcomes_digest(path: str) -> str | None:
     """
     if all(_is_absent(f"{path}/{each}") for each in _USUAL):
         return None
-    found = [entry for directory in (path, f"{path}/{ARTIFACTS}") for entry in _signatures_in(directory)]
-    return hashlib.sha256(repr(found).encode(errors="replace")).hexdigest()[:16] if found else None
+    signatures = [entry for directory in (path, f"{path}/{ARTIFACTS}") for entry in _signatures_in(directory)]
+    return hashlib.sha256(repr(signatures).encode(errors="replace")).hexdigest()[:16] if signatures else None
 
 
 def _is_absent(path: str) -> bool:
@@ -67,19 +66,19 @@ def _is_absent(path: str) -> bool:
 
 
 def _signatures_in(directory: str) -> list[tuple[str, Signature]]:
-    found: list[tuple[str, Signature]] = []
+    signatures: list[tuple[str, Signature]] = []
     try:
         with opened(directory, DIRECTORY) as within:
-            found += _signature_of(within, OUTCOME, f"{directory}/{OUTCOME}")
-            listing = os.open(OUTCOMES, _LISTED, dir_fd=within)
+            signatures += _signature_of(within, OUTCOME, f"{directory}/{OUTCOME}")
+            listing = os.open(OUTCOMES, LISTED, dir_fd=within)
             try:
                 for name in _names(listing):
-                    found += _signature_of(listing, name, f"{directory}/{OUTCOMES}/{name}")
+                    signatures += _signature_of(listing, name, f"{directory}/{OUTCOMES}/{name}")
             finally:
                 os.close(listing)
     except OSError:
-        return found  # the verdict must read them, and reports why it can't
-    return found
+        return signatures  # the verdict must read them, and reports why it can't
+    return signatures
 
 
 def _signature_of(within: int, name: str, path: str) -> list[tuple[str, Signature]]:
@@ -91,7 +90,7 @@ def _signature_of(within: int, name: str, path: str) -> list[tuple[str, Signatur
     return [(path, signature(status))]
 
 
-class _Found(NamedTuple):
+class _OpenFile(NamedTuple):
     at: int
     path: str
     content: bytes | None
@@ -112,23 +111,23 @@ def outcomes_in(
     try:
         for directory in directories:
             look.at_usual_places(directory)
-        usual = {each.path for each in look.found}
+        usual = {each.path for each in look.files}
         look.at(artifacts_path, [name for name in named if name not in usual])
-        return _with_reports(path, sorted(look.found, key=lambda each: (each.at, each.path)), read)
+        return _with_reports(path, sorted(look.files, key=lambda each: (each.at, each.path)), read)
     except OSError as error:
         return unreadable(error)
     finally:
         look.close()
 
 
-def _with_reports(run: str, found: Sequence[_Found], read: Reader) -> tuple[OutcomeFile, ...] | BeingRead:
-    large = [each.report for each in found if each.report is not None]
+def _with_reports(run: str, files: Sequence[_OpenFile], read: Reader) -> tuple[OutcomeFile, ...] | BeingRead:
+    large = [each.report for each in files if each.report is not None]
     answer = read(run, large) if large else []
     if isinstance(answer, float):
         return BeingRead(answer)
     reports = iter(answer)
     return tuple(
-        OutcomeFile(each.path, each.content, None if each.report is None else next(reports)) for each in found
+        OutcomeFile(each.path, each.content, None if each.report is None else next(reports)) for each in files
     )
 
 
@@ -139,14 +138,14 @@ class _Look:
     It raises `OSError` if the machine is at fault: then nothing is known.
     """
 
-    found: list[_Found] = field(default_factory=list)
+    files: list[_OpenFile] = field(default_factory=list)
     content_left: int = MOST_BYTES
     at_once_left: int = MOST_AT_ONCE
     reports_left: int = MOST_REPORTS
 
     def close(self) -> None:
         """Close the reports."""
-        for each in self.found:
+        for each in self.files:
             if each.report is not None:
                 os.close(each.report.descriptor)
 
@@ -155,9 +154,9 @@ class _Look:
         try:
             with opened(directory, DIRECTORY) as within:
                 self._file(within, OUTCOME, OUTCOME)
-                with opened(OUTCOMES, _LISTED, within) as listing:
+                with opened(OUTCOMES, LISTED, within) as listing:
                     for name in _names(listing):
-                        if len(self.found) == MOST_FILES:
+                        if len(self.files) == MOST_FILES:
                             return
                         self._file(listing, name, f"{OUTCOMES}/{name}")
         except OSError as error:
@@ -204,9 +203,9 @@ class _Look:
             most = min(LARGEST, self.content_left)
             content = os.pread(descriptor, most + 1, 0)
             if len(content) > most:
-                self.found.append(_Found(status.st_mtime_ns, shown, None))
+                self.files.append(_OpenFile(status.st_mtime_ns, shown, None))
                 return
-            self.found.append(_Found(status.st_mtime_ns, shown, content))
+            self.files.append(_OpenFile(status.st_mtime_ns, shown, content))
             self.content_left -= len(content)
             self.at_once_left -= len(content) if path.endswith(REPORTS) else 0
         finally:
@@ -216,12 +215,12 @@ class _Look:
     def _report(self, path: str, descriptor: int, status: os.stat_result) -> bool:
         """Keep a report open to be read elsewhere; returns whether it is one that is read at all."""
         if status.st_size > min(LARGEST_REPORT, self.reports_left):
-            self.found.append(_Found(status.st_mtime_ns, path, None))
+            self.files.append(_OpenFile(status.st_mtime_ns, path, None))
             return False
         self.reports_left -= status.st_size
         state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         report = LargeReport(path, descriptor, state, status.st_size)
-        self.found.append(_Found(status.st_mtime_ns, path, None, report))
+        self.files.append(_OpenFile(status.st_mtime_ns, path, None, report))
         return True
 
 

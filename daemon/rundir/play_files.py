@@ -5,7 +5,7 @@ import stat
 from itertools import islice
 from typing import Final
 
-from runward.daemon.rundir.opening import DIRECTORY, opened, unreadable
+from runward.daemon.rundir.opening import DIRECTORY, LISTED, opened, unreadable
 from runward.daemon.rundir.run_directories import document_at
 from runward.handlers.layouts.show import META, PLAN, VERDICT
 from runward.handlers.model.files import Unreadable
@@ -14,7 +14,6 @@ from runward.handlers.model.shows import PlayFiles
 DOCUMENTS: Final = ("_intent.md", "_prompt.md", META, VERDICT)
 
 _LOG: Final = ".log"
-_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LISTED: Final = 1000
 _MOST_LOGS: Final = 50
 
@@ -36,7 +35,7 @@ def texts_of_play(path: str) -> list[str] | Unreadable:
         with (
             opened(directory, DIRECTORY) as show,
             opened(name, DIRECTORY, show) as play,
-            opened(".", _LISTED, play) as listed,
+            opened(".", LISTED, play) as listed,
             os.scandir(listed) as entries,
         ):
             logs = sorted(each.name for each in islice(entries, _MOST_LISTED) if each.name.endswith(_LOG))

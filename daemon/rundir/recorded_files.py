@@ -104,5 +104,5 @@ def line_at(descriptor: int, start: int) -> bytes | None:
     """The line that begins at a byte; None if none begins there, or it is too long."""
     if start and os.pread(descriptor, 1, start - 1) != b"\n":
         return None
-    found = next(lines_from(descriptor, start, Budget(LONGEST_LINE + _CHUNK)), None)
-    return None if found is None else found.content
+    line = next(lines_from(descriptor, start, Budget(LONGEST_LINE + _CHUNK)), None)
+    return None if line is None else line.content

@@ -173,10 +173,10 @@ def read_apart(reports: Sequence[LargeReport]) -> list[Read]:
         )
         if ran.returncode == _DISK_FAILED:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        answered = ran.stdout
+        output = ran.stdout
     except subprocess.TimeoutExpired as error:
-        answered = error.stdout or b""
-    read: list[Read] = [json.loads(line) for line in answered.split(b"\n")[:-1]]
+        output = error.stdout or b""
+    read: list[Read] = [json.loads(line) for line in output.split(b"\n")[:-1]]
     within = f"could not be read within {CPU_S} s of processor time and {MEMORY >> 30} GiB of memory"
     return read + [within] * (len(reports) - len(read))
 

@@ -22,7 +22,7 @@ from runward.config.path_rule import names_in
 from runward.config.problem import counted
 from runward.daemon.rundir import schema_child
 from runward.daemon.rundir.artifacts import fact_at, modified_ns, refusal, resolve
-from runward.daemon.rundir.opening import DIRECTORY, REGULAR
+from runward.daemon.rundir.opening import DIRECTORY, LISTED, REGULAR
 from runward.handlers.foreign_json import NotJson, line_of, read_json
 from runward.handlers.model.files import FileFact, Match, RuledPath, RuleFact
 
@@ -46,7 +46,6 @@ PATIENCE_S: Final = 20.0
 
 _HEAD: Final = 8192
 _CHUNK: Final = 1 << 20
-_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass
@@ -56,7 +55,7 @@ class _Check:
     schema: str
     path: str
     document: str
-    said: RuleFact | None = None
+    result: RuleFact | None = None
 
 
 @dataclass
@@ -72,9 +71,9 @@ class RuledLook:
         """A fact for each entry. Raises `OSError` if the machine is at fault: then nothing is known."""
         looked = [self._look(each) for each in ruled if each.rules.profile is None]
         _hold(self._checks)
-        found = (_settled(*each) for each in looked)
+        settled = (_settled(*each) for each in looked)
         of_profile = iter(self._of_profile([each.path for each in ruled if each.rules.profile is not None]))
-        return [next(found if each.rules.profile is None else of_profile) for each in ruled]
+        return [next(settled if each.rules.profile is None else of_profile) for each in ruled]
 
     def _of_profile(self, paths: Sequence[str]) -> list[FileFact]:
         if not paths:
@@ -95,27 +94,29 @@ class RuledLook:
 
     def _look_at_all(self, ruled: RuledPath, glob: str) -> tuple[FileFact, list["RuleFact | _Check"]]:
         wanted = "/" + "/".join(names_in(glob))
-        found: list[Match] = []
+        matches: list[Match] = []
         complete = True
         for path, status in self._walk():
-            if len(found) > MOST_MATCHES:
+            if len(matches) > MOST_MATCHES:
                 break
             if path is None:
                 complete = False
                 break
             if stat.S_ISREG(status.st_mode) and path_matches(f"/{path}", wanted):
-                found.append(Match(path, status.st_size, modified_ns(status)))
-        rules: list[RuleFact | _Check] = [_count(ruled.rules, glob, found)]
+                matches.append(Match(path, status.st_size, modified_ns(status)))
+        rules: list[RuleFact | _Check] = [_count(ruled.rules, glob, matches)]
         if not complete:
             rules.append(RuleFact("glob", glob, False, f"more than {MOST_NAMES} names to go through"))
-        for each in found[:MOST_MATCHES]:
+        for each in matches[:MOST_MATCHES]:
             if each.size == 0:
                 rules.append(RuleFact("glob", each.path, False, "empty"))
             else:
                 rules += self._held(ruled, each)
-        if not found and complete:
+        if not matches and complete:
             return FileFact("absent", rules=()), rules
-        return FileFact("file", sum(each.size for each in found), 0, (), tuple(found[:MOST_MATCHES])), rules
+        return FileFact(
+            "file", sum(each.size for each in matches), 0, (), tuple(matches[:MOST_MATCHES])
+        ), rules
 
     def _walk(self) -> Iterator[tuple[str | None, os.stat_result]]:
         """Everything below the root with its path; no link is followed. A path of None: there is more."""
@@ -143,21 +144,21 @@ class RuledLook:
                     if len(names) > self.names_left:
                         break
                     names.append(each.name)
-            found = []
+            statuses = []
             for name in sorted(names):
                 try:
                     name.encode()
-                    found.append((name, os.stat(name, dir_fd=descriptor, follow_symlinks=False)))
+                    statuses.append((name, os.stat(name, dir_fd=descriptor, follow_symlinks=False)))
                 except (FileNotFoundError, UnicodeEncodeError):
                     continue
-            return found
+            return statuses
         finally:
             os.close(descriptor)
 
     def _open_directory(self, parts: list[str]) -> int:
         descriptor = os.open(".", DIRECTORY, dir_fd=self.root)
         for at, part in enumerate([*parts, "."]):
-            flags = _LISTED if at == len(parts) else DIRECTORY
+            flags = LISTED if at == len(parts) else DIRECTORY
             try:
                 further = os.open(part, flags, dir_fd=descriptor)
             finally:
@@ -168,36 +169,36 @@ class RuledLook:
     def _held(self, ruled: RuledPath, file: Match) -> list["RuleFact | _Check"]:
         """The rules for one existing file."""
         rules = ruled.rules
-        found: list[RuleFact | _Check] = []
+        results: list[RuleFact | _Check] = []
         if rules.min_size:
-            said = f"{counted(file.size, 'byte', 'bytes')}, {rules.min_size} are required"
-            found.append(RuleFact("min_size", file.path, file.size >= rules.min_size, said))
+            what = f"{counted(file.size, 'byte', 'bytes')}, {rules.min_size} are required"
+            results.append(RuleFact("min_size", file.path, file.size >= rules.min_size, what))
         if rules.fresh:
             fresh = file.modified_ns >= ruled.since_ns
-            said = "written since the start" if fresh else "not written since the start"
-            found.append(RuleFact("fresh", file.path, fresh, said))
+            what = "written since the start" if fresh else "not written since the start"
+            results.append(RuleFact("fresh", file.path, fresh, what))
         if rules.mime_type is not None or rules.schema is not None:
-            found += self._of_content(rules, file)
-        return found
+            results += self._of_content(rules, file)
+        return results
 
     def _of_content(self, rules: ArtifactRules, file: Match) -> list["RuleFact | _Check"]:
-        asked = [key for key in ("mime_type", "schema") if getattr(rules, key) is not None]
+        keys = [key for key in ("mime_type", "schema") if getattr(rules, key) is not None]
         try:
             descriptor = _open(self.root, file.path)
         except OSError as error:
             refusal(error)
             descriptor = None
         if descriptor is None:
-            return [RuleFact(key, file.path, False, "can't be read") for key in asked]
-        found: list[RuleFact | _Check] = []
+            return [RuleFact(key, file.path, False, "can't be read") for key in keys]
+        results: list[RuleFact | _Check] = []
         try:
             if rules.mime_type is not None:
-                found.append(self._type(rules.mime_type, file.path, descriptor))
+                results.append(self._type(rules.mime_type, file.path, descriptor))
             if rules.schema is not None:
-                found.append(self._schema(rules.schema, file.path, descriptor))
+                results.append(self._schema(rules.schema, file.path, descriptor))
         finally:
             os.close(descriptor)
-        return found
+        return results
 
     def _read(self, descriptor: int, most: int) -> bytes | None:
         """All of the file, None if it is larger."""
@@ -214,9 +215,12 @@ class RuledLook:
             return self._text(wanted, path, descriptor)
         import filetype
 
-        found = filetype.guess_mime(head)
+        mime_type = filetype.guess_mime(head)
         return RuleFact(
-            "mime_type", path, fnmatchcase(found or "", wanted), f"its content is {found or 'unknown'}"
+            "mime_type",
+            path,
+            fnmatchcase(mime_type or "", wanted),
+            f"its content is {mime_type or 'unknown'}",
         )
 
     def _text(self, wanted: str, path: str, descriptor: int) -> RuleFact:
@@ -254,27 +258,27 @@ class RuledLook:
 
 def _open(root: int, path: str) -> int | None:
     """A descriptor to read the regular file from. Raises `OSError`."""
-    found = resolve(root, names_in(path))
-    if isinstance(found, FileFact):
+    target = resolve(root, names_in(path))
+    if isinstance(target, FileFact):
         return None
     try:
-        if not stat.S_ISREG(found.status.st_mode):
+        if not stat.S_ISREG(target.status.st_mode):
             return None
-        return os.open(found.name, REGULAR, dir_fd=found.directory)
+        return os.open(target.name, REGULAR, dir_fd=target.directory)
     except OSError as error:
         if error.errno == errno.ELOOP:
             return None
         raise
     finally:
-        os.close(found.directory)
+        os.close(target.directory)
 
 
-def _count(rules: ArtifactRules, glob: str, found: Sequence[Match]) -> RuleFact:
-    there = "more than 1000 files" if len(found) > MOST_MATCHES else counted(len(found), "file", "files")
-    if len(found) < rules.min_count:
+def _count(rules: ArtifactRules, glob: str, matches: Sequence[Match]) -> RuleFact:
+    there = "more than 1000 files" if len(matches) > MOST_MATCHES else counted(len(matches), "file", "files")
+    if len(matches) < rules.min_count:
         return RuleFact("min_count", glob, False, f"{there}, at least {rules.min_count} required")
     most = MOST_MATCHES if rules.max_count is None else rules.max_count
-    if len(found) > most:
+    if len(matches) > most:
         return RuleFact("max_count", glob, False, f"{there}, at most {most} allowed")
     return RuleFact("min_count", glob, True, there)
 
@@ -284,31 +288,33 @@ def _hold(checks: Sequence[_Check]) -> None:
     if not checks:
         return
     words = [sys.executable, "-I", schema_child.__file__]
-    asked = json.dumps([[each.schema, each.document] for each in checks]).encode()
+    checked = json.dumps([[each.schema, each.document] for each in checks]).encode()
     try:
-        ran = subprocess.run(words, input=asked, capture_output=True, timeout=PATIENCE_S, check=False)
-        answered = ran.stdout
+        ran = subprocess.run(words, input=checked, capture_output=True, timeout=PATIENCE_S, check=False)
+        output = ran.stdout
     except subprocess.TimeoutExpired as error:
-        answered = error.stdout or b""
-    lines = answered.split(b"\n")[:-1]
+        output = error.stdout or b""
+    lines = output.split(b"\n")[:-1]
     for at, check in enumerate(checks):
-        check.said = _said(check, json.loads(lines[at])) if at < len(lines) else RuleFact(
+        check.result = _result(check, json.loads(lines[at])) if at < len(lines) else RuleFact(
             "schema", check.path, False, "could not be checked against its schema within 10 s and 1 GB"
         )  # fmt: skip
 
 
-def _said(check: _Check, answer: list[object] | None) -> RuleFact:
+def _result(check: _Check, answer: list[object] | None) -> RuleFact:
     if answer is None:
         return RuleFact("schema", check.path, True, "holds")
     message, path = answer
     assert isinstance(path, list)
     where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-    said = f"{where}: {message}" if where else str(message)
-    return RuleFact("schema", check.path, False, said, line_of(check.document, path))
+    problem = f"{where}: {message}" if where else str(message)
+    return RuleFact("schema", check.path, False, problem, line_of(check.document, path))
 
 
 def _settled(fact: FileFact, rules: Sequence[RuleFact | _Check]) -> FileFact:
     """The fact with the result of its rules."""
-    told = tuple(each for each in (rule.said if isinstance(rule, _Check) else rule for rule in rules) if each)
-    broken = fact.state == "file" and not all(each.holds for each in told)
-    return fact._replace(rules=told, state="unfit" if broken else fact.state)
+    results = tuple(
+        each for each in (rule.result if isinstance(rule, _Check) else rule for rule in rules) if each
+    )
+    broken = fact.state == "file" and not all(each.holds for each in results)
+    return fact._replace(rules=results, state="unfit" if broken else fact.state)

@@ -72,8 +72,8 @@ def signature(status: os.stat_result) -> Signature:
 
 def standing(path: str) -> Standing | None:
     """Which directory is at `path` now, and whether it may be read; None if none can be reached."""
-    found = identity(path)
-    return None if found is None else Standing(found, os.access(path, os.R_OK | os.X_OK))
+    current = identity(path)
+    return None if current is None else Standing(current, os.access(path, os.R_OK | os.X_OK))
 
 
 def identity(path: str) -> str | None:
@@ -138,11 +138,11 @@ def look(
         signatures: list[tuple[str, Signature]] = []
         documents: list[Document] = []
         for name in names:
-            found = document_at(descriptor, name, known.get(name))
-            if found is not None:
-                signatures.append((name, found.signature))
-                if found.signature != known.get(name):
-                    documents.append(found)
+            document = document_at(descriptor, name, known.get(name))
+            if document is not None:
+                signatures.append((name, document.signature))
+                if document.signature != known.get(name):
+                    documents.append(document)
         return Sight(own, tuple(signatures), tuple(documents))
     except OSError as error:
         return unreadable(error)
@@ -166,8 +166,8 @@ def mark_of(directory: str, names: Sequence[str]) -> Mark | None:
     own = signature_at(directory)
     if own is None or own == _UNREACHABLE:
         return None
-    found = ((name, signature_at(f"{directory}/{name}")) for name in names)
-    return Mark(own, tuple((name, there) for name, there in found if there is not None))
+    signatures = ((name, signature_at(f"{directory}/{name}")) for name in names)
+    return Mark(own, tuple((name, there) for name, there in signatures if there is not None))
 
 
 def is_as_marked(directory: str, mark: Mark) -> bool:
@@ -208,31 +208,31 @@ def document_at(within: int, name: str, known: Signature | None = None) -> Docum
         status = os.stat(name, dir_fd=within, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    found = signature(status)
-    if found == known:
-        return Document(name, found, 0.0)
+    current = signature(status)
+    if current == known:
+        return Document(name, current, 0.0)
     if not stat.S_ISREG(status.st_mode):
-        return Document(name, found, status.st_mtime, problem="is not a regular file")
+        return Document(name, current, status.st_mtime, problem="is not a regular file")
     try:
         descriptor = os.open(name, REGULAR, dir_fd=within)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return Document(name, found, status.st_mtime, problem="is not a regular file")
+            return Document(name, current, status.st_mtime, problem="is not a regular file")
         if error.errno in (errno.EACCES, errno.EPERM):
-            return Document(name, found, status.st_mtime, problem="can't be read: permission denied")
+            return Document(name, current, status.st_mtime, problem="can't be read: permission denied")
         raise
     try:
         status = os.fstat(descriptor)
-        found = signature(status)
+        current = signature(status)
         if not stat.S_ISREG(status.st_mode):
-            return Document(name, found, status.st_mtime, problem="is not a regular file")
+            return Document(name, current, status.st_mtime, problem="is not a regular file")
         if status.st_size > MAXIMUM_DOCUMENT:
             problem = f"is larger than {MAXIMUM_DOCUMENT} bytes"
-            return Document(name, found, status.st_mtime, problem=problem)
+            return Document(name, current, status.st_mtime, problem=problem)
         content = os.read(descriptor, status.st_size + 1)  # a larger buffer costs more than the read
-        return Document(name, found, status.st_mtime, content, changed_ns=status.st_ctime_ns)
+        return Document(name, current, status.st_mtime, content, changed_ns=status.st_ctime_ns)
     finally:
         os.close(descriptor)
 

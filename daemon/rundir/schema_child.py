@@ -24,11 +24,11 @@ def main() -> None:
             validator = jsonschema_rs.validator_for(
                 json.loads(schema), pattern_options=jsonschema_rs.RegexOptions(), offline=True
             )
-            found = next(iter(validator.iter_errors(json.loads(document))), None)
-            said = None if found is None else [found.message[:300], list(found.instance_path)]
+            first = next(iter(validator.iter_errors(json.loads(document))), None)
+            answer = None if first is None else [first.message[:300], list(first.instance_path)]
         except (ValueError, RecursionError, MemoryError) as error:
-            said = [f"the schema can't be used: {str(error)[:300]}", []]
-        sys.stdout.write(json.dumps(said) + "\n")
+            answer = [f"the schema can't be used: {str(error)[:300]}", []]
+        sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 

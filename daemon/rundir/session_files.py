@@ -13,7 +13,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from runward.daemon.rundir.opening import ABSENT, LINK, NotRegular, open_below, open_regular, opened
+from runward.daemon.rundir.opening import ABSENT, LINK, LISTED, NotRegular, open_below, open_regular, opened
 from runward.daemon.rundir.run_directories import RACY, document_at, signature
 from runward.daemon.rundir.session_logs import MOST_BYTES, CannotUnpack, Growing
 from runward.daemon.rundir.session_reads import NOT_KNOWN, UNREAD, FilesRead, LogRead
@@ -39,7 +39,6 @@ _MOST_UNPACKED: Final = 32 << 20
 
 _BEGINNING: Final = 16 << 10
 _NOTHING: Final[Mapping[str, Signature]] = MappingProxyType({})
-_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Reader(Protocol):
@@ -98,7 +97,8 @@ class SessionFiles:
         trusted = [each for each in self._listed.items() if each[0] not in self._unsettled]
         logs = [self._settled(each) for each in self._logs.values()]
         documents = [
-            (name, NOT_KNOWN if name in self._unsettled else found) for name, found in self._documents.items()
+            (name, NOT_KNOWN if name in self._unsettled else document_signature)
+            for name, document_signature in self._documents.items()
         ]
         failures, retry_at = 0, 0.0
         if self._failed:
@@ -177,8 +177,8 @@ class SessionFiles:
                 self._fail(name, error)
             return
         self._changed(status.st_mtime_ns / 1e9)
-        found = signature(status)
-        is_same = found == known.signature and not (known.may_pass and not self._waits)
+        current = signature(status)
+        is_same = current == known.signature and not (known.may_pass and not self._waits)
         if is_same or (known.failed and self._waits):
             self._logs[name] = known
             if known.failed:
@@ -188,7 +188,7 @@ class SessionFiles:
             self._logs[name] = known
             self.more = True
         elif not stat.S_ISREG(status.st_mode):
-            self._logs[name] = LogRead(name, known.cursor, found, self._fail(name, NotRegular()))
+            self._logs[name] = LogRead(name, known.cursor, current, self._fail(name, NotRegular()))
         else:
             self._read(directory, last, LogRead(name, known.cursor), come_and_go=come_and_go)
 
@@ -235,16 +235,16 @@ class SessionFiles:
     def _names(self, directory: int, pattern: str, known: Iterable[str]) -> list[str]:
         parent, _, last = pattern.rpartition("/")
         status = os.fstat(directory)
-        found = signature(status)
-        if self._were_listed.get(pattern) == found:
-            self._listed[pattern] = found
+        current = signature(status)
+        if self._were_listed.get(pattern) == current:
+            self._listed[pattern] = current
             those = (path.rpartition("/") for path in known)
             return [name for within, _, name in those if within == parent and fnmatch.fnmatchcase(name, last)]
-        with opened(".", _LISTED, directory) as listing, os.scandir(listing) as entries:
+        with opened(".", LISTED, directory) as listing, os.scandir(listing) as entries:
             every = islice(entries, MOST_ENTRIES)
             wanted = (entry.name for entry in every if fnmatch.fnmatchcase(entry.name, last))
             names = sorted(islice((name for name in wanted if is_storable(name)), MOST_FILES))
-        self._listed[pattern] = found
+        self._listed[pattern] = current
         self._settle(pattern, status.st_mtime)
         return names
 
@@ -291,10 +291,10 @@ class SessionFiles:
         except (OSError, NotRegular, CannotUnpack) as error:
             if isinstance(error, FileNotFoundError):
                 return  # gone since it was listed
-            found = signature(status) if status is not None else NOT_KNOWN
+            current = signature(status) if status is not None else NOT_KNOWN
             failed, may_pass = self._fail(read.name, error), isinstance(error, OSError)
             self._logs[read.name] = self._logs[read.name]._replace(
-                signature=found, failed=failed, may_pass=may_pass
+                signature=current, failed=failed, may_pass=may_pass
             )
             return
         if more:

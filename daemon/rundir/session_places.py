@@ -10,6 +10,7 @@ from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
     LINK,
+    LISTED,
     ROOT,
     Gone,
     NotRegular,
@@ -176,7 +177,6 @@ MOST_ENTRIES: Final = 1_000_000
 """Entries of directories that are looked at in all."""
 
 _ROOT: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_LISTED: Final = _ROOT | os.O_NOFOLLOW
 
 
 def list_places(root: str, shape: Shape) -> Listing | Unreadable | Gone:
@@ -200,8 +200,8 @@ def place_signature(root: str, place: str, shape: Shape) -> Signature | None:
         try:
             if isinstance(shape, DirectoryShape):
                 return signature_in(within, name, shape)
-            found = log_at(within, name)
-            return signature(found[1]) if found is not None else None
+            log_file = log_at(within, name)
+            return signature(log_file[1]) if log_file is not None else None
         finally:
             os.close(within)
     except OSError:
@@ -214,8 +214,8 @@ def _signature_in_mixed(root: str, parents: list[str], name: str, shape: MixedSh
             return None
         with opened_below(top, parents) as within:
             if name.endswith(LOG):
-                found = log_at(within, name)
-                return signature(found[1]) if found is not None else None
+                log_file = log_at(within, name)
+                return signature(log_file[1]) if log_file is not None else None
             with opened(name, DIRECTORY, within) as directory:
                 return directory_signature(directory, shape_inside(directory, shape))[0]
 
@@ -245,15 +245,15 @@ def signature_in(within: int, name: str, shape: DirectoryShape) -> Signature:
 def directory_signature(directory: int, shape: DirectoryShape) -> tuple[Signature, dict[str, Signature]]:
     """Like `signature_in`, for an open directory, and the signatures that it consists of."""
     inode, size, changed = signature(os.fstat(directory))
-    found: dict[str, Signature] = {}
+    signatures: dict[str, Signature] = {}
     for path in shape.beneath():
         try:
-            each = found[path] = signature(os.stat(path, dir_fd=directory, follow_symlinks=False))
+            each = signatures[path] = signature(os.stat(path, dir_fd=directory, follow_symlinks=False))
         except OSError:
             continue
         size += each[1]
         changed = max(changed, each[2])
-    return (inode, size, changed), found
+    return (inode, size, changed), signatures
 
 
 def _logs_of(shape: Shape) -> LogShape:
@@ -327,7 +327,7 @@ class _Listing:
 
     def _descend(self, within: int, path: str, name: str, levels: int) -> None:
         try:
-            with opened(name, _LISTED, within) as directory:
+            with opened(name, LISTED, within) as directory:
                 self.look(directory, path + "/", levels)
         except OSError as error:
             if error.errno not in ABSENT and error.errno != LINK:
@@ -343,9 +343,9 @@ class _Listing:
                 if error.errno not in ABSENT and error.errno != LINK:
                     self.unlisted.append(name)
 
-    def _add(self, place: str, found: Signature) -> None:
+    def _add(self, place: str, place_signature: Signature) -> None:
         if is_storable(place):
-            self.places[place] = found
+            self.places[place] = place_signature
         else:
             self.unusable.append(place.encode("utf-8", "backslashreplace").decode())
 
@@ -383,13 +383,13 @@ def sessions_under(path: str, layouts: Layouts) -> Iterator[Place | Obstacle]:
     if os.path.isdir(place):
         yield from _Walk(layouts).below(place)
         return
-    found = _log(place, layouts, is_named=True)
-    if found is None:
+    session = _log(place, layouts, is_named=True)
+    if session is None:
         directory = os.path.dirname(place)
         layout = recognise_directory(directory, _list(directory).names, layouts)
-        found = Place(layout, directory) if layout is not None else None
-    if found is not None:
-        yield found
+        session = Place(layout, directory) if layout is not None else None
+    if session is not None:
+        yield session
 
 
 class _Listed(NamedTuple):
@@ -427,9 +427,9 @@ class _Walk:
         owned = {unpacked_name(name).removesuffix(LOG) for name in listed.logs}
         for name in sorted((*listed.logs, *listed.directories)):
             if name in listed.logs:
-                found = _log(f"{directory}/{name}", self._layouts, is_named=False)
-                if found is not None:
-                    yield found
+                session = _log(f"{directory}/{name}", self._layouts, is_named=False)
+                if session is not None:
+                    yield session
             elif levels and name not in owned and not self._is_over:
                 yield from self._descend(f"{directory}/{name}", levels - 1)
 

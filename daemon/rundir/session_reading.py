@@ -11,6 +11,7 @@ from runward.daemon.rundir.opening import (
     ABSENT,
     DIRECTORY,
     LINK,
+    LISTED,
     REFUSED,
     ROOT,
     Gone,
@@ -82,10 +83,10 @@ class _Look:
         self._now = now
 
     def at_log(self, within: int, name: str, layout: LogLayout) -> SessionSight | None:
-        found = log_at(within, name)
-        if found is None:
+        log_file = log_at(within, name)
+        if log_file is None:
             return None
-        file, status = found
+        file, status = log_file
 
         def read(files: SessionFiles) -> None:
             files.log(within, file, name)
@@ -96,14 +97,14 @@ class _Look:
 
     def in_directory(self, directory: int, layout: DirectoryLayout) -> SessionSight:
         def read(files: SessionFiles) -> None:
-            files.documents(layout.documents, found)
-            files.logs(layout.logs, found, come_and_go=layout.logs_come_and_go)
+            files.documents(layout.documents, signatures)
+            files.logs(layout.logs, signatures, come_and_go=layout.logs_come_and_go)
 
-        own, found = directory_signature(directory, directory_shape(layout))
+        own, signatures = directory_signature(directory, directory_shape(layout))
         return self._sight(directory, own, self._known, read)
 
     def _sight(
-        self, within: int, found: Signature, known: FilesRead, read: Callable[[SessionFiles], None]
+        self, within: int, place_signature: Signature, known: FilesRead, read: Callable[[SessionFiles], None]
     ) -> SessionSight:
         gathered, anew = _Gathered(), False
         files = SessionFiles(within, known, self._now, gathered, self._most)
@@ -115,7 +116,7 @@ class _Look:
             files = SessionFiles(within, nothing, self._now, gathered, self._most)
             read(files)
         return SessionSight(
-            signature=found,
+            signature=place_signature,
             anew=anew,
             portions=tuple(gathered.portions),
             documents=tuple(gathered.documents),
@@ -187,9 +188,9 @@ def read_session(
     except OSError as error:
         message = f"can't be read: {error.strerror}"
         return SessionRead(scanning.scan.tell(), None, (Complaint(name, None, message, None),))
-    told = scanning.scan.tell()
-    started_at = scanning.began_at if told.attempt > 1 else told.started_at
-    return SessionRead(told, files.changed_at, tuple(files.obstacles), started_at)
+    summary = scanning.scan.tell()
+    started_at = scanning.began_at if summary.attempt > 1 else summary.started_at
+    return SessionRead(summary, files.changed_at, tuple(files.obstacles), started_at)
 
 
 def _documents(files: SessionFiles, layout: DirectoryLayout) -> None:
@@ -221,9 +222,9 @@ class Scanning:
     def _beginning(self, name: str, lines: Sequence[LogLine]) -> float | None:
         """When the session began, by its first lines; later ones may belong to a later attempt."""
         for count in _FIRST_LINES:
-            told = self.scan.feed(name, lines[:count])[0].tell()
-            if told.started_at is not None:
-                return told.started_at
+            summary = self.scan.feed(name, lines[:count])[0].tell()
+            if summary.started_at is not None:
+                return summary.started_at
         return None
 
     def see(self, document: Document) -> None:
@@ -232,8 +233,6 @@ class Scanning:
 
 MOST_NAMES: Final = 10_000
 """Entries of a directory that are looked at; a session has a handful."""
-
-_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def identify(root: str, place: str, layouts: Layouts) -> Identity | Unreadable | None:
@@ -247,9 +246,9 @@ def identify(root: str, place: str, layouts: Layouts) -> Identity | Unreadable |
             if layouts.logs and layouts.directories and is_inside_session(top, parents, mixed_shape(layouts)):
                 return None
             with opened_below(top, parents) as within:
-                found = _log(within, name, f"{root}/{place}", layouts) if layouts.logs else None
-            if found is not None or not layouts.directories:
-                return found
+                identity = _log(within, name, f"{root}/{place}", layouts) if layouts.logs else None
+            if identity is not None or not layouts.directories:
+                return identity
             with opened_below(top, [*parents, name]) as directory:
                 return _directory(directory, name, layouts)
     except OSError as error:
@@ -257,16 +256,16 @@ def identify(root: str, place: str, layouts: Layouts) -> Identity | Unreadable |
 
 
 def _log(within: int, name: str, path: str, layouts: Layouts) -> Identity | None:
-    found = log_at(within, name)
-    if found is None:
+    log_file = log_at(within, name)
+    if log_file is None:
         return None
     try:
-        descriptor = open_regular(within, found[0])
+        descriptor = open_regular(within, log_file[0])
     except NotRegular:
         return None
     try:
         status = os.fstat(descriptor)
-        layout, head = recognise_head(descriptor, found[0], layouts)
+        layout, head = recognise_head(descriptor, log_file[0], layouts)
     except CannotUnpack:
         layout, head = log_by_its_place(path, layouts), b""
     finally:
@@ -280,7 +279,7 @@ def _log(within: int, name: str, path: str, layouts: Layouts) -> Identity | None
 
 
 def _directory(directory: int, name: str, layouts: Layouts) -> Identity | None:
-    with opened(".", _LISTED, directory) as listing, os.scandir(listing) as entries:
+    with opened(".", LISTED, directory) as listing, os.scandir(listing) as entries:
         names = frozenset(entry.name for entry in islice(entries, MOST_NAMES))
     layout = recognise_inside(directory, names, layouts)
     if not isinstance(layout, DirectoryLayout):
@@ -293,8 +292,8 @@ def _directory(directory: int, name: str, layouts: Layouts) -> Identity | None:
 
 
 def _identity(layout: LogLayout | DirectoryLayout, scan: Scan, name: str, status: os.stat_result) -> Identity:
-    told = scan.tell()
-    return Identity(layout, told.session_id or name, told.is_subagent, status.st_dev, status.st_ino)
+    summary = scan.tell()
+    return Identity(layout, summary.session_id or name, summary.is_subagent, status.st_dev, status.st_ino)
 
 
 END_BYTES: Final = 4 << 20

@@ -95,11 +95,11 @@ def checked_out(worktree: str) -> CheckedOut | None:
 
 def _asked(cwd: str, since: float, deadline: float) -> WorkTree:
     places = _run(("rev-parse", "--show-toplevel", "--absolute-git-dir", "HEAD"), cwd, {}, deadline)
-    told = places.split("\n")
+    lines = places.split("\n")
     common = _run(("rev-parse", "--git-common-dir"), cwd, {}, deadline).rstrip("\n")
-    if len(told) != 4 or len(told[2]) != _SHA1:
+    if len(lines) != 4 or len(lines[2]) != _SHA1:
         raise _NotTold
-    top, git_directory, commit = told[:3]
+    top, git_directory, commit = lines[:3]
     objects = os.path.join(cwd, common, "objects")
     with tempfile.TemporaryDirectory(prefix="runward-git-") as ours:
         _borrow(Path(ours), git_directory, commit)
@@ -142,11 +142,11 @@ def _base(top: str, where: dict[str, str], since: float, deadline: float) -> tup
 
 def _untracked(top: str, where: dict[str, str], since: float, deadline: float) -> list[FileEdit]:
     """The files that git does not track or ignore, and that were made or changed since then."""
-    found: list[FileEdit] = []
+    untracked: list[FileEdit] = []
     for path in _run(("ls-files", "--others", "--exclude-standard", "-z"), top, where, deadline).split("\0"):
-        if path and len(found) < MOST_FILES_OF_GIT and _changed_since(f"{top}/{path}", since):
-            found.append(FileEdit(path, None))
-    return found
+        if path and len(untracked) < MOST_FILES_OF_GIT and _changed_since(f"{top}/{path}", since):
+            untracked.append(FileEdit(path, None))
+    return untracked
 
 
 def _changed_since(path: str, since: float) -> bool:
@@ -168,14 +168,14 @@ def _borrow(ours: Path, git_directory: str, commit: str) -> None:
     (ours / "refs").mkdir()
     (ours / "HEAD").write_text(commit + "\n")
     with opened(os.path.join(git_directory, "index"), REGULAR) as descriptor:
-        told = os.fstat(descriptor)
-        if not stat.S_ISREG(told.st_mode) or told.st_size > _MOST_INDEX:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_INDEX:
             raise _NotTold
         with os.fdopen(os.dup(descriptor), "rb") as index:
             (ours / "index").write_bytes(index.read(_MOST_INDEX))
         # A file that changed at the moment the index was written has the index's time. Git reads such a file again,
         # and recognises it by the time of the index.
-        os.utime(ours / "index", ns=(told.st_atime_ns, told.st_mtime_ns))
+        os.utime(ours / "index", ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _run(arguments: tuple[str, ...], cwd: str, where: dict[str, str], deadline: float) -> str:
@@ -196,8 +196,8 @@ def _run(arguments: tuple[str, ...], cwd: str, where: dict[str, str], deadline: 
     timer = threading.Timer(left, os.killpg, (process.pid, signal.SIGKILL))
     timer.start()
     try:
-        said = process.stdout.read(_MOST_SAID + 1)
-        if len(said) > _MOST_SAID:
+        output = process.stdout.read(_MOST_SAID + 1)
+        if len(output) > _MOST_SAID:
             os.killpg(process.pid, signal.SIGKILL)
     finally:
         timer.cancel()
@@ -206,7 +206,7 @@ def _run(arguments: tuple[str, ...], cwd: str, where: dict[str, str], deadline: 
         code = _end_of(process, deadline)
     if code != 0:
         raise _NotTold
-    return said.decode(errors="replace")
+    return output.decode(errors="replace")
 
 
 def _end_of(process: subprocess.Popen[bytes], deadline: float) -> int:

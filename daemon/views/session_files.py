@@ -9,7 +9,7 @@ from typing import BinaryIO, Final, NamedTuple, TypeVar
 from runward.config.root import NATIVE
 from runward.config.settings import Settings
 from runward.daemon.launch.output import SUFFIX, omission
-from runward.daemon.rundir.opening import LINK, NotRegular, open_in_run
+from runward.daemon.rundir.opening import LINK, LISTED, NotRegular, open_in_run
 from runward.daemon.rundir.recorded_files import OutsideRoot, Place, open_recorded, opened_directory
 from runward.daemon.store.reading_artifacts import artifact_with
 from runward.daemon.store.reading_files import kept_files
@@ -19,7 +19,6 @@ from runward.daemon.views.sessions import files_of
 from runward.handlers.bundle.parts import RECEIPT, REPLAY, SUMMARY, part_name
 
 _LOG_CHUNK: Final = 1 << 16
-_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 _OMISSION: Final = re.compile(rb"\nrunward: ([0-9]{1,18}) bytes are left out here \(log_limit\)\n")
 
@@ -108,7 +107,7 @@ class RunOutput:
 
     def _pieces(self) -> list[tuple[int, int]]:
         try:
-            directory = os.open(os.path.join(self._directory, self._name + SUFFIX), _LISTED)
+            directory = os.open(os.path.join(self._directory, self._name + SUFFIX), LISTED)
         except OSError:
             return []  # there are none, or something else is there
         try:

@@ -46,7 +46,7 @@ from runward.handlers.model.part import Part
 from runward.handlers.model.sessions import LastChange, Signature
 from runward.handlers.model.shows import PlayFiles
 
-_Found = TypeVar("_Found")
+_Answer = TypeVar("_Answer")
 
 
 class Files:
@@ -236,10 +236,10 @@ class Files:
         return self._unless_away(directory, leave_word(directory, name, content))
 
     def sync(self, lines: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], str]:
-        asked = {(self._place(directory), name): (directory, name) for directory, name in lines}
-        refused = journals.sync(list(asked), self._sync_file_system)
-        refused |= {journal: why for journal in asked if (why := self.away(journal[0])) is not None}
-        return {asked[journal]: why for journal, why in refused.items()}
+        journals_of = {(self._place(directory), name): (directory, name) for directory, name in lines}
+        refused = journals.sync(list(journals_of), self._sync_file_system)
+        refused |= {journal: why for journal in journals_of if (why := self.away(journal[0])) is not None}
+        return {journals_of[journal]: why for journal, why in refused.items()}
 
     def compare(
         self, directory: str, name: str, lines: Sequence[StandingLines]
@@ -321,7 +321,7 @@ class Files:
         """Remove parts of a bundle from our own state for good; `directory` is relative to it."""
         return bundle_parts.remove_parts(self._place(directory), names)
 
-    def _in_place(self, directory: str, act: Callable[[str], _Found]) -> _Found | Unreadable:
+    def _in_place(self, directory: str, act: Callable[[str], _Answer]) -> _Answer | Unreadable:
         """Do something in the directory of a bundle: below a root only if that is itself; our own is made first."""
         if os.path.isabs(directory):
             away = self.away(directory)
@@ -342,7 +342,7 @@ class Files:
         """A journal's directory; a relative one is among our own state."""
         return os.path.join(self._state, directory)
 
-    def _unless_away(self, path: str, answer: _Found) -> _Found | Unreadable:
+    def _unless_away(self, path: str, answer: _Answer) -> _Answer | Unreadable:
         """What was found at a path, unless another directory was in its root's place at that time."""
         away = self.away(path)
         return answer if away is None else Unreadable(away)

@@ -86,7 +86,7 @@ def test_what_another_user_left_in_a_state_directory_goes_back_to_its_owner(stat
         give_away(path)
     os.chown(state / "runward.db", 0, -1)
     (opening,) = openings(state, STRANGER)
-    assert opening.said.startswith(
+    assert opening.message.startswith(
         f"{state}/runward.db belongs to root, and the daemon here runs as {STRANGER}"
     )
     assert opening.fix == f"take over what is there: chown {STRANGER}: {state}/runward.db"
