@@ -14,8 +14,6 @@ _LONGEST_WORD: Final = 64 << 10
 class CommandWords(Shape):
     """The words of a command that is started without a shell; `{{ with.KEY }}` in them is replaced by a value."""
 
-    kinds = (list,)
-
     def check(self, value: JsonValue, loc: Location, complain: Complain) -> JsonValue:
         if not isinstance(value, list):
             message = f"must be a list of words, not {kind(value)}"

@@ -11,6 +11,7 @@ from runward.config.shape import Choice, Complain, DurationText, Glob, ListOf, P
 from runward.config.table import Table
 
 NATIVE: Final = "native"
+"""The layout of the runs that Runward launches."""
 
 FOREIGN_LAYOUTS: Final = ("ctcp", "adjutant", "lionagi", "show", "claude-code", "codex")
 """The layouts of other tools: the values for a rule of `[[contracts]]`."""

@@ -378,8 +378,6 @@ class SizeText(Shape):
 class ListOf(Shape):
     """A list of one shape, at most `longest` long."""
 
-    kinds = (list,)
-
     def __init__(self, description: str, item: Shape, longest: int) -> None:
         super().__init__(description)
         self.item, self.longest = item, longest

@@ -25,8 +25,6 @@ class Table(Shape, Generic[T]):
     `inlined` one stand in the table around it.
     """
 
-    kinds = (dict,)
-
     def __init__(
         self,
         of: type[T],
@@ -93,12 +91,18 @@ class Table(Shape, Generic[T]):
         return schema
 
     def description_of(self, key: str) -> str:
-        """What the key is for, and its default unless the text already says it or there is none."""
+        """What the key is for, and its default, unless the description has words for that."""
+        description, default = self.keys[key].description, self.default_of(key)
+        has_words = default is None or "Default:" in description
+        return description if has_words else f"{description} Default: {default}."
+
+    def default_of(self, key: str) -> str | None:
+        """The default as people write it; None if there is none."""
         shape, default = self.keys[key], self.defaults.get(key)
-        if default in (None, ()) or isinstance(shape, Table) or "Default:" in shape.description:
-            return shape.description
-        value = shape.as_written(shape.to_json(default))
-        return f"{shape.description} Default: {str(value).lower() if isinstance(value, bool) else value}."
+        if default in (None, ()) or isinstance(shape, Table):
+            return None
+        written = shape.as_written(shape.to_json(default))
+        return str(written).lower() if isinstance(written, bool) else str(written)
 
     def with_whole_paths(
         self, value: JsonValue, loc: Location, start: Start, complain: Complain
@@ -159,8 +163,6 @@ class Table(Shape, Generic[T]):
 
 class NamedTables(Shape):
     """Tables of one shape under names that the operator chooses; read as named tuples with a field `name`."""
-
-    kinds = (dict,)
 
     def __init__(self, description: str, name: Text, item: Table[Any], longest: int) -> None:
         super().__init__(description)

@@ -46,7 +46,7 @@ _HEX = frozenset("0123456789abcdef")
 _OUR_MISTAKE = 125
 """The exit code of docker(1) and timeout(1) when they themselves fail."""
 DEFAULT_LOG_LIMIT = 100 << 20
-"""The setting's default, repeated here because importing the settings costs the launcher too much."""
+"""The setting's default, repeated here because importing the settings costs the launcher too much. A test compares them."""
 _LOGS = {1: record.LOGS[0], 2: record.LOGS[1]}
 
 

@@ -8,9 +8,10 @@ from pydantic_core import from_json, to_json
 
 from runward.config.contract import Contract, contract_from_json, contract_to_json, resolve_contract
 from runward.config.json_value import JsonValue
+from runward.config.root import NATIVE
 from runward.handlers.model.asking import Asking, ask
 from runward.handlers.model.contracts import DeclaredContract, Ruled, RuledPlaybook
-from runward.handlers.model.sessions import NATIVE, SessionDeclaration
+from runward.handlers.model.sessions import SessionDeclaration
 
 REMEMBERED: Final = 16 << 10
 """Bytes of the largest snapshot that is remembered."""

@@ -14,12 +14,13 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from runward.config.flow import Leg, flow_from_json
 from runward.config.json_value import JsonValue
+from runward.config.root import NATIVE
 from runward.config.run_schema import CAUSES, KINDS, LONGEST_TEXT, SCHEMA
 from runward.handlers.bundle.parts import is_part_or_temporary
 from runward.handlers.foreign_json import NotJson, parse_time, read_json, sane_time
 from runward.handlers.model.processes import RecordedProcess, host_with_namespace
 from runward.handlers.model.reasons import ReasonCode, status_of
-from runward.handlers.model.sessions import NATIVE, Complaint, Document, SessionDeclaration, Signature, Status
+from runward.handlers.model.sessions import Complaint, Document, SessionDeclaration, Signature, Status
 
 
 class Started(NamedTuple):

@@ -44,9 +44,6 @@ class Complaint(NamedTuple):
     fix: str | None
 
 
-NATIVE: Final = "native"
-"""The layout of the runs that Runward launches."""
-
 Evidence: TypeAlias = Literal["declared", "process_gone", "deadline", "quiet"]
 """What a conclusion rests on, strongest first."""
 

@@ -54,6 +54,21 @@ def test_every_key_of_the_settings_is_in_their_table_and_no_other() -> None:
     assert sorted(_first_codes(rows)) == sorted(_leaves(SETTINGS))
 
 
+def _defaults(table: Table[Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, shape in table.keys.items():
+        if isinstance(shape, Table):
+            yield from _defaults(shape, f"{prefix}{key}.")
+        elif (default := table.default_of(key)) is not None and not isinstance(shape, ListOf):
+            yield f"{prefix}{key}", default
+
+
+def test_every_default_of_the_settings_is_in_their_table() -> None:
+    cells = {codes(row[0])[0]: row[2].replace(",", "") for row in SETTINGS_PAGE.table("## Keys")}
+    defaults = dict(_defaults(SETTINGS))
+    assert defaults["watch.step"] == "2"
+    assert {key: cells[key] for key, default in defaults.items() if default not in cells[key]} == {}
+
+
 def test_every_key_of_a_root_is_in_its_table_and_no_other() -> None:
     roots = SETTINGS.keys["roots"]
     assert isinstance(roots, ListOf)

@@ -8,7 +8,13 @@ import pytest
 from tests.daemon.launching import Launcher
 from tests.waiting import wait_for
 
+from runward.config.settings import USUAL
+from runward.daemon.launch.launch import DEFAULT_LOG_LIMIT
 from runward.daemon.launch.output import RunLog, omission
+
+
+def test_without_settings_the_limit_is_their_default() -> None:
+    assert USUAL.log_limit == DEFAULT_LOG_LIMIT
 
 
 def taken(directory: Path) -> int:
