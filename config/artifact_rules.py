@@ -152,6 +152,7 @@ def _schema(value: JsonValue, loc: Location, entry: _InEntry) -> str | None:
         return _schema_file(value, loc, entry)
     if value is None:
         return None
+    # One text for one schema, so that equal contracts have equal snapshots.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     if isinstance(value, dict | bool) and len(text) <= MAX_SCHEMA:
         return text
@@ -301,6 +302,7 @@ def read_rules(
     profile = _profile(spec, loc, complaints.append) if is_snapshot else None
     rules = ArtifactRules(**read, profile=profile)
     _check_together(rules, spec, loc, complaints)
+    # Keys that only repeat the defaults make no rules: the entry stays a plain file.
     return None if has_errors(complaints[before:]) or rules == ArtifactRules() else rules
 
 

@@ -139,6 +139,7 @@ def resolve_contract(
     if playbook is None and agent is None:
         return None
     by_id = {artifact.id: _entry(artifact, "agent_profile") for artifact in agent or ()}
+    # A key that is there keeps its position.
     by_id.update({artifact.id: _entry(artifact, "playbook") for artifact in playbook or ()})
     return Contract(tuple(by_id.values()))
 

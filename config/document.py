@@ -24,11 +24,9 @@ class Document(NamedTuple):
     marks: Mapping[Location, Mark]
 
     def place(self, loc: Location, key: bool = False) -> Place | None:
-        """Where the value at `loc` is, or its key. None if the document has no places.
-
-        Parts that the document doesn't have are skipped: pydantic puts a union's tag among them, and a
-        missing value is best shown at the table it is missing from.
-        """
+        """Where the value at `loc` is, or its key. None if the document has no places."""
+        # Parts that the document doesn't have are skipped: pydantic puts a union's tag among them, and a missing value is
+        # best shown at the table that it is missing from.
         known: Location = ()
         for part in loc:
             known = (*known, part) if (*known, part) in self.marks else known
@@ -44,6 +42,7 @@ class Document(NamedTuple):
 
     def problems(self, complaints: Iterable[Complaint]) -> tuple[Problem, ...]:
         """The complaints with their places, in the order of the text. Of too many, errors are kept before warnings."""
+        # "error" sorts before "warning". Many warnings must not push out the error that makes the text unusable.
         kept = sorted(complaints, key=lambda complaint: complaint.severity)[:MAX_PROBLEMS]
         problems = [self.problem(complaint) for complaint in kept]
         return tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
@@ -112,6 +111,7 @@ def _constant(word: str) -> NoReturn:
 
 
 def _integer(digits: str) -> int:
+    # Reading digits takes the square of their number, and this many are too large anyway.
     return int(digits) if len(digits) <= _MAX_DIGITS else MAX_INTEGER + 1
 
 

@@ -23,6 +23,7 @@ _SECONDS_BY_UNIT = {
     **dict.fromkeys(("d", "day", "days"), 86400),
     **dict.fromkeys(("w", "week", "weeks"), 7 * 86400),
 }
+# The longest unit first, so that the `min` of 5min is not read as `m`.
 _UNIT = "|".join(sorted(_SECONDS_BY_UNIT, key=lambda unit: (-len(unit), unit)))
 _TERM = rf"\+?(?:[0-9]{{1,12}}(?:\.[0-9]{{1,9}})?|\.[0-9]{{1,9}}) *(?:{_UNIT})"
 
@@ -62,6 +63,7 @@ def parse_duration(text: str, longest: float = MAX_DURATION_S) -> float:
         raise DurationError(f"is not a duration: {len(text)} characters long")
     if not re.match(DURATION_PATTERN, text) or text.endswith("\n"):
         raise DurationError(_why_not(text))
+    # Added up as floats, then rounded: 0.1s and 100ms must be the same duration.
     seconds = sum(float(number) * _SECONDS_BY_UNIT[unit] for number, unit in re.findall(_EACH_TERM, text))
     return check_duration(round(seconds, 6), longest)
 

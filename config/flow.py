@@ -143,6 +143,7 @@ def _apart(legs: list[Leg], complaints: list[Complaint]) -> None:
         if by_id.setdefault(leg.id, index) != index:
             message = f"{quoted(leg.id)} is the id of leg {by_id[leg.id]} already"
             complaints.append(Complaint(("legs", index, "id"), message, fix))
+    # Sorted, a directory comes before everything inside it. The slash keeps a/bc from being inside a/b.
     around: tuple[str, int] | None = None
     for path, index in sorted((f"{leg.path}/", index) for index, leg in enumerate(legs)):
         if around is None or not path.startswith(around[0]):

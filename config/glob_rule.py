@@ -25,6 +25,7 @@ def check_text_glob(pattern: str) -> None:
     """Raise `GlobError` if `pattern` is not a glob of a text."""
     at = pattern.find("[")
     while at != -1:
+        # fnmatch takes a bracket that is never closed for itself, which its author did not mean.
         end = _end_of_set(pattern, at)
         _check_ranges(pattern[at + 1 : end].removeprefix("!"))
         at = pattern.find("[", end)
@@ -57,6 +58,8 @@ def path_matches(path: str, pattern: str) -> bool:
     if not path.startswith("/"):
         return False
     wanted = _names(pattern)
+    # All positions in the pattern are followed at once. Trying one way after another would take exponential time for a
+    # pattern with many `**`.
     standing = _with_none_for_any_depth({0}, wanted)
     for name in _names(posixpath.normpath(path)):
         further = {

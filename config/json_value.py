@@ -22,7 +22,8 @@ LATEST: Final = 253_402_300_799.0
 
 
 def not_plain(root: object) -> Iterator[Complaint]:
-    """A complaint for each value in the tree that is not plain data. Not recursive, so any depth is safe."""
+    """A complaint for each value in the tree that is not plain data."""
+    # A list of what is left, not a call for each level: foreign data may be nested deeper than Python can call.
     waiting: list[tuple[Location, object]] = [((), root)]
     while waiting:
         loc, value = waiting.pop()
@@ -62,6 +63,7 @@ def _fault(loc: Location, value: object) -> Complaint | None:
             finite = abs(value) < float("inf")
             return None if finite else Complaint(loc, "is not a finite number", "write a finite number")
         case list() | dict() if len(loc) >= MAX_DEPTH:
+            # The place is cut: the whole one has as many parts as the data has levels.
             return Complaint(loc[:1], f"is nested more than {MAX_DEPTH} deep", "nest less")
         case dict():
             fine = all(is_text(key) for key in value)

@@ -52,6 +52,7 @@ def compiled(pattern: str) -> LinearPattern:
     import re2  # loaded only for a search: most commands never need it
 
     options = re2.Options()
+    # RE2 would write a bad pattern to stderr.
     options.log_errors = False
     try:
         return cast("LinearPattern", re2.compile(pattern, options))
@@ -71,6 +72,7 @@ def compiled_together(patterns: tuple[str, ...]) -> LinearPatterns:
 
     options = re2.Options()
     options.log_errors = False
+    # The question is only which ones match, and without groups the search is faster.
     options.never_capture = True
     together = re2.Set.SearchSet(options)
     for pattern in patterns:

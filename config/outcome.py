@@ -276,6 +276,7 @@ def kinds() -> Mapping[str, type[Outcome]]:
             continue
         if isinstance(model, type) and issubclass(model, Outcome) and _KIND.fullmatch(each.name):
             registered[each.name] = model
+    # Ours come last: an entry point must not replace a kind that Runward judges by.
     return {**registered, **KINDS}
 
 
@@ -297,9 +298,11 @@ def check_outcome(value: JsonValue, kind: str | None = None) -> CheckedOutcome |
             FieldProblem(_field(each["loc"]), _message(each["type"], each["msg"])) for each in errors
         )
     kept = {**value, "outcome_kind": named}
+    # Validation gives some fields their one form (a verdict in capitals), and the outcome is kept in it.
     for name, field in read.model_dump(mode="json", exclude_unset=True).items():
         kept[name] = field
     if model is not None:
+        # Defaults of the kind are kept with it, so a reader of the stored outcome needs no model.
         assumed = {
             name for name in model.model_fields.keys() - kept.keys() if getattr(read, name) is not None
         }

@@ -56,6 +56,7 @@ def _refuse_characters(path: str) -> None:
 
 def _refuse_length(path: str, parts: tuple[str, ...]) -> None:
     try:
+        # In bytes, as the kernel counts.
         longest, whole = max(len(part.encode()) for part in parts), len(path.encode())
     except UnicodeEncodeError:
         raise PathRuleError("is not valid Unicode text", "remove the lone surrogate") from None

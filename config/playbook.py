@@ -201,10 +201,7 @@ def _playbook(document: Document, complaints: list[Complaint]) -> Playbook | Non
 
 
 def fill_command(playbook: Playbook, given: Mapping[str, JsonValue]) -> Parsed[tuple[str, ...]]:
-    """The playbook's command with the given values in it, or everything that is wrong with the combination.
-
-    A value that no word of the command uses is refused, because it was meant to do something.
-    """
+    """The playbook's command with the given values in it, or everything that is wrong with the combination."""
     complaints: list[Complaint] = []
     words: list[str] = []
     for index, word in enumerate(playbook.command or ()):
@@ -216,6 +213,7 @@ def fill_command(playbook: Playbook, given: Mapping[str, JsonValue]) -> Parsed[t
         fix = 'write the program and its arguments: command: ["python3", "review.py"]'
         complaints.append(Complaint((), "has no 'command', so nothing can be started", fix))
     else:
+        # A value that nothing uses was meant to do something.
         complaints += [_unused(name, playbook.takes) for name in given if name not in playbook.takes]
     if not complaints and not words[0]:
         complaints.append(Complaint(("command", 0), "names no program", "give it a value that isn't empty"))

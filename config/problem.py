@@ -95,6 +95,7 @@ def quoted(value: object) -> str:
             return repr(shown)
         case bool():
             return "true" if value else "false"
+        # Formatting makes a float of a whole number, and a larger one would raise OverflowError.
         case int() if abs(value) >= 10**_MOST_DIGITS:
             return f"a number of more than {_MOST_DIGITS} digits"
         case int() | float():
@@ -137,6 +138,7 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The known word that `word` was probably meant to be; `cutoff` is how alike they must be, at most 1."""
     from difflib import get_close_matches  # 2 ms, only after a mistake
 
+    # The word is foreign and may be very long, and the comparison takes the square of its length.
     matches = get_close_matches(word[:MAX_QUOTED], list(known), n=1, cutoff=cutoff)
     return matches[0] if matches else None
 

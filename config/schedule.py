@@ -245,6 +245,7 @@ class Times:
         if self.cron is not None:
             return self.cron.next_after(moment, zone_called(self.zone))
         if self.every is not None:
+            # The small addition makes up for rounding. Without it a firing that is due now could be found again.
             due = since + self.every * max(1, math.floor((moment - since) / self.every + 1e-9) + 1)
             return due if due < _END else None
         return self.at if self.at is not None and self.at > moment else None
@@ -295,6 +296,7 @@ class Schedule:
         """The seconds by which this time's firing is deliberately late: always the same, never past the next one."""
         if not self.jitter:
             return 0.0
+        # From a hash, not by chance: a daemon that starts again must put the same firing off by the same time.
         digest = hashlib.sha256(f"{chain}@{due!r}".encode()).digest()
         most = self.jitter if following is None else min(self.jitter, following - due)
         return most * (int.from_bytes(digest[:6]) / 2**48)

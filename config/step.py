@@ -250,6 +250,7 @@ class Retry(NamedTuple):
         """The seconds until the next try after this many that ended for this reason. None if there is none."""
         if tries >= self.attempts:
             return None
+        # What could not be started will hardly start the next time. Only an `on` that covers this reason tries it again.
         if self.on is None and reason == NOT_STARTED:
             return None
         if not any(fnmatchcase(reason, glob) for glob in self.on or RETRIED):

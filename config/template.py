@@ -48,6 +48,7 @@ class Template(NamedTuple):
         length = 0
         for part in self.parts:
             texts.append(part if isinstance(part, str) else _text(part, given))
+            # Counted before the texts are joined: one value can be used many times.
             length += len(texts[-1])
             if length > _LONGEST:
                 raise TemplateError(f"becomes longer than {_LONGEST >> 20} MiB", "give large values as files")
@@ -101,6 +102,7 @@ def _text(look_up: LookUp, given: Mapping[str, JsonValue]) -> str:
 
 
 def _without_nul(value: str, look_up: LookUp) -> str:
+    # The text becomes an argument of a program, which would end there.
     if "\0" in value:
         raise TemplateError(f"{_called(look_up)} has a NUL character in it", "remove it")
     return value

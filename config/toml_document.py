@@ -20,6 +20,7 @@ _DEEP_KEY: Final = re.compile(
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+# The text before three closing quotes may itself end with one or two of them.
 _STRING: Final = re.compile(
     r'''"""(?:\\.|[^\\])*?"{3,5}'''
     r"|'''.*?'{3,5}"
@@ -41,6 +42,7 @@ def read_toml(text: str, name: str) -> Parsed[Document]:
     text = text.removeprefix("\ufeff")
     if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
         return _refused(name, f"is larger than {MAX_BYTES >> 20} MiB", "split it")
+    # Refused before `tomllib` sees it, which could take minutes for such a key.
     line = line_of_deep_key(text)
     if line is not None:
         return Parsed(
@@ -56,6 +58,7 @@ def read_toml(text: str, name: str) -> Parsed[Document]:
         return _refused(name, "is nested too deeply to be read", "nest less")
     faults = list(islice(not_plain(root), MAX_PROBLEMS))
     too_deep = any("nested" in fault.message for fault in faults)
+    # The scan for positions calls itself for each level.
     document = Document(name, root, {} if too_deep else toml_positions(text))
     return Parsed(None, document.problems(faults)) if faults else Parsed(document)
 

@@ -281,6 +281,7 @@ def _path(
     except GlobError as error:
         complain(Complaint((*loc, "path"), f"{quoted(path)} {error}", error.fix))
         return None
+    # normpath keeps two leading slashes, which POSIX permits to mean something else. Paths of files never have them.
     return "/" + posixpath.normpath(posixpath.join(surroundings.directory, path)).lstrip("/")
 
 
@@ -432,6 +433,7 @@ def _as_written(text: str) -> JsonValue:
     if not text or len(text) > _LONGEST_TEXT or text != text.strip():
         return text
     parsed = read_yaml(text, "")
+    # A text such as `[1, 2]` stays a text: only scalars can be equal to one.
     read = parsed.value.root if parsed.value is not None else text
     return read if _is_scalar(read) else text
 

@@ -100,6 +100,7 @@ class _Reader:
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event)
         if len(loc) >= MAX_DEPTH:
+            # Reading ends here: each further level would be a further call.
             self._complain(event, f"is nested more than {MAX_DEPTH} deep", "nest less")
             raise _TooManyProblemsError
         if isinstance(event, yaml.SequenceStartEvent):
@@ -161,6 +162,7 @@ class _Reader:
         text = str(event.value)
         if is_text(text):
             return text
+        # JSON writes a character beyond U+FFFF as two escapes, and YAML should read what JSON writes.
         joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         if not is_text(joined):
             self._complain(event, "has a lone surrogate in it", "write the character itself")
@@ -168,6 +170,7 @@ class _Reader:
 
     def _integer(self, event: yaml.ScalarEvent, text: str) -> int | None:
         base = _BASES.get(text[:2], 10)
+        # Reading digits takes the square of their number, and this many are too large anyway.
         number = int(text, base) if len(text) <= _MAX_NUMBER else MAX_INTEGER + 1
         if abs(number) > MAX_INTEGER:
             self._complain(event, "is a whole number of more than 64 bits", "put it in quotes")
