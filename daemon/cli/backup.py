@@ -13,7 +13,7 @@ from runward.config.json_value import JsonValue
 from runward.config.problem import counted
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell.context import own_settings, settings_in_force
-from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.options import NamedPath
 from runward.daemon.cli.terminal.output import fail, note, print_json, safe
 from runward.daemon.store.reading import STORE, exists
 from runward.daemon.views.text import iso, local, size

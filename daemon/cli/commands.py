@@ -8,13 +8,30 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from runward.config.problem import nearest, quoted
 from runward.daemon import __version__
-from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.paths import LEADS_NOWHERE, NamedPath, leads_nowhere
+from runward.daemon.cli.terminal.options import LEADS_NOWHERE, NamedPath, leads_nowhere
 from runward.daemon.cli.terminal.output import safe, wants_colour
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+
+class Group(click.Group):
+    """A group whose refusal of an unknown name says which one was probably meant."""
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and not context.resilient_parsing:
+            known = self.list_commands(context)
+            if name not in known:
+                guess = nearest(name, known)
+                fix = f"did you mean {guess!r}?" if guess else f"there are {', '.join(known)}"
+                raise click.UsageError(f"no such command {quoted(name)}; {fix}", context)
+        return super().resolve_command(context, args)
+
 
 COMMANDS: Final = {
     "run": ("run.commands", "Launch a command as a recorded session."),
@@ -26,13 +43,13 @@ COMMANDS: Final = {
     "queue": ("queue", "Show the daemon's open jobs; retry or discard held ones."),
     "log": ("log", "Show the daemon's log."),
     "inspect": ("inspect", "Read a run directory without daemon or store."),
-    "contract": ("play.contract", "Verify a directory against a contract."),
+    "contract": ("play", "Verify a directory against a contract."),
     "ctcp": ("ctcp", "Check CTCP run directories against their contracts."),
-    "play": ("play.commands", "Run playbooks, list and check them."),
+    "play": ("play", "Run playbooks, list and check them."),
     "chain": ("chain.commands", "Define, fire and follow chains of runs."),
-    "receipt": ("bundle.receipt", "Verify, sign and export receipts of sessions."),
-    "replay": ("bundle.replay", "Show, check and convert replays of sessions."),
-    "training": ("session.training", "Export the calls of sessions as training data."),
+    "receipt": ("receipt", "Verify, sign and export receipts of sessions."),
+    "replay": ("replay", "Show, check and convert replays of sessions."),
+    "training": ("session.calls", "Export the calls of sessions as training data."),
     "invocation": ("invocation", "Show invocations: what chains and people have run."),
     "show": ("show", "List shows, their plays and gate verdicts."),
     "artifact": ("session.artifact", "List and add outcomes of sessions."),
@@ -45,14 +62,14 @@ COMMANDS: Final = {
     "root": ("root", "Show the directories that the daemon watches."),
     "hook": ("hook", "Install the hooks of agents."),
     "config": ("config", "Show the settings in force."),
-    "schema": ("schema", "Print the JSON Schema of a file that people write."),
+    "schema": ("config", "Print the JSON Schema of a file that people write."),
     "prune": ("prune", "Remove the record of sessions that ended long ago."),
     "daemon": ("daemon", "Run the daemon in the foreground, as systemd does."),
     "backup": ("backup", "Copy the store, even while the daemon runs."),
     "restore": ("backup", "Replace the store with a backup."),
-    "completion": ("shell.help", "Print the completion script for your shell."),
+    "completion": ("commands", "Print the completion script for your shell."),
     "man": ("shell.man", "Show the manual page."),
-    "help": ("shell.help", "Show the help of a command."),
+    "help": ("commands", "Show the help of a command."),
 }
 """Command name -> (module, one line of help). The modules have an object of the command's name."""
 
@@ -115,3 +132,47 @@ def runward(context: click.Context, config: str | None, debug: bool, color: str)
         raise click.UsageError(f"RUNWARD_CONFIG={safe(named)}: {LEADS_NOWHERE}")
     context.obj = {"config": config, "debug": debug}
     context.color = wants_colour(color)
+
+
+@click.command()
+@click.argument("words", metavar="[COMMAND]...", nargs=-1)
+@click.pass_context
+def help(context: click.Context, words: tuple[str, ...]) -> None:  # noqa: A001 # the command's name
+    """Show the help of a command, as --help does.
+
+    \b
+    Example:
+      runward help session list
+    """
+    command, at = context.find_root().command, context.find_root()
+    for word in words:
+        if not isinstance(command, click.Group):
+            raise click.UsageError(f"{at.command_path} has no commands", at)
+        name, found, _ = command.resolve_command(at, [word])
+        assert found is not None, "an unknown name is refused before"
+        command, at = found, click.Context(found, info_name=name, parent=at)
+    click.echo(command.get_help(at))
+
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion script for your shell, to be read when it starts.
+
+    \b
+    Example:
+      source <(runward completion bash)
+
+    \b
+    Put that line into ~/.bashrc (for zsh, into ~/.zshrc). For fish:
+      runward completion fish > ~/.config/fish/completions/runward.fish
+    """
+    from click.shell_completion import get_completion_class  # only this command needs it
+
+    found = get_completion_class(shell)
+    assert found is not None, "click has each of the shells offered"
+    click.echo(found(context.find_root().command, {}, "runward", "_RUNWARD_COMPLETE").source())

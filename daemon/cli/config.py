@@ -1,4 +1,4 @@
-"""`runward config`: the settings in force."""
+"""`runward config`, the settings in force; and `runward schema`, the JSON Schema of a file that people write."""
 
 import json
 import os
@@ -8,9 +8,11 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.origin import DEFAULT
+from runward.config.schema import SCHEMAS
+from runward.config.schema import schema as schema_called
 from runward.config.settings import SETTINGS, Settings, settings_to_json
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell.context import own_settings
-from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import align, print_json, safe
 from runward.daemon.configuration.settings import settings_files, working_directory
 
@@ -92,3 +94,16 @@ def _text(value: JsonValue | Mapping[str, JsonValue]) -> str:
 def _origin(settings: Settings, key: str) -> str:
     """`file:line`, `environment VARIABLE` or `default`."""
     return settings.origin.get(key, DEFAULT)
+
+
+@click.command()
+@click.argument("name", type=click.Choice(SCHEMAS))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON (always on).")
+def schema(name: str, as_json: bool) -> None:
+    """Print the JSON Schema of a file that people or programs write; `replay` is one line of a REPLAY.jsonl.
+
+    \b
+    Example:
+      runward schema playbook
+    """
+    print_json(schema_called(name))

@@ -8,9 +8,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from runward.config.problem import counted
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
-from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.options import NamedPath
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, safe
 from runward.handlers.ctcp.documents import Documents
 from runward.handlers.ctcp.rules import LETTERS, Finding, Report

@@ -18,6 +18,7 @@ import click
 from runward.config.json_value import JsonValue
 from runward.config.problem import Parsed, has_errors
 from runward.config.settings import Settings
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import (
     GOOD,
     NOT_FOUND,
@@ -28,7 +29,6 @@ from runward.daemon.cli.exits import (
     WRONG_USAGE,
 )
 from runward.daemon.cli.shell.context import own_settings, read_settings_of, settings_in_force
-from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.options import timeout_option
 from runward.daemon.cli.terminal.output import complain, fail, print_json, safe, to_stderr
 from runward.daemon.configuration.complaints import complaints_about
@@ -176,11 +176,10 @@ def _ask_for_scan(state_dir: str) -> bool:
     import uuid
     from pathlib import Path
 
-    from runward.daemon.inbox.spool import dump_request, put
+    from runward.daemon.inbox.spool import leave_request
     from runward.handlers.model.requests import ScanRequested
 
-    name = str(uuid.uuid4())
-    put(Path(state_dir), name, dump_request(ScanRequested(name, time.time())))
+    leave_request(Path(state_dir), ScanRequested(str(uuid.uuid4()), time.time()))
     to_stderr("another daemon uses the state directory: it was asked for a scan")
     return True
 

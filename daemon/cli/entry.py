@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import click
 
+from runward.daemon.cli import STDOUT, name_what_stdout_refuses
 from runward.daemon.cli.exits import GOOD, INTERRUPTED, OWN_BUG, READER_GONE, TRY_AGAIN, WRONG_SETTINGS
 from runward.daemon.cli.terminal.output import to_stderr
-from runward.daemon.cli.terminal.streams import STDOUT, name_what_stdout_refuses
 from runward.daemon.disk.state_rights import StateDirectoryUnsafe
 from runward.daemon.store.reading import StoreRefused, StoreUnreadable
 

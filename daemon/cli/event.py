@@ -6,12 +6,12 @@ from pathlib import Path
 import click
 
 from runward.config.settings import Settings
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import WRONG_USAGE
-from runward.daemon.cli.play.run import own_chain_run, values_of
-from runward.daemon.cli.shell.context import settings_in_force, store_to_read
-from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.request_waiting import note_without_daemon
-from runward.daemon.cli.terminal.output import fail, note, print_json, safe
+from runward.daemon.cli.shell.asking import note_if_late, note_without_daemon, once_taken_up
+from runward.daemon.cli.shell.context import settings_in_force
+from runward.daemon.cli.terminal.options import own_chain_run, values_of
+from runward.daemon.cli.terminal.output import fail, print_json, safe
 
 
 @click.group(cls=Group)
@@ -46,7 +46,7 @@ def emit(
       runward event emit pr.opened base=main draft:=false pr_number:=1070
     """
     from runward.config.trigger import is_event_name
-    from runward.daemon.inbox.requests import FieldsTooLong, put_occurrence
+    from runward.daemon.inbox.spool import RequestTooLong, leave_occurrence
     from runward.daemon.store.ownership import prepare
 
     if not is_event_name(name):
@@ -57,8 +57,8 @@ def emit(
     state = Path(settings.state_dir)
     prepare(state)
     try:
-        request = put_occurrence(state, name, known, fields, own_chain_run())
-    except FieldsTooLong:
+        request = leave_occurrence(state, name, known, fields, own_chain_run())
+    except RequestTooLong:
         fail(
             "the fields are too long for an event (1 MiB): write them into a file, and give its name",
             WRONG_USAGE,
@@ -68,19 +68,12 @@ def emit(
         print_json({"request": request, "name": name, "id": known})
     else:
         click.echo(f"{safe(name)} {safe(known)}")
-    note_without_daemon(state, "chains see it when one starts")
+    note_without_daemon(settings, "chains see it when one starts")
 
 
 def _wait_until_recorded(settings: Settings, request: str) -> None:
     """Until a running daemon has recorded the event; it is durable in any case."""
-    from runward.daemon.cli.shell.request_waiting import once_taken_up
-    from runward.daemon.store.ownership import holder
     from runward.daemon.store.reading_queue import event_recorded
 
-    def recorded() -> bool | None:
-        with store_to_read(settings) as connection:
-            return True if event_recorded(connection, request) is not None else None
-
-    state = Path(settings.state_dir)
-    if once_taken_up(state, recorded) is None and holder(state) is not None:
-        note("the daemon has not processed it yet: `runward status` says why")
+    if once_taken_up(settings, lambda connection: event_recorded(connection, request)) is None:
+        note_if_late(settings)

@@ -10,10 +10,10 @@ import click
 
 from runward.config.problem import Problem
 from runward.config.root import AUTO
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings
-from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import complain, fail, note, safe
 from runward.daemon.configuration.agent_homes import agent_home, sessions_in
 from runward.daemon.configuration.settings import home_of, working_directory

@@ -10,8 +10,8 @@ import click
 from runward.config.root import AUTO
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN
 from runward.daemon.cli.shell import completing
-from runward.daemon.cli.shell.paths import NamedPath
 from runward.daemon.cli.terminal.live import Progress, progress
+from runward.daemon.cli.terminal.options import NamedPath
 from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, safe
 from runward.daemon.rundir.liveness import NOBODY_KNOWS, Writers
 from runward.daemon.rundir.session_places import CannotList, Obstacle, Place, sessions_under

@@ -6,11 +6,11 @@ import time
 
 import click
 
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, one_of
-from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.options import Moment, limit_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.reading_artifacts import ArtifactRow, artifacts_of

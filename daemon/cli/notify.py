@@ -3,17 +3,16 @@
 import sqlite3
 import time
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, one_of
-from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.options import limit_option
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.reading_notices import NoticeRow, notices, notices_called
@@ -124,8 +123,7 @@ def retry(context: click.Context, identifier: str, as_json: bool) -> None:
     Example:
       runward notify retry @last
     """
-    from runward.daemon.cli.shell.request_waiting import note_without_daemon
-    from runward.daemon.inbox.spool import dump_request, put
+    from runward.daemon.cli.shell.asking import ask_daemon, note_without_daemon
     from runward.handlers.model.notices import NoticeRetryRequested
 
     settings = settings_in_force(context)
@@ -133,14 +131,12 @@ def retry(context: click.Context, identifier: str, as_json: bool) -> None:
         row = _find(connection, identifier)
     if row.state != "dead":
         fail(f"{row.id} is {row.state}: only what was given up can be tried again", NOT_SO)
-    request = str(uuid.uuid4())
-    event = NoticeRetryRequested(request, time.time(), row.id)
-    put(Path(settings.state_dir), request, dump_request(event))
+    ask_daemon(settings, NoticeRetryRequested(str(uuid.uuid4()), time.time(), row.id))
     if as_json:
         print_json({"id": row.id, "status": "asked"})
     else:
         click.echo(f"{row.id} is to be tried again")
-    note_without_daemon(Path(settings.state_dir))
+    note_without_daemon(settings)
 
 
 def _find(connection: sqlite3.Connection, text: str) -> NoticeRow:

@@ -1,9 +1,9 @@
 """`runward prune`: the record of old sessions is deleted, and their tombstones stay."""
 
+import sqlite3
 import sys
 import time
 import uuid
-from pathlib import Path
 from typing import Final
 
 import click
@@ -11,12 +11,11 @@ import click
 from runward.config.duration import MAX_DURATION_S, render_duration
 from runward.config.problem import counted
 from runward.config.settings import Settings
+from runward.daemon.cli.shell.asking import ask_daemon, need_daemon, note_without_daemon, wait_for
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
-from runward.daemon.cli.shell.request_waiting import note_without_daemon, refuse_without_daemon, wait_for
 from runward.daemon.cli.terminal.options import Length, timeout_option
 from runward.daemon.cli.terminal.output import print_json
-from runward.daemon.store import reading, reading_pruning
-from runward.daemon.store.ownership import holder
+from runward.daemon.store import reading_pruning
 from runward.daemon.views.text import iso, local
 
 _SHORTEST: Final = 1.0
@@ -57,8 +56,8 @@ def prune(
     if dry_run:
         _say_what_would_go(settings, now - older_than, now, as_json)
         return
-    if wait and holder(Path(settings.state_dir)) is None:
-        refuse_without_daemon()
+    if wait:
+        need_daemon(settings)
     request = _ask(settings, now, older_than)
     if wait:
         _wait(settings, request, now - older_than, timeout, as_json)
@@ -67,7 +66,7 @@ def prune(
         print_json({"request": request, "before": iso(now - older_than), "state": "asked"})
     else:
         click.echo(f"sessions that ended before {local(now - older_than)} will be pruned")
-    note_without_daemon(Path(settings.state_dir))
+    note_without_daemon(settings)
 
 
 def _say_what_would_go(settings: Settings, before: float, now: float, as_json: bool) -> None:
@@ -86,23 +85,17 @@ def _say_what_would_go(settings: Settings, before: float, now: float, as_json: b
 
 
 def _ask(settings: Settings, now: float, older_than: float) -> str:
-    from runward.daemon.inbox.spool import dump_request, put
-    from runward.daemon.store.ownership import prepare
     from runward.handlers.model.requests import PruneRequested
 
-    name, state = str(uuid.uuid4()), Path(settings.state_dir)
-    prepare(state)
-    put(state, name, dump_request(PruneRequested(name, now, older_than)))
-    return name
+    return ask_daemon(settings, PruneRequested(str(uuid.uuid4()), now, older_than), before_any_daemon=True)
 
 
 def _wait(settings: Settings, request: str, before: float, patience: float, as_json: bool) -> None:
-    def ended() -> reading_pruning.PruningRow | None:
-        with reading.reading(settings.state_dir) as connection:
-            found = reading_pruning.pruning(connection, request)
+    def ended(connection: sqlite3.Connection) -> reading_pruning.PruningRow | None:
+        found = reading_pruning.pruning(connection, request)
         return found if found is not None and found.ended_at is not None else None
 
-    found = wait_for(settings.state_dir, patience, ended, lambda: "it is not done yet; it continues")
+    found = wait_for(settings, patience, ended, lambda: "it is not done yet; it continues")
     if as_json:
         print_json({"request": request, "before": iso(before), "state": "pruned", "sessions": found.sessions})
     else:

@@ -1,11 +1,11 @@
 """`runward queue`: jobs that wait, run or are held, and what a person can do about the held ones."""
 
+import sqlite3
 import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
@@ -13,16 +13,15 @@ import click
 from runward.config.json_value import JsonValue
 from runward.config.problem import counted
 from runward.config.settings import Settings
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import GOOD, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.asking import ask_daemon, need_daemon, note_without_daemon, wait_for
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import find_job
-from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.request_waiting import refuse_without_daemon, wait_for
 from runward.daemon.cli.terminal.options import timeout_option
-from runward.daemon.cli.terminal.output import align, coloured, fail, note, print_json, print_table, safe
-from runward.daemon.store import reading, reading_queue
-from runward.daemon.store.ownership import holder
+from runward.daemon.cli.terminal.output import align, coloured, fail, print_json, print_table, safe
+from runward.daemon.store import reading_queue
 from runward.daemon.store.reading_queue import JobRow
 from runward.daemon.views.requests import job_as_json
 from runward.daemon.views.text import ago, local
@@ -243,30 +242,26 @@ def carry_out(
     as_json: bool,
 ) -> None:
     """Put a request for each job; wait `patience` seconds for the results, unless None. Exits."""
-    from runward.daemon.inbox.spool import dump_request, put
-
     if not jobs and not as_json:
         click.echo("no job is held")
     if dry_run:
         _say(asked, jobs, {}, f"would be {asked.word}", as_json)
         return
-    state = Path(settings.state_dir)
-    if patience is not None and holder(state) is None:
-        refuse_without_daemon()
-    requests = {job.id: str(uuid.uuid4()) for job in jobs}
-    for job in jobs:
-        name = requests[job.id]
-        put(state, name, dump_request(asked.make(name, time.time(), job.id)))
+    if patience is not None:
+        need_daemon(settings)
+    requests = {
+        job.id: ask_daemon(settings, asked.make(str(uuid.uuid4()), time.time(), job.id)) for job in jobs
+    }
     if patience is None:
         _say(asked, jobs, requests, f"will be {asked.word}", as_json)
-        if jobs and holder(state) is None:
-            note("no daemon is running: it will be done when one starts")
+        if jobs:
+            note_without_daemon(settings)
         return
-    sys.exit(_wait(settings.state_dir, asked, jobs, requests, patience, as_json))
+    sys.exit(_wait(settings, asked, jobs, requests, patience, as_json))
 
 
 def _wait(
-    state: str,
+    settings: Settings,
     asked: Asked,
     jobs: Sequence[JobRow],
     requests: Mapping[int, str],
@@ -276,33 +271,32 @@ def _wait(
     """Wait until every job is settled after its request; returns the exit code."""
     settled: dict[int, JobRow] = {}
 
-    def all_settled() -> bool | None:
+    def all_settled(connection: sqlite3.Connection) -> bool | None:
         nonlocal settled
-        settled = _settled(state, requests)
+        settled = _settled(connection, requests)
         return len(settled) == len(jobs) or None
 
-    def said() -> str:
+    def progress() -> str:
         return f"{len(jobs) - len(settled)} of {counted(len(jobs), 'job', 'jobs')} not settled yet; the requests are kept"
 
-    wait_for(state, patience, all_settled, said)
+    wait_for(settings, patience, all_settled, progress)
     after = [settled[job.id] for job in jobs]
     _say(asked, after, requests, None, as_json)
     return GOOD if all(job.state == asked.wanted for job in after) else NOT_SO
 
 
-def _settled(state: str, requests: Mapping[int, str]) -> dict[int, JobRow]:
+def _settled(connection: sqlite3.Connection, requests: Mapping[int, str]) -> dict[int, JobRow]:
     """The jobs whose requests were decided and that are no longer in progress."""
-    found: dict[int, JobRow] = {}
-    with reading.reading(state) as connection:
-        for number, request in requests.items():
-            event = reading_queue.event_recorded(connection, request)
-            if event is None:
-                continue
-            (decided, *_) = reading_queue.jobs_for_events(connection, [event])
-            job = reading_queue.job(connection, number)
-            if job is not None and decided.state not in _OPEN and job.state not in _OPEN:
-                found[number] = job
-    return found
+    settled: dict[int, JobRow] = {}
+    for number, request in requests.items():
+        event = reading_queue.event_recorded(connection, request)
+        if event is None:
+            continue
+        (decided, *_) = reading_queue.jobs_for_events(connection, [event])
+        job = reading_queue.job(connection, number)
+        if job is not None and decided.state not in _OPEN and job.state not in _OPEN:
+            settled[number] = job
+    return settled
 
 
 def _say(

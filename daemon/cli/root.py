@@ -2,16 +2,14 @@
 
 import time
 import uuid
-from pathlib import Path
 
 import click
 
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
-from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import coloured, print_json, print_table, safe
-from runward.daemon.store.ownership import prepare
 from runward.daemon.views.status import roots_as_json
 
 
@@ -62,7 +60,7 @@ def accept(context: click.Context, name: str, as_json: bool) -> None:
     Example:
       runward root accept runs
     """
-    from runward.daemon.inbox.spool import dump_request, put
+    from runward.daemon.cli.shell.asking import ask_daemon
     from runward.daemon.rundir.run_directories import standing
     from runward.handlers.model.requests import RootAcceptRequested
 
@@ -74,10 +72,8 @@ def accept(context: click.Context, name: str, as_json: bool) -> None:
     directory = standing(accepted.path)
     if directory is None:
         raise click.UsageError(f"there is no directory at {accepted.path}: make or mount it first")
-    prepare(Path(settings.state_dir))
-    request = str(uuid.uuid4())
-    content = dump_request(RootAcceptRequested(request, time.time(), name, directory.identity))
-    put(Path(settings.state_dir), request, content)
+    event = RootAcceptRequested(str(uuid.uuid4()), time.time(), name, directory.identity)
+    request = ask_daemon(settings, event, before_any_daemon=True)
     if as_json:
         print_json({"request": request, "root": name, "path": accepted.path})
         return

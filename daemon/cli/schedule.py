@@ -9,10 +9,10 @@ import click
 
 from runward.config.json_value import JsonValue
 from runward.config.problem import printable
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force
-from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.options import Moment
 from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
 from runward.daemon.views.text import ago, local

@@ -7,10 +7,10 @@ import time
 import click
 
 from runward.config.settings import Settings
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
-from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.reading_shows import PlayRow, ShowRow, plan_of, plays_of, shows, shows_called
 from runward.daemon.views.shows import listed_show, whole_show

@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import leave_request
 from runward.daemon.store import reading_chains
 from runward.daemon.store.reading_chains import ApprovalRow
 from runward.daemon.store.reading_queue import why_refused
@@ -33,8 +33,7 @@ def put_answer(
     *,
     by_link: bool = False,
 ) -> str:
-    """Leave the answer in the inbox, durably; returns the request's name. Raises `OSError`."""
-    from runward.daemon.inbox.spool import dump_request
+    """Leave the answer in the inbox, durably; returns the request's name. Raises `RequestTooLong` and `OSError`."""
     from runward.handlers.model.approvals import ApprovalRequested
 
     request = str(uuid.uuid4())
@@ -48,8 +47,7 @@ def put_answer(
         by_link=by_link,
         without=without,
     )
-    put(state, request, dump_request(event))
-    return request
+    return leave_request(state, event)
 
 
 def decision(connection: sqlite3.Connection, approval: str, request: str) -> Decided | None:

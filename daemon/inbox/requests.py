@@ -1,27 +1,21 @@
 """What is in the inbox, as bytes: requests of commands, notes of agents' hooks, launches, and events from outside."""
 
-import hashlib
 import json
 import re
-import time
-import uuid
 from base64 import b64decode
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 from pydantic_core import to_json
 
 from runward.config.json_value import JsonValue
-from runward.daemon.inbox.spool import MAXIMUM_REQUEST, InboxFile, dump_request, put
+from runward.daemon.inbox.spool import InboxFile
 from runward.daemon.store.tables import starts
 from runward.daemon.store.tables.table import Rows
 from runward.handlers.contracts.snapshots import snapshot_from_run
 from runward.handlers.foreign_json import NotJson, read_json
 from runward.handlers.layouts.foreign_values import seconds_in, text_in
 from runward.handlers.layouts.hooks import READERS, HookSaid, whole
-from runward.handlers.model.chains import EventOccurred
 from runward.handlers.model.events import Event, Request, UnknownEvent, impossible
 from runward.handlers.model.processes import RecordedProcess
 from runward.handlers.model.sessions import HookSpoke, Launch, RunLaunched
@@ -60,29 +54,6 @@ def load_request(file: InboxFile) -> Event | str | None:
 def _named(payload: JsonValue, name: str) -> JsonValue:
     """The payload under the key that its file's name gives it, whatever the payload says."""
     return {**payload, "request": name} if isinstance(payload, dict) else payload
-
-
-class FieldsTooLong(Exception):
-    """The fields of an event do not fit into a request."""
-
-
-def request_of(name: str, identifier: str) -> str:
-    """The request's name: the same for the same name and id, so that a second one is recognised."""
-    known = f"{name}\n{identifier}".encode(errors="replace")
-    return str(uuid.UUID(hashlib.sha256(known).hexdigest()[:32]))
-
-
-def put_occurrence(
-    state: Path, name: str, identifier: str, fields: Mapping[str, JsonValue], by_run: str | None = None
-) -> str:
-    """Put it into the inbox, durably; returns the request's name. Raises `FieldsTooLong` and `OSError`."""
-    request = request_of(name, identifier)
-    event = EventOccurred(request, time.time(), name, identifier, dict(fields), by_run=by_run)
-    content = dump_request(event)
-    if len(content) > MAXIMUM_REQUEST:
-        raise FieldsTooLong
-    put(state, request, content)
-    return request
 
 
 HOOK: Final = "hook"

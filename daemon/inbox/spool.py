@@ -6,11 +6,14 @@ into it, so nothing heavy is imported here.
 
 import os
 import stat
-from collections.abc import Sequence
+import time
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from runward.config.json_value import JsonValue
 from runward.daemon.disk.durable import write_durably
 from runward.daemon.users import name_of
 
@@ -53,6 +56,43 @@ def put(state: Path, name: str, content: bytes) -> None:
             None,
         )  # otherwise it would be a temporary name without its directory
         raise
+
+
+class RequestTooLong(Exception):
+    """A request is larger than the daemon reads."""
+
+    def __init__(self) -> None:
+        super().__init__("this is too long: a request has at most 1 MiB")
+
+
+def leave_request(state: Path, request: "Request") -> str:
+    """Put a request into the inbox; returns its name. Raises `RequestTooLong` and `OSError`."""
+    content = dump_request(request)
+    # The daemon would reject the file, and whoever asked would wait for an answer in vain.
+    if len(content) > MAXIMUM_REQUEST:
+        raise RequestTooLong
+    put(state, request.request, content)
+    return request.request
+
+
+def request_of(name: str, identifier: str) -> str:
+    """The name of an event from outside: the same for the same name and id, so that a second one is recognised."""
+    import hashlib  # other requests do without it
+
+    known = f"{name}\n{identifier}".encode(errors="replace")
+    return str(uuid.UUID(hashlib.sha256(known).hexdigest()[:32]))
+
+
+def leave_occurrence(
+    state: Path, name: str, identifier: str, fields: Mapping[str, JsonValue], by_run: str | None = None
+) -> str:
+    """Put an event from outside into the inbox, as `leave_request` does."""
+    from runward.handlers.model.chains import EventOccurred  # other requests do without it
+
+    request = request_of(name, identifier)
+    return leave_request(
+        state, EventOccurred(request, time.time(), name, identifier, dict(fields), by_run=by_run)
+    )
 
 
 def list_inbox(state: Path) -> tuple[InboxFile, ...]:

@@ -27,7 +27,7 @@ from starlette.routing import Route
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.disk.in_thread import in_thread
-from runward.daemon.inbox.spool import put
+from runward.daemon.inbox.spool import leave_request
 from runward.daemon.store.reading import reading
 from runward.daemon.studio.events import SharedPages
 from runward.daemon.studio.rendering import (
@@ -159,13 +159,10 @@ class Pages(ABC):
         stored: list[str] = []
 
         def leave_in_inbox() -> None:
-            from runward.daemon.inbox.spool import dump_request
-
             with reading(settings.state_dir) as connection:
                 asked = act(connection, settings, request, form)
             for each in asked:
-                put(Path(settings.state_dir), each.request, dump_request(each))
-                stored.append(each.request)
+                stored.append(leave_request(Path(settings.state_dir), each))
 
         try:
             # Not abandoned when the client goes away: what it asked for is stored, or it is not.

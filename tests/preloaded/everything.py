@@ -14,7 +14,7 @@ _LATE: Final = (
     "re2",
     "runward.config.toml_document",
     "runward.daemon.cli.entry",
-    "runward.daemon.cli.terminal.streams",
+    "runward.daemon.cli",
     "runward.daemon.host.service",
     "runward.daemon.log",
     "runward.daemon.web.sockets",

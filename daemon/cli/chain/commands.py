@@ -1,5 +1,6 @@
 """`runward chain`: chains as their files say, whether they are valid and may fire; firing one, and the steps that wait for a person."""
 
+import sqlite3
 import sys
 import time
 import uuid
@@ -12,16 +13,15 @@ from runward.config.chain import CHAIN_SUFFIX, Chain
 from runward.config.problem import Parsed
 from runward.config.settings import Settings
 from runward.daemon.cli.chain.runs import chain_run, runs
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
-from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.paths import NamedPath, content_of
+from runward.daemon.cli.terminal.options import NamedPath, content_of
 from runward.daemon.cli.terminal.output import (
     coloured,
     complain,
     fail,
-    note,
     print_json,
     print_table,
     safe,
@@ -72,7 +72,7 @@ def approvals(context: click.Context, as_json: bool) -> None:
     Example:
       runward chain approvals
     """
-    from runward.daemon.cli.chain.approvals import print_approvals
+    from runward.daemon.cli.chain.runs import print_approvals
     from runward.daemon.store.reading_chains import open_approvals
 
     with store_to_read(settings_in_force(context)) as connection:
@@ -107,7 +107,7 @@ def approve(
     Example:
       runward chain approve @last --note "looks right"
     """
-    from runward.daemon.cli.chain.approvals import answer
+    from runward.daemon.cli.chain.runs import answer
 
     answer(settings_in_force(context), identifier, "approved", note, without, as_json=as_json)
 
@@ -124,7 +124,7 @@ def deny(context: click.Context, identifier: str, reason: str, as_json: bool) ->
     Example:
       runward chain deny @last --reason "not before the freeze"
     """
-    from runward.daemon.cli.chain.approvals import answer
+    from runward.daemon.cli.chain.runs import answer
 
     answer(settings_in_force(context), identifier, "denied", reason, as_json=as_json)
 
@@ -322,17 +322,14 @@ def disable(context: click.Context, name: str, note: str, as_json: bool) -> None
 
 
 def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *, as_json: bool) -> None:
-    from runward.daemon.inbox.spool import dump_request, put
-    from runward.daemon.store.ownership import prepare
+    from runward.daemon.cli.shell.asking import ask_daemon
     from runward.handlers.model.chains import ChainStatusRequested
 
     parsed = found_chain(settings, name)
     called = name if parsed.value is None else parsed.value.name
-    request = str(uuid.uuid4())
-    state = Path(settings.state_dir)
-    prepare(state)
     now = time.time()
-    put(state, request, dump_request(ChainStatusRequested(request, now, called, status, note)))
+    event = ChainStatusRequested(str(uuid.uuid4()), now, called, status, note)
+    ask_daemon(settings, event, before_any_daemon=True)
     _wait_for_status(settings, called, now)
     if as_json:
         print_json({"name": called, "status": status})
@@ -342,17 +339,14 @@ def _set_status(settings: Settings, name: str, status: ChainStatus, note: str, *
 
 def _wait_for_status(settings: Settings, name: str, at: float) -> None:
     """Until a running daemon has processed the request just made; it is durable in any case."""
-    from runward.daemon.cli.shell.request_waiting import once_taken_up
-    from runward.daemon.store.ownership import holder
+    from runward.daemon.cli.shell.asking import note_if_late, once_taken_up
 
-    def taken() -> bool | None:
-        with reading(settings.state_dir) as connection:
-            found = chain_statuses(connection).get(name)
+    def taken(connection: sqlite3.Connection) -> bool | None:
+        found = chain_statuses(connection).get(name)
         return True if found is not None and found.since >= at else None
 
-    state = Path(settings.state_dir)
-    if once_taken_up(state, taken) is None and holder(state) is not None:
-        note("the daemon has not processed it yet: `runward status` says why")
+    if once_taken_up(settings, taken) is None:
+        note_if_late(settings)
 
 
 @chain.command()

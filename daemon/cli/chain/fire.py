@@ -22,19 +22,18 @@ from runward.config.seen import SeenChain, SeenStep
 from runward.config.settings import Settings
 from runward.config.step import NOT_STARTED, Step
 from runward.daemon.cli.exits import BY_STATUS, NOT_SO, WRONG_USAGE
-from runward.daemon.cli.play.run import own_chain_run, values_of
-from runward.daemon.cli.shell.context import store_to_read
-from runward.daemon.cli.shell.paths import text_of
-from runward.daemon.cli.shell.request_waiting import (
+from runward.daemon.cli.shell.asking import (
     AwayTime,
+    ask_daemon,
+    need_daemon,
+    note_if_late,
     note_without_daemon,
     once_taken_up,
-    refuse_without_daemon,
 )
+from runward.daemon.cli.shell.context import store_to_read
+from runward.daemon.cli.terminal.options import own_chain_run, text_of, values_of
 from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, safe
 from runward.daemon.configuration.declarations import Declarer
-from runward.daemon.inbox.spool import dump_request, put
-from runward.daemon.store.ownership import holder, prepare
 from runward.daemon.store.reading_chains import ChainRunRow, chain_runs_called
 from runward.daemon.store.reading_queue import why_refused
 from runward.handlers.chains.advancing import run_id
@@ -79,16 +78,16 @@ def fire(
     settings: Settings, chain: Chain, fields: Mapping[str, JsonValue], *, waits: bool, as_json: bool
 ) -> None:
     """Leave the order in the inbox, and say which chain run it is. Exits 1 if it is refused."""
-    request, state = str(uuid.uuid4()), Path(settings.state_dir)
-    if waits and holder(state) is None:
-        refuse_without_daemon()
-    prepare(state)
-    order = ChainFireRequested(request, time.time(), chain.name, dict(fields), by_run=own_chain_run())
-    put(state, request, dump_request(order))
+    if waits:
+        need_daemon(settings)
+    order = ChainFireRequested(
+        str(uuid.uuid4()), time.time(), chain.name, dict(fields), by_run=own_chain_run()
+    )
+    request = ask_daemon(settings, order, before_any_daemon=True)
     run = run_id(f"{chain.name}@{request}")
-    standing = once_taken_up(state, lambda: _standing(settings, request, run))
-    if standing is None and holder(state) is not None:
-        note("the daemon has not processed it yet: `runward status` says why")
+    standing = once_taken_up(settings, lambda connection: _standing(connection, request, run))
+    if standing is None:
+        note_if_late(settings)
     standing = standing or Standing()
     if waits:
         standing = _over(settings, request, run)
@@ -105,7 +104,7 @@ def fire(
     if standing.refused is not None:
         sys.exit(NOT_SO)
     if standing.run is None:
-        note_without_daemon(state)
+        note_without_daemon(settings)
     if waits:
         sys.exit(BY_STATUS[status])
 
@@ -114,19 +113,15 @@ def _over(settings: Settings, request: str, run: str) -> Standing:
     """The result of the run."""
     away = AwayTime(Path(settings.state_dir))
     while True:
-        standing = _standing(settings, request, run)
+        with store_to_read(settings) as connection:
+            standing = _standing(connection, request, run)
         if standing is not None and standing.is_over:
             return standing
         away.check()
         time.sleep(_PERIOD)
 
 
-def _standing(settings: Settings, request: str, run: str) -> Standing | None:
-    with store_to_read(settings) as connection:
-        return _read(connection, request, run)
-
-
-def _read(connection: sqlite3.Connection, request: str, run: str) -> Standing | None:
+def _standing(connection: sqlite3.Connection, request: str, run: str) -> Standing | None:
     found = chain_runs_called(connection, run, 1)
     if found:
         return Standing(found[0])
@@ -209,7 +204,6 @@ def _valid(outcome: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonVal
 
 def recorded_outcomes(settings: Settings, sessions: Sequence[str]) -> Sequence[Known | None]:
     """What these sessions left, with their outcomes of registered kinds; None for `-`."""
-    from runward.daemon.cli.shell.context import store_to_read
     from runward.daemon.cli.shell.finding import recorded_session
     from runward.daemon.store.reading_artifacts import outcomes_left
     from runward.daemon.store.reading_sessions import exit_code_of

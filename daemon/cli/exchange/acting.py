@@ -7,7 +7,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,38 +15,29 @@ from runward.config.document import read_json
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.daemon.cli.exits import GOOD, NOT_SO, TRY_AGAIN, WRONG_USAGE
-from runward.daemon.cli.shell import paths
+from runward.daemon.cli.shell.asking import PATIENCE_S, ask_daemon, wait_for
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
-from runward.daemon.cli.shell.request_waiting import PATIENCE_S, wait_for
+from runward.daemon.cli.terminal import options
 from runward.daemon.cli.terminal.output import complain, fail, note, print_json, safe
-from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
-from runward.daemon.store.ownership import holder, prepare
+from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_exchange import action, agent_of, held_job
 from runward.daemon.views.exchange import result_of
 from runward.handlers.exchange.intent import NotAnIntent, Refused, read_intent, result_to_json
 
+if TYPE_CHECKING:
+    from runward.handlers.model.exchange import ActionRequested
+
 _SESSION = "RUNWARD_SESSION_ID"
 
 
-class TooLong(Exception):
-    """An action does not fit into a request."""
-
-    def __init__(self) -> None:
-        super().__init__("the action is too long: an intent has at most 1 MiB")
+TOO_LONG: Final = "the action is too long: an intent has at most 1 MiB"
 
 
-def leave(state: Path, principal: str, intent: JsonValue) -> str:
-    """Leave an action in the inbox, durably; returns its key. Raises `TooLong`, `StateDirectoryUnsafe` and `OSError`."""
-    from runward.daemon.inbox.spool import dump_request  # listings do without
-    from runward.handlers.model.exchange import ActionRequested
+def action_request(principal: str, intent: JsonValue) -> "ActionRequested":
+    """The request to carry out an action."""
+    from runward.handlers.model.exchange import ActionRequested  # listings do without
 
-    key = str(uuid.uuid4())
-    document = dump_request(ActionRequested(key, time.time(), principal, _text(intent)))
-    if len(document) > MAXIMUM_REQUEST:
-        raise TooLong
-    prepare(state)
-    put(state, key, document)
-    return key
+    return ActionRequested(str(uuid.uuid4()), time.time(), principal, json.dumps(intent, ensure_ascii=False))
 
 
 class Acting:
@@ -75,22 +66,15 @@ class Acting:
     def send(self, principal: str, intent: JsonValue) -> str:
         """Leave the action in the inbox; returns its key."""
         self.check(principal)
-        try:
-            return leave(self._state, principal, intent)
-        except TooLong as error:
-            fail(str(error), WRONG_USAGE)
+        event = action_request(principal, intent)
+        return ask_daemon(self._settings, event, before_any_daemon=True, too_long=TOO_LONG)
 
     def result(self, key: str) -> dict[str, JsonValue]:
         """The ActionResult; `internal_error` if its job is held."""
-
-        def found() -> dict[str, JsonValue] | None:
-            with store_to_read(self._settings) as connection:
-                return result_so_far(connection, key)
-
         return wait_for(
-            self._settings.state_dir,
+            self._settings,
             PATIENCE_S,
-            found,
+            lambda connection: result_so_far(connection, key),
             lambda: f"there is no result yet: runward exchange log shows it, as action {key}",
         )
 
@@ -108,10 +92,6 @@ def result_so_far(connection: sqlite3.Connection, key: str) -> dict[str, JsonVal
         f" retry {job}` carries it out"
     )
     return result_to_json(Refused("internal_error", why).result())
-
-
-def _text(intent: JsonValue) -> str:
-    return json.dumps(intent, ensure_ascii=False)
 
 
 def act(
@@ -178,7 +158,7 @@ _AS_JSON: Final = ":="
 
 def text_of(path: str) -> str:
     """The text of a file, or of stdin for `-`. Exits 2 or 3 if there is none."""
-    return paths.text_of(path, MOST_TEXT)
+    return options.text_of(path, MOST_TEXT)
 
 
 def json_of(text: str, named: str) -> JsonValue:

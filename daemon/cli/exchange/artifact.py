@@ -6,12 +6,12 @@ import time
 import click
 
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exchange.acting import act, json_of, text_of
 from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
-from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.paths import NamedPath
+from runward.daemon.cli.terminal.options import NamedPath
 from runward.daemon.cli.terminal.output import fail, print_json, print_table, safe
 from runward.daemon.store.reading_exchange import shared_artifacts
 from runward.daemon.views.exchange import artifact_with_id, listed_artifact, shown_artifact

@@ -8,6 +8,7 @@ import click
 
 from runward.config.exchange import LONGEST_TIMEOUT_S
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exchange.acting import Acting, act, argument_of, text_of
 from runward.daemon.cli.exchange.artifact import AS, AS_JSON, NO_WAIT, REASON, artifact
 from runward.daemon.cli.exchange.contract import contract
@@ -15,9 +16,7 @@ from runward.daemon.cli.exchange.principal import mint, principal, token
 from runward.daemon.cli.exits import GOOD, NOT_SO
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings, settings_in_force, store_to_read
-from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.paths import NamedPath, content_of
-from runward.daemon.cli.terminal.options import Length, Moment, limit_option
+from runward.daemon.cli.terminal.options import Length, Moment, NamedPath, content_of, limit_option
 from runward.daemon.cli.terminal.output import (
     align,
     coloured,

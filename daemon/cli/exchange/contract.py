@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from runward.config.json_value import JsonValue
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exchange.acting import json_of, text_of
 from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import own_settings, settings_in_force
-from runward.daemon.cli.shell.groups import Group
 from runward.daemon.cli.terminal.output import fail, print_json, safe, to_stderr
 from runward.daemon.store.reading import STORE
 from runward.handlers.exchange.accounts import Accounts

@@ -1,5 +1,6 @@
 """`runward exchange principal`, `mint` and `token`: who acts, what they begin with, and with which token over HTTP."""
 
+import sqlite3
 import time
 import uuid
 from pathlib import Path
@@ -10,18 +11,17 @@ import click
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
 from runward.config.shape import size_of
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exchange.acting import Acting, text_of
 from runward.daemon.cli.exchange.artifact import AS
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
 from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.asking import ask_daemon, note_if_late, note_without_daemon, once_taken_up
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
-from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.shell.request_waiting import once_taken_up
+from runward.daemon.cli.terminal.options import NamedPath
 from runward.daemon.cli.terminal.output import fail, note, print_json, print_table, safe
 from runward.daemon.disk.credentials import Token, create_token, list_tokens, revoke_token
-from runward.daemon.inbox.spool import MAXIMUM_REQUEST, put
-from runward.daemon.store.ownership import holder, prepare
+from runward.daemon.store.ownership import prepare
 from runward.daemon.store.reading_artifacts import is_decided
 from runward.daemon.store.reading_exchange import PrincipalRow, principals
 from runward.daemon.store.reading_queue import why_refused
@@ -245,33 +245,22 @@ def _seconds(text: str) -> float:
 
 def _ask(settings: Settings, event: "Request", said: str, *, as_json: bool) -> None:
     """Leave the request in the inbox, and wait until it is decided if a daemon runs."""
-    from runward.daemon.inbox.spool import dump_request
+    key = ask_daemon(settings, event, before_any_daemon=True)
 
-    state, key = Path(settings.state_dir), str(event.request)
-    document = dump_request(event)
-    if len(document) > MAXIMUM_REQUEST:
-        fail("this is too long: a request has at most 1 MiB", WRONG_USAGE)
-    prepare(state)
-    put(state, key, document)
+    def decided(connection: sqlite3.Connection) -> bool | None:
+        refused = why_refused(connection, key)
+        if refused is not None:
+            fail(refused, NOT_SO)
+        return True if is_decided(connection, key) else None
 
-    def decided() -> bool | None:
-        with store_to_read(settings) as connection:
-            refused = why_refused(connection, key)
-            if refused is not None:
-                fail(refused, NOT_SO)
-            return True if is_decided(connection, key) else None
-
-    is_done = once_taken_up(state, decided) is not None
+    is_done = once_taken_up(settings, decided) is not None
     if as_json:
         print_json({"request": key, "status": "done" if is_done else "asked"})
     elif is_done:
         click.echo(safe(said))
-    if is_done:
-        return
-    if holder(state) is None:
-        note("no daemon is running: it will be done when one starts")
-    else:
-        note("the daemon has not done it yet: `runward status` says why")
+    if not is_done:
+        note_without_daemon(settings)
+        note_if_late(settings, "done it")
 
 
 @click.group(cls=Group)

@@ -50,9 +50,17 @@ def mcp(context: click.Context, principal: str | None) -> None:
 
 def _serve(settings: Settings, run: str | None, principal: str | None) -> None:
     from runward.daemon.cli.exchange.acting import Acting
-    from runward.daemon.cli.mcp.exchange_tools import ByInbox, ByRun, Sender, action_tools, reading_tools
     from runward.daemon.cli.mcp.serving import instructions, serve
-    from runward.daemon.cli.mcp.session_tools import agent_of_run, tools_about_sessions, tools_of_run
+    from runward.daemon.cli.mcp.tools import (
+        ByInbox,
+        ByRun,
+        Sender,
+        action_tools,
+        agent_of_run,
+        reading_tools,
+        tools_about_sessions,
+        tools_of_run,
+    )
 
     sender: Sender | None = None
     who_acts: Callable[[], str | None] | None = None

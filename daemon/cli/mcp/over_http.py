@@ -46,8 +46,7 @@ def main(state: str, descriptor: int) -> None:
 
 def _tools(state: str, request: "Request | None") -> "Sequence[Tool]":
     """The tools for the principal that makes the request, under the settings that the daemon uses now."""
-    from runward.daemon.cli.mcp.exchange_tools import ByInbox, action_tools, reading_tools
-    from runward.daemon.cli.mcp.session_tools import tools_about_sessions
+    from runward.daemon.cli.mcp.tools import ByInbox, action_tools, reading_tools, tools_about_sessions
     from runward.daemon.store.ownership import holder
     from runward.daemon.views.daemon_report import report_of, settings_in_report
     from runward.daemon.web.mcp import PRINCIPAL

@@ -6,23 +6,20 @@ import sqlite3
 import sys
 import time
 import uuid
-from pathlib import Path
 from typing import Literal
 
 import click
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
+from runward.daemon.cli.commands import Group
 from runward.daemon.cli.exits import NOT_FOUND, NOT_SO, WRONG_USAGE
 from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.asking import ask_daemon, note_if_late, note_without_daemon, once_taken_up
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import LAST, find_session, one_of
-from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.paths import NamedPath, opened
-from runward.daemon.cli.shell.request_waiting import note_without_daemon, once_taken_up
-from runward.daemon.cli.terminal.options import Moment, limit_option
-from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, print_table, safe
-from runward.daemon.store.ownership import holder
+from runward.daemon.cli.terminal.options import Moment, NamedPath, limit_option, opened
+from runward.daemon.cli.terminal.output import coloured, fail, print_json, print_table, safe
 from runward.daemon.store.reading_artifacts import (
     ArtifactRow,
     Wanted,
@@ -226,7 +223,6 @@ def add_artifact(
     as_json: bool,
 ) -> None:
     """Leave the request in the inbox, and wait until it is decided if a daemon runs. Exits 1 or 2 if it is wrong."""
-    from runward.daemon.inbox.spool import MAXIMUM_REQUEST, dump_request, put
     from runward.handlers.model.outcomes import ArtifactAddRequested, artifact_id
     from runward.handlers.outcomes.recording import record
 
@@ -235,25 +231,20 @@ def add_artifact(
     value = None if content is None else _read(content)
     with store_to_read(settings) as connection:
         key = find_session(connection, settings, session).key
-    request, state = str(uuid.uuid4()), Path(settings.state_dir)
-    event = ArtifactAddRequested(request, time.time(), key, kind, name, value, path)
+    event = ArtifactAddRequested(str(uuid.uuid4()), time.time(), key, kind, name, value, path)
     made = record(event, event.at)
     if isinstance(made, str):
         fail(made, NOT_SO if kind and name and (content or path) else WRONG_USAGE)
-    document = dump_request(event)
-    if len(document) > MAXIMUM_REQUEST:
-        fail(_TOO_LONG, WRONG_USAGE)
-    put(state, request, document)
-    status = once_taken_up(state, lambda: _decided(settings, request)) or "asked"
+    request = ask_daemon(settings, event, too_long=_TOO_LONG)
+    status = once_taken_up(settings, lambda connection: _decided(connection, request)) or "asked"
     identifier = artifact_id(key, kind, name)
     if as_json:
         print_json({"id": identifier, "status": status})
     else:
         click.echo(safe(identifier))
-    if status == "asked" and holder(state) is not None:
-        note("the daemon has not stored it yet: `runward status` says why")
-    elif status == "asked":
-        note_without_daemon(state)
+    if status == "asked":
+        note_if_late(settings, "stored it")
+        note_without_daemon(settings)
 
 
 def _read(path: str) -> JsonValue:
@@ -269,12 +260,11 @@ def _read(path: str) -> JsonValue:
     return value
 
 
-def _decided(settings: Settings, request: str) -> Literal["added"] | None:
+def _decided(connection: sqlite3.Connection, request: str) -> Literal["added"] | None:
     from runward.daemon.store.reading_queue import why_refused
 
-    with store_to_read(settings) as connection:
-        refused = why_refused(connection, request)
-        is_over = is_decided(connection, request)
+    refused = why_refused(connection, request)
+    is_over = is_decided(connection, request)
     if refused is not None:
         fail(refused, NOT_SO)
     return "added" if is_over else None

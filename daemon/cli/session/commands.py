@@ -1,23 +1,36 @@
 """`runward session`: what ran, and the results."""
 
+import json
+import sqlite3
 import sys
 import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import click
 
+from runward.config.json_value import JsonValue
+from runward.config.problem import counted
+from runward.config.root import NATIVE
+from runward.config.settings import Settings
+from runward.daemon.cli.commands import Group
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO
 from runward.daemon.cli.session.listing import list_sessions
 from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.asking import ask_daemon, need_daemon, note_without_daemon, wait_for
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
-from runward.daemon.cli.shell.finding import find_session, recorded_session
-from runward.daemon.cli.shell.groups import Group
-from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.options import Length, timeout_option
-from runward.daemon.cli.terminal.output import note, print_json
-from runward.daemon.store import reading_sessions
+from runward.daemon.cli.shell.finding import find_session, recorded_session, refuse_pruned
+from runward.daemon.cli.terminal.options import Length, NamedPath, timeout_option
+from runward.daemon.cli.terminal.output import coloured, fail, note, print_json, safe
+from runward.daemon.inbox.spool import put
+from runward.daemon.store import reading_queue, reading_sessions
+from runward.daemon.store.ownership import holder
 from runward.daemon.store.reading_artifacts import Wanted, artifacts
 from runward.daemon.store.reading_files import kept_files
 from runward.daemon.store.reading_problems import problems
-from runward.daemon.store.reading_sessions import is_unseen_failure, unseen_failures
+from runward.daemon.store.reading_sessions import SessionRow, is_unseen_failure, unseen_failures
 from runward.daemon.views.sessions import session_as_json
 from runward.handlers.secrets import text_without_secrets
 
@@ -80,9 +93,7 @@ def show(context: click.Context, identifier: str, as_json: bool) -> None:
         is_news = is_unseen_failure(connection, row.key, time.time())
     click.echo(text_without_secrets("\n".join(lines), settings.bundle.rules.redact))
     if is_news and sys.stdout.isatty():  # a pipe may have cut it short, and a program is not a person
-        from runward.daemon.cli.session.asking import shown
-
-        shown(settings, row)
+        mark_shown(settings, row)
 
 
 @session.command()
@@ -129,7 +140,7 @@ def diff(context: click.Context, left: str, right: str, as_json: bool) -> None:
       runward session diff one two
     """
     settings = settings_in_force(context)
-    from runward.daemon.cli.session.diff import print_difference
+    from runward.daemon.cli.session.calls import print_difference
 
     with store_to_read(settings) as connection:
         rows = [recorded_session(connection, settings, each) for each in (left, right)]
@@ -171,7 +182,7 @@ def export(
       runward session export @last --output ./bundle
     """
     settings = settings_in_force(context)
-    from runward.daemon.cli.session.export import export_bundle
+    from runward.daemon.cli.session.calls import export_bundle
 
     with store_to_read(settings) as connection:
         row = recorded_session(connection, settings, identifier)
@@ -293,9 +304,8 @@ def cancel(
     settings = settings_in_force(context)
     with store_to_read(settings) as connection:
         row = recorded_session(connection, settings, identifier)
-    from runward.daemon.cli.session.asking import cancel as carry_out
 
-    carry_out(settings, row, reason, timeout if wait else None, as_json)
+    cancel_session(settings, row, reason, timeout if wait else None, as_json)
 
 
 @session.command()
@@ -327,7 +337,6 @@ def seen(
     if bool(identifiers) == all_of_them:
         raise click.UsageError("name the sessions, or give --all", context)
     settings = settings_in_force(context)
-    from runward.daemon.cli.session.asking import failures_among, mark_seen
 
     with store_to_read(settings) as connection:
         rows = unseen_failures(connection, time.time()).newest
@@ -335,3 +344,153 @@ def seen(
             named = [recorded_session(connection, settings, each) for each in identifiers]
             rows = failures_among(named, [row.key for row in rows])
     mark_seen(settings, rows, timeout if wait else None, as_json)
+
+
+class Standing(NamedTuple):
+    """The state of a request. `refusal` says why nothing follows, `outcome` which process was signalled."""
+
+    session: SessionRow
+    is_over: bool
+    refusal: str | None = None
+    outcome: str | None = None
+
+
+def cancel_session(
+    settings: Settings, row: SessionRow, reason: str, patience: float | None, as_json: bool
+) -> None:
+    """Put the request; wait `patience` seconds until the session is over, unless None. Exits."""
+    from runward.handlers.model.requests import SessionCancelRequested
+
+    name = safe(row.session_id)
+    if row.status != "running":
+        fail(f"session {name} is {row.status}: only a running one can be cancelled", NOT_SO)
+    if row.layout != NATIVE:
+        said = (
+            "only what `runward run` or `runward play run` started can be cancelled: end the agent yourself"
+        )
+        fail(f"session {name} is of {safe(row.layout)}: {said}", NOT_SO)
+    if patience is not None:
+        need_daemon(settings)
+    request = ask_daemon(
+        settings, SessionCancelRequested(str(uuid.uuid4()), time.time(), row.key, row.attempt, reason)
+    )
+    if patience is None:
+        _print_standing(Standing(row, False), request, as_json)
+        note_without_daemon(settings)
+        return
+    sys.exit(_wait_until_over(settings, row, request, patience, as_json))
+
+
+def _wait_until_over(
+    settings: Settings, row: SessionRow, request: str, patience: float, as_json: bool
+) -> int:
+    """Wait until the attempt is over or the request refused; returns the exit code."""
+    standing = Standing(row, False)
+
+    def settled(connection: sqlite3.Connection) -> Standing | None:
+        nonlocal standing
+        standing = _standing(connection, row, request)
+        return standing if standing.is_over or standing.refusal is not None else None
+
+    def progress() -> str:
+        told = safe(standing.outcome or "no process was asked to end yet")
+        return f"session {safe(row.session_id)} is not over yet ({told}); the request is kept"
+
+    _print_standing(wait_for(settings, patience, settled, progress), request, as_json)
+    return GOOD if standing.is_over else NOT_SO
+
+
+def _standing(connection: sqlite3.Connection, row: SessionRow, request: str) -> Standing:
+    now = reading_sessions.session(connection, row.key)
+    if now is None:
+        refuse_pruned(connection, row.key)
+        fail(f"the record of {safe(row.session_id)} no longer exists", NOT_FOUND)
+    is_over = now.attempt != row.attempt or now.status != "running"
+    event = reading_queue.event_recorded(connection, request)
+    if event is None:
+        return Standing(now, is_over)
+    found = reading_queue.cancellation(connection, event)
+    if found is not None:
+        refusal = found.outcome if found.told is False else None
+        return Standing(now, is_over, refusal, found.outcome)
+    refused = (
+        each.summary for each in reading_queue.decisions_about(connection, row.key) if each.event == event
+    )
+    return Standing(now, is_over, next(refused, None))
+
+
+def _print_standing(standing: Standing, request: str, as_json: bool) -> None:
+    session = standing.session
+    if as_json:
+        print_json(
+            {
+                "session": session.key,
+                "request": request,
+                "status": session.status,
+                "reason_code": session.reason_code,
+                "refusal": standing.refusal,
+                "outcome": standing.outcome,
+            }
+        )
+        return
+    name = safe(session.session_id)
+    if standing.is_over:
+        click.echo(f"session {name} is {coloured(session.status)}: {safe(session.reason_summary)}")
+    elif standing.refusal is not None:
+        click.echo(f"session {name} is {coloured(session.status)}: {safe(standing.refusal)}")
+    else:
+        click.echo(f"session {name} will be cancelled")
+
+
+def put_seen(state: Path, row: SessionRow) -> str:
+    """Put the request for one session; returns its name. Raises `OSError`."""
+    request = str(uuid.uuid4())
+    payload = {"request": request, "at": time.time(), "session_key": row.key, "attempt": row.attempt}
+    # `session show` calls this, and has no time for what else writes requests.
+    said = {"type": "SessionSeenRequested", "version": 1, "payload": payload}
+    put(state, request, json.dumps(said).encode())
+    return request
+
+
+def mark_shown(settings: Settings, row: SessionRow) -> None:
+    """A failure was shown in full: its reader has seen it. Without a daemon, nothing is recorded."""
+    state = Path(settings.state_dir)
+    if holder(state) is None:
+        return
+    try:
+        put_seen(state, row)
+    except OSError as error:
+        note(
+            f"it could not be recorded that this was seen: {error.strerror}; `runward status` keeps showing it"
+        )
+
+
+def mark_seen(settings: Settings, rows: Sequence[SessionRow], patience: float | None, as_json: bool) -> None:
+    """Put a request for each session; wait `patience` seconds until they are recorded, unless None."""
+    if patience is not None and rows:
+        need_daemon(settings)
+    requests = {row.key: put_seen(Path(settings.state_dir), row) for row in rows}
+    if patience is not None and rows:
+        _wait_until_recorded(settings, rows, patience)
+    if as_json:
+        said: list[JsonValue] = [{"session": key, "request": request} for key, request in requests.items()]
+        print_json(said)
+    else:
+        click.echo(f"{counted(len(rows), 'failure', 'failures')} seen")
+    if rows:
+        note_without_daemon(settings, "it will be recorded when one starts")
+
+
+def failures_among(rows: Sequence[SessionRow], failures: Sequence[str]) -> list[SessionRow]:
+    """The sessions among these that `status` shows; the others are named."""
+    for row in rows:
+        if row.key not in failures:
+            note(f"{safe(row.session_id)} is {row.status}: it is not a failure that `runward status` shows")
+    return [row for row in rows if row.key in failures]
+
+
+def _wait_until_recorded(settings: Settings, rows: Sequence[SessionRow], patience: float) -> None:
+    def all_seen(connection: sqlite3.Connection) -> bool | None:
+        return all(reading_sessions.is_seen(connection, row.key, row.attempt) for row in rows) or None
+
+    wait_for(settings, patience, all_seen, lambda: "it is not recorded yet; the request is kept")

@@ -11,8 +11,7 @@ from runward.config.settings import Settings
 from runward.daemon.cli.shell import completing
 from runward.daemon.cli.shell.context import settings_in_force, store_to_read
 from runward.daemon.cli.shell.finding import how_to_judge
-from runward.daemon.cli.shell.paths import NamedPath
-from runward.daemon.cli.terminal.options import Moment
+from runward.daemon.cli.terminal.options import Moment, NamedPath
 from runward.daemon.cli.terminal.output import (
     coloured,
     columns_there,

@@ -1,14 +1,22 @@
-"""Options that several commands have in the same words; time as people write it: moments (how long ago, a date, a word for one) and durations."""
+"""What commands are given: times, lengths of time, limits, and paths with the files at them."""
 
+import os
 import re
+import stat
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from os import PathLike
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import click
 
 from runward.config.duration import MAX_DURATION_S, DurationError, parse_duration
+from runward.config.json_value import JsonValue
+from runward.daemon.cli.exits import NOT_FOUND, WRONG_USAGE
+from runward.daemon.cli.terminal.output import complain, fail, safe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -152,3 +160,107 @@ def timeout_option(default: str = "30s") -> _Option:
         metavar="DURATION",
         help="Wait at most this long.",
     )
+
+
+LEADS_NOWHERE: Final = "the working directory is gone: cd to one that exists, or write an absolute path"
+
+
+class NamedPath(click.Path):
+    """A path that names something: an empty one is wrong usage, and never the current directory.
+
+    So is a relative one where the working directory was deleted.
+    """
+
+    def convert(
+        self,
+        value: str | PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | PathLike[str]:
+        if not str(value):
+            self.fail("an empty path names nothing", param, ctx)
+        if leads_nowhere(str(value)):
+            self.fail(LEADS_NOWHERE, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def leads_nowhere(path: str) -> bool:
+    """Whether a path is relative to a working directory that was deleted."""
+    if os.path.isabs(path):
+        return False
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+_STDIN: Final = "-"
+_OPEN_ALREADY: Final = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+"""What a shell names if it passes a pipe, as in `<(command)`: somebody writes to it."""
+
+
+@contextmanager
+def opened(file: str) -> Iterator[BinaryIO]:
+    """A file, open to read. Exits 2 if it is not a regular file, and 3 if it can't be read.
+
+    A pipe may have no writer, and a device no end. One that the command was given open is read all the same.
+    """
+    try:
+        # Without waiting; O_NONBLOCK changes nothing for a regular file.
+        flags = 0 if file.startswith(_OPEN_ALREADY) else os.O_NONBLOCK
+        with open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | flags), "rb") as stream:
+            if flags and not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                fail(f"{safe(file)} is not a regular file", WRONG_USAGE)
+            yield stream
+    except OSError as error:
+        fail(f"{safe(file)} can't be read: {error.strerror}", NOT_FOUND)
+
+
+def content_of(file: str, most: int) -> bytes:
+    """The content of a file. Exits as `opened` does, and 2 if it has more than `most` bytes, which are whole MiB."""
+    if file == _STDIN:
+        content = sys.stdin.buffer.read(most + 1)
+    else:
+        with opened(file) as stream:
+            content = stream.read(most + 1)
+    if len(content) > most:
+        fail(f"{safe(file)} is larger than {most >> 20} MiB", WRONG_USAGE)
+    return content
+
+
+def text_of(file: str, most: int) -> str:
+    """The text of a file. Exits as `content_of` does, and 2 if it is not UTF-8."""
+    try:
+        return content_of(file, most).decode()
+    except UnicodeDecodeError:
+        fail(f"{safe(file)} is not UTF-8", WRONG_USAGE)
+
+
+def values_of(words: Sequence[str]) -> dict[str, JsonValue]:
+    """`KEY=VALUE` as text, `KEY:=JSON` as JSON; exits 2 for anything else."""
+    from runward.config.template import WrongValue, given_values  # a list of sessions needs none of it
+
+    try:
+        return given_values([valid_text(word, "a value") for word in words])
+    except WrongValue as error:
+        if error.problems:
+            complain(error.problems)
+            sys.exit(WRONG_USAGE)
+        raise click.UsageError(str(error)) from None
+
+
+def valid_text(word: str, what: str) -> str:
+    """The word; exits 2 if it is not valid UTF-8. `what` names it."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        raise click.UsageError(f"{what} is not valid UTF-8: {word!r}") from None
+    return word
+
+
+def own_chain_run() -> str | None:
+    """The chain run whose step this command is called in."""
+    from runward.handlers.model.chains import chain_run_of
+
+    return chain_run_of(os.environ.get("RUNWARD_SESSION_ID", ""))

@@ -8,7 +8,7 @@ from tests.daemon.cli.screens import screen
 from tests.waiting import wait_for
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.session.asking import put_seen
+from runward.daemon.cli.session.commands import put_seen
 from runward.daemon.inbox.requests import load_request
 from runward.daemon.inbox.spool import list_inbox
 from runward.daemon.store import reading, reading_sessions

@@ -23,8 +23,8 @@ from tests.waiting import PATIENCE_S, wait_for
 
 from runward.config.json_value import JsonValue
 from runward.config.settings import Settings
-from runward.daemon.cli.mcp.exchange_tools import ByInbox, ByRun, action_tools
 from runward.daemon.cli.mcp.serving import server_of
+from runward.daemon.cli.mcp.tools import ByInbox, ByRun, action_tools
 from runward.handlers.exchange.intent import FIELDS
 
 ACTIONS = {"read_artifact", "write_artifact", "invoke_artifact", "delete_artifact", "transfer_artifact"}

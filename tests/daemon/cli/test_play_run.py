@@ -13,7 +13,7 @@ from tests.daemon.cli.calling import Place, Result
 from tests.daemon.launching import is_alive, members
 from tests.waiting import PATIENCE_S, wait_for
 
-from runward.daemon.cli.play.run import values_of
+from runward.daemon.cli.terminal.options import values_of
 from runward.daemon.processes.proc import send_signal
 from runward.daemon.store.ownership import hold, prepare
 
@@ -378,7 +378,7 @@ def test_a_killed_launcher_is_a_run_of_which_nobody_saw_the_end(furnished: Place
 def test_whoever_waits_gives_up_when_the_daemon_stays_away(
     furnished: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runward.daemon.cli.shell.request_waiting._AWAY_S", 0.3)
+    monkeypatch.setattr("runward.daemon.cli.shell.asking._AWAY_S", 0.3)
     prepare(furnished.state)
     held = hold(furnished.state)
     real = time.sleep
@@ -390,7 +390,7 @@ def test_whoever_waits_gives_up_when_the_daemon_stays_away(
             held = None  # type: ignore[assignment]  # only once
         real(seconds)
 
-    monkeypatch.setattr("runward.daemon.cli.play.watching.time.sleep", let_go)
+    monkeypatch.setattr("runward.daemon.cli.play_run.time.sleep", let_go)
     waited = furnished.call("play", "run", "delivers", "--wait")
     assert waited.code == 75
     assert "the daemon ended; the request is kept" in waited.err

@@ -120,7 +120,7 @@ def test_of_a_session_that_is_pruned_while_one_waits_it_is_said(
         place.change_store("delete from attempts where session_key = 'native:runs/open'")
         place.change_store("delete from sessions where session_id = 'open'")
 
-    monkeypatch.setattr("runward.daemon.cli.session.asking.put", prune)
+    monkeypatch.setattr("runward.daemon.inbox.spool.put", prune)
     ownership = hold(place.state)
     gone = place.call("session", "cancel", "open", "--wait")
     ownership.release()

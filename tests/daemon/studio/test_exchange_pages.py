@@ -12,7 +12,8 @@ from tests.daemon.studio.conftest import Studio
 from tests.daemon.studio.test_session_pages import INVISIBLE, MARKUP, tags_of, the_line_with
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.exchange.acting import leave
+from runward.daemon.cli.exchange.acting import action_request
+from runward.daemon.inbox.spool import leave_request
 from runward.daemon.store import reading_exchange
 from runward.daemon.studio import exchange_pages
 
@@ -38,7 +39,9 @@ INTERFACE: JsonValue = {
 
 def act(place: Place, principal: str, action: str, **fields: JsonValue) -> None:
     """Have an action carried out."""
-    leave(place.state, principal, {"action_type": action, "reasoning": f"to {action}", **fields})
+    leave_request(
+        place.state, action_request(principal, {"action_type": action, "reasoning": f"to {action}", **fields})
+    )
     place.daemon_once()
 
 

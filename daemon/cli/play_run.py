@@ -1,24 +1,138 @@
-"""Watching a run that was asked for, from the request to its end: `play run --wait` and `--follow`."""
+"""`runward play run`: asking the daemon for a playbook's command, and watching the run to its end."""
 
+import os
 import sqlite3
+import sys
 import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 
 from runward.config.json_value import JsonValue
-from runward.daemon.cli.exits import BY_STATUS, NOT_SO, WRONG_USAGE
-from runward.daemon.cli.play.run import Asked
+from runward.config.playbook import Playbook, fill_command
+from runward.config.settings import PLAYBOOK_SUFFIX, Settings
+from runward.daemon.cli.exits import BY_STATUS, NOT_FOUND, NOT_SO, WRONG_SETTINGS, WRONG_USAGE
+from runward.daemon.cli.play import declared
 from runward.daemon.cli.session.watching import line_text, line_value
-from runward.daemon.cli.shell.request_waiting import AwayTime
-from runward.daemon.cli.terminal.output import coloured, note, print_json, print_json_line, safe
+from runward.daemon.cli.shell.asking import AwayTime, need_daemon, note_without_daemon
+from runward.daemon.cli.terminal.options import own_chain_run, valid_text, values_of
+from runward.daemon.cli.terminal.output import (
+    coloured,
+    complain,
+    fail,
+    note,
+    print_json,
+    print_json_line,
+    safe,
+)
+from runward.daemon.configuration.declared_files import NotFound
+from runward.daemon.inbox.spool import RequestTooLong, leave_request
 from runward.daemon.rundir.growing import Line, Tail, ends_with
 from runward.daemon.rundir.opening import NotRegular, open_in_run
 from runward.daemon.store import reading, reading_queue, reading_sessions, reading_starts
+from runward.daemon.store.ownership import prepare
 from runward.daemon.views.bundles import journal_place
 from runward.handlers.foreign_json import NotJson
+from runward.handlers.layouts.native import session_key
+from runward.handlers.model.requests import PlayRunRequested
+from runward.handlers.requests import run_name
 from runward.handlers.subjects import of_start
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that was put into the inbox, and the session that it will be."""
+
+    request: str
+    session_id: str
+    key: str
+
+    def as_json(self, status: str, problem: str | None = None, **further: JsonValue) -> JsonValue:
+        """What `--json` prints of it."""
+        said = {"request": self.request, "session_id": self.session_id, "key": self.key}
+        return {**said, "status": status, "problem": problem, **further}
+
+
+def ask(settings: Settings, name: str, words: Sequence[str]) -> Asked:
+    """Check everything that can be checked now and put the request; exits if something is wrong."""
+    given = values_of(words)
+    playbook = _playbook(settings, name)
+    filled = fill_command(playbook, given)
+    if filled.value is None:
+        complain(filled.problems)
+        sys.exit(WRONG_USAGE)
+    root = settings.launch_root
+    if root is None:
+        fail("no root of the settings has the layout 'native': add one for new runs to go to", WRONG_SETTINGS)
+    now, request = time.time(), str(uuid.uuid4())
+    event = PlayRunRequested(
+        request, now, name, given, _working_directory(), _trace(os.environ), by_run=own_chain_run()
+    )
+    prepare(Path(settings.state_dir))
+    try:
+        leave_request(Path(settings.state_dir), event)
+    except RequestTooLong:
+        raise click.UsageError(
+            "the values are too long for a request (1 MiB): write them into a file, and give its name"
+        ) from None
+    run = run_name(name, now, request)
+    return Asked(request, run, session_key(root.name, run))
+
+
+def _working_directory() -> str:
+    """The directory that the command will run in: the caller's."""
+    try:
+        return valid_text(os.getcwd(), "the working directory")
+    except FileNotFoundError:
+        raise click.UsageError("the working directory is gone: cd to one that exists") from None
+
+
+def run_and_end(
+    settings: Settings, name: str, words: Sequence[str], wait: bool, follow: bool, as_json: bool
+) -> None:
+    """Ask for the run and say what it will be; if wanted, wait for it and exit by its result."""
+    if wait or follow:
+        need_daemon(settings, "leave out --wait and --follow")
+    asked = ask(settings, name, words)
+    if not as_json:
+        click.echo(asked.session_id)
+    if not (wait or follow):
+        if as_json:
+            print_json(asked.as_json("asked"))
+        note_without_daemon(settings, "it will start when a daemon does")
+        return
+
+    try:
+        sys.exit(watch(settings.state_dir, asked, follow, as_json))
+    except KeyboardInterrupt:
+        note(f"it continues: `runward session show {asked.session_id}` says what became of it")
+        raise
+
+
+def _playbook(settings: Settings, name: str) -> Playbook:
+    if "/" in name or name.endswith(PLAYBOOK_SUFFIX):
+        raise click.UsageError(
+            f"{name!r} is a file: name a playbook of the settings, where the daemon finds it too"
+        )
+    try:
+        found = declared(settings, name, None)
+    except NotFound as error:
+        fail(str(error), NOT_FOUND)
+    complain(found.problems)
+    if found.playbook is None or not found.is_right:
+        sys.exit(WRONG_USAGE)
+    return found.playbook
+
+
+def _trace(environment: Mapping[str, str]) -> str:
+    """The caller's trace; if it is not text, there is none."""
+    trace = environment.get("TRACEPARENT", "")
+    return trace if trace.isascii() else ""
+
 
 _PERIOD: Final = 0.2
 """Seconds between two looks: what a person calls at once."""

@@ -1,1 +1,0 @@
-"""Bundles: replays and receipts."""

@@ -1,0 +1,355 @@
+"""`runward play`, playbooks, what they ask for and starting them; and `runward contract`, any directory against what they ask for."""
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+
+import click
+
+from runward.config.agent import AgentProfile
+from runward.config.contract import Contract, contract_to_json, resolve_contract
+from runward.config.json_value import JsonValue
+from runward.config.playbook import Playbook
+from runward.config.problem import Problem, has_errors
+from runward.config.settings import Settings
+from runward.daemon.cli.commands import Group
+from runward.daemon.cli.exits import GOOD, NOT_FOUND, NOT_SO, TRY_AGAIN, WRONG_USAGE
+from runward.daemon.cli.shell import completing
+from runward.daemon.cli.shell.context import own_settings, settings_in_force
+from runward.daemon.cli.terminal.options import NamedPath
+from runward.daemon.cli.terminal.output import coloured, complain, fail, note, print_json, print_table, safe
+from runward.daemon.configuration.declared_files import (
+    NotFound,
+    find_agent,
+    find_playbook,
+    playbook_file,
+    playbook_names,
+)
+from runward.handlers.model.files import RootFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What was read: `contract` is set if no problem is an error, and may be None even then."""
+
+    playbook: Playbook | None
+    agent: AgentProfile | None
+    contract: Contract | None
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether all of it can be used."""
+        return not has_errors(self.problems)
+
+
+def declared(settings: Settings, playbook: str | None, agent: str | None) -> Declared:
+    """What a playbook and an agent (its own, unless one is named) declare together.
+
+    Raises `NotFound` for what the caller named. If only the playbook names a missing agent, that is the playbook's
+    mistake.
+    """
+    problems: tuple[Problem, ...] = ()
+    book = profile = None
+    if playbook is not None:
+        playbook = as_file(playbook, (".yaml", ".yml"))
+        read = find_playbook(settings, playbook)
+        book, problems = read.value, read.problems
+    named = agent if agent is not None else (book.agent if book is not None else None)
+    if named is not None:
+        try:
+            found = find_agent(settings, as_file(named, (".md",)) if agent is not None else named)
+            profile, problems = found.value, problems + found.problems
+        except NotFound as error:
+            if agent is not None:
+                raise
+            fix = "write the profile, or correct the playbook's 'agent'"
+            problems += (
+                Problem(playbook_file(settings, playbook or ""), None, None, f"agent: {error}", fix),
+            )
+    contract = None
+    if not has_errors(problems):
+        contract = resolve_contract(
+            playbook=book.artifacts if book is not None else None,
+            agent=profile.artifact_defaults if profile is not None else None,
+        )
+    return Declared(book, profile, contract, problems)
+
+
+def as_file(name: str, suffixes: tuple[str, ...]) -> str:
+    """A name that ends like a file and is one here means that file."""
+    if "/" not in name and name.endswith(suffixes) and os.path.isfile(name):
+        return f"./{name}"
+    return name
+
+
+@click.group(cls=Group)
+def play() -> None:
+    """Run playbooks, list and check them.
+
+    \b
+    Example:
+      runward play check review
+      runward play run review pr=12
+    """
+
+
+@play.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def list_playbooks(context: click.Context, as_json: bool) -> None:
+    """List the playbooks of the settings, with what they expect.
+
+    \b
+    Example:
+      runward play list
+    """
+    settings = settings_in_force(context)
+    found = [(name, declared(settings, name, None)) for name in playbook_names(settings)]
+    if as_json:
+        print_json([_playbook_as_json(name, each) for name, each in found])
+        return
+    if not found:
+        click.echo(f"no playbooks in {', '.join(settings.playbooks) or 'any directory'}")
+        return
+    print_table(
+        ("PLAYBOOK", "AGENT", "EXPECTS", "COMMAND", "STATE"), [_row(name, each) for name, each in found]
+    )
+
+
+def _row(name: str, found: Declared) -> tuple[str, ...]:
+    book = found.playbook
+    wrong = f"wrong: `runward play check {name}` says why"
+    return (
+        safe(name),
+        safe(book.agent) if book is not None and book.agent else "-",
+        _counted(found.contract) if found.contract is not None else "-",
+        safe(" ".join(book.command)) if book is not None and book.command else "-",
+        coloured("ok") if found.is_right else coloured("failed", wrong),
+    )
+
+
+def _playbook_as_json(name: str, found: Declared) -> JsonValue:
+    book = found.playbook
+    return {
+        "name": name,
+        "command": list(book.command) if book is not None and book.command is not None else None,
+        "takes": list(book.takes) if book is not None else [],
+        "timeout": book.timeout if book is not None else None,
+        "agent": book.agent if book is not None else None,
+        **_as_json(found),
+    }
+
+
+@play.command()
+@click.argument("playbook", metavar="NAME", shell_complete=completing.playbooks)
+@click.argument("values", metavar="[KEY=VALUE]...", nargs=-1, shell_complete=completing.values)
+@click.option("--wait", is_flag=True, help="Wait until it is over, and exit with its status.")
+@click.option("-f", "--follow", is_flag=True, help="Like --wait, but also show its output and its journal.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; with --follow one value a line.")
+@click.pass_context
+def run(
+    context: click.Context, playbook: str, values: tuple[str, ...], wait: bool, follow: bool, as_json: bool
+) -> None:
+    """Have the daemon start a playbook's command. Prints its session.
+
+    The command starts in this directory.
+
+    KEY=VALUE gives a text for {{ with.KEY }}, KEY:=JSON any other value. The command is started once, even if the
+    daemon is down or is killed in the meantime. Ctrl-C ends only the waiting.
+
+    Exit code with --wait: 0 completed, 1 failed, 124 timed out, 130 aborted, 143 cancelled; 2: refused.
+
+    \b
+    Example:
+      runward play run review pr=12
+      runward play run review pr=12 --follow
+    """
+    from runward.daemon.cli.play_run import run_and_end
+
+    run_and_end(settings_in_force(context), playbook, values, wait, follow, as_json)
+
+
+@play.command()
+@click.argument("playbook", metavar="NAME|FILE", shell_complete=completing.playbooks)
+@click.option(
+    "--agent",
+    metavar="NAME|FILE",
+    shell_complete=completing.agents,
+    help="The agent whose defaults apply (default: the playbook's).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def check(context: click.Context, playbook: str, agent: str | None, as_json: bool) -> None:
+    """Check a playbook, and show its contract with the agent's defaults.
+
+    Exit code 0: valid. 2: invalid. 3: no such playbook or agent.
+
+    \b
+    Example:
+      runward play check review --agent reviewer
+    """
+    try:
+        found = declared(settings_in_force(context), playbook, agent)
+    except NotFound as error:
+        fail(str(error), NOT_FOUND)
+    if as_json:
+        print_json(_as_json(found))
+    else:
+        complain(found.problems)
+        if found.is_right:
+            click.echo("\n".join(_findings(found)))
+    if not found.is_right:
+        sys.exit(WRONG_USAGE)
+
+
+def _as_json(found: Declared) -> dict[str, JsonValue]:
+    return {
+        "contract": contract_to_json(found.contract) if found.contract is not None else None,
+        "timeout": None if found.playbook is None else found.playbook.timeout,
+        "problems": [_problem_as_json(problem) for problem in found.problems],
+    }
+
+
+def _problem_as_json(problem: Problem) -> JsonValue:
+    message = f"{problem.message} ({problem.fix})" if problem.fix else problem.message
+    return {
+        "file": problem.file,
+        "line": problem.line,
+        "column": problem.column,
+        "message": message,
+        "severity": problem.severity,
+    }
+
+
+def _findings(found: Declared) -> list[str]:
+    """What is valid about it, as ADR-0029 (section 9) shows it."""
+    if found.contract is None:
+        return ["→ no contract is declared: nothing will be verified"]
+    overridden = _overridden(found)
+    collisions = (
+        f"→ the playbook replaces agent_profile defaults: {', '.join(overridden)}"
+        if overridden
+        else "→ no id collisions with agent_profile defaults"
+    )
+    return [f"→ contract resolved ({_counted(found.contract)})", "→ all paths relative-OK", collisions]
+
+
+def _counted(contract: Contract) -> str:
+    required = sum(entry.required for entry in contract.expected)
+    total = len(contract.expected)
+    return f"{total} expected: {required} required, {total - required} optional"
+
+
+def _overridden(found: Declared) -> list[str]:
+    """The ids that the playbook and the agent both declare: the playbook's count."""
+    theirs = found.agent.artifact_defaults or () if found.agent is not None else ()
+    ours = found.playbook.artifacts or () if found.playbook is not None else ()
+    return sorted({each.id for each in theirs} & {each.id for each in ours})
+
+
+@click.group(cls=Group)
+def contract() -> None:
+    """Verify a directory against a contract: what a run must leave behind.
+
+    \b
+    Example:
+      runward contract verify --playbook review --root out/
+    """
+
+
+@contract.command()
+@click.option(
+    "--playbook",
+    metavar="NAME|FILE",
+    shell_complete=completing.playbooks,
+    help="The playbook whose artifacts are expected.",
+)
+@click.option(
+    "--agent",
+    metavar="NAME|FILE",
+    shell_complete=completing.agents,
+    help="The agent whose defaults apply (default: the playbook's).",
+)
+@click.option(
+    "--root",
+    required=True,
+    type=NamedPath(readable=False),
+    metavar="DIR",
+    help="The directory that paths are relative to.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the verification as JSON, null without a contract."
+)
+@click.pass_context
+def verify(context: click.Context, playbook: str | None, agent: str | None, root: str, as_json: bool) -> None:
+    """Verify a directory against a contract.
+
+    Exit code 0: passed, a warning (optional artifacts are missing) or no contract. 1: a required
+    artifact or the directory is missing. 2: the contract is invalid. 3: no such playbook.
+
+    \b
+    Example:
+      runward contract verify --playbook review --root out/
+    """
+    from runward.handlers.contracts.verify import verification_as_json
+    from runward.handlers.contracts.verify import verify as hold_against
+
+    held = _declared(context, playbook, agent)
+    if held is None:
+        if as_json:
+            print_json(None)
+        note("no contract is declared: nothing was verified")
+        return
+    facts = _facts(os.path.abspath(root), held)
+    verification = hold_against(held, facts, time.time())
+    said = verification_as_json(verification)
+    for identifier, rule in verification.rules:
+        if not rule.holds:
+            place = rule.path if rule.line is None else f"{rule.path}:{rule.line}"
+            note(f"{place}: {identifier}: {rule.rule}: {rule.reason}")
+    if as_json:
+        print_json(said)
+    else:
+        from runward.daemon.cli.session.show import panel
+
+        click.echo("\n".join(panel(contract_to_json(held), said, _why(held, facts))))
+    sys.exit(NOT_SO if verification.status == "failed" else GOOD)
+
+
+def _declared(context: click.Context, playbook: str | None, agent: str | None) -> Contract | None:
+    """The contract that playbook and agent declare; ends the program if they are invalid."""
+
+    from runward.daemon.configuration.declared_files import NotFound
+
+    if playbook is None and agent is None:
+        fail("name the contract: --playbook NAME, --agent NAME, or both", WRONG_USAGE)
+    try:
+        found = declared(own_settings(context), playbook, agent)
+    except NotFound as error:
+        fail(str(error), NOT_FOUND)
+    complain(found.problems)
+    if not found.is_right:
+        sys.exit(WRONG_USAGE)
+    return found.contract
+
+
+def _facts(directory: str, held: Contract) -> RootFacts:
+    """What is at the contract's paths; ends the program if that can't be determined."""
+    from runward.daemon.rundir.artifacts import contract_facts
+    from runward.handlers.model.files import Unreadable
+
+    facts = contract_facts(held, directory, "", directory, 0.0)
+    if isinstance(facts, Unreadable):
+        fail(f"{directory} can't be read: {facts.why}; try again", TRY_AGAIN)
+    if not facts.exists:
+        note(f"there is no directory {directory} that could be read")
+    return facts
+
+
+def _why(held: Contract, facts: RootFacts) -> dict[str, str]:
+    """Why the file at a path doesn't count as delivered."""
+    from runward.handlers.contracts.verify import described
+
+    return described(held, facts)

@@ -1,1 +1,0 @@
-"""Playbooks and contracts."""
